@@ -1,0 +1,72 @@
+# Every target sets up what it needs: a virtual environment in .venv, made once and
+# refreshed when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+COVERAGE_MIN ?= 95
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-jit-on test-jit-off coverage lint types imports check format bench verify clean
+
+help: ## show this help
+	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(STAMP) ## create .venv and install the package with its pinned dependencies
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys' 2>/dev/null || \
+	  { echo "error: '$(PYTHON)' does not run; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: chiasma needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "error: '$(PYTHON)' has no venv module; install it (on Debian and Ubuntu: the package python3-venv)" >&2; exit 1; }
+	@test -x $(PY) && $(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## run the demonstration
+	$(VENV)/bin/chiasma demo
+
+test: ## all tests compiled, then the plain-Python pass with its coverage floor
+	@$(MAKE) --no-print-directory test-jit-on
+	@$(MAKE) --no-print-directory test-jit-off
+
+test-jit-on: $(STAMP) ## all tests and docstring examples, kernels compiled
+	$(PY) -m pytest -n $(WORKERS)
+
+test-jit-off: $(STAMP) ## tests marked jit_off, kernels as plain Python, branch coverage of at least COVERAGE_MIN
+	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n $(WORKERS) -m jit_off --cov --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
+
+coverage: $(STAMP) ## the same pass with an HTML report in htmlcov/
+	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n $(WORKERS) -m jit_off --cov --cov-report=term --cov-report=html
+
+check: lint types imports ## lint, types and imports
+
+lint: $(STAMP) ## ruff: rules and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(STAMP) ## mypy
+	$(PY) -m mypy
+
+imports: $(STAMP) ## import-linter: imports go one way
+	$(VENV)/bin/lint-imports
+
+format: $(STAMP) ## format the code and apply safe fixes
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(STAMP) ## run the benchmarks
+	$(PY) benchmarks/run.py
+
+verify: $(STAMP) ## run the long statistical verification
+	$(PY) verification/run.py
+
+clean: ## remove .venv, caches and build products
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

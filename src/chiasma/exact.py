@@ -1,0 +1,260 @@
+"""Exact inference: evidence, marginals, the best path, independent draws; O(K 2^K T), memory bounded.
+
+A target is filtered forwards once and then walked backwards. When the messages of all columns do not fit the
+memory budget, only every n-th is kept and the columns between are filtered again on the way back: twice the time
+for a memory that grows with the square root of T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import BudgetExceeded, ImpossibleData, InvalidInput
+from chiasma.kernels import logspace, tensor
+from chiasma.kernels.codes import smallest_dtype, unpack
+from chiasma.models.factorial import FactorialHMM, log_joint
+from chiasma.models.observations import Floats, Observations
+from chiasma.models.target import Target, temper
+
+__all__ = ["draws", "log_evidence", "log_joint", "map_states", "marginals"]
+
+MEMORY = 512 * 2**20
+# Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache.
+CHUNK = 2**15
+
+Data = Observations | npt.ArrayLike
+
+
+def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> float:
+    """log sum_X p(X) p(y | X)^beta; at beta = 1 the log marginal likelihood of the data.
+
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.5))
+    >>> round(ch.exact.log_evidence(model, [0.1, 2.9, 3.2]), 3)
+    -6.464
+    """
+    return Passes(model.target(data), beta, memory=memory, keep=False).log_evidence
+
+
+def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> Floats:
+    """(K, T): P(x[k, t] = 1 | y) at the given beta; fixed rows included.
+
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.5))
+    >>> ch.exact.marginals(model, [0.1, 2.9, 3.2]).round(2).tolist()
+    [[0.02, 0.97, 0.98], [0.0, 1.0, 1.0]]
+    """
+    target = model.target(data)
+    passes = Passes(target, beta, memory=memory)
+    smooth = tensor.smooth_block if passes.linear else logspace.log_smooth_block
+    gamma, predicted, scratch = np.empty((3, passes.n_states))
+    free = np.empty((target.n_columns, target.n_rows))
+    for segment in passes.backward():
+        smooth(segment.alpha, passes.trans, target.edge, segment.first, gamma, free, predicted, scratch)
+    out = np.empty((model.n_rows, target.n_columns))
+    out[list(target.free)] = free.T
+    for k, x in model.fixed_rows.items():
+        out[k] = x
+    return out
+
+
+def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDArray[np.int8]:
+    """(K, T): the single most probable path (Viterbi); `log_joint` gives its log-probability.
+
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.5))
+    >>> ch.exact.map_states(model, [0.1, 2.9, 3.2]).tolist()
+    [[0, 1, 1], [0, 1, 1]]
+    """
+    target = model.target(data)
+    passes = Passes(target, 1.0, memory=memory, best=True)
+    codes = np.empty(target.n_columns, np.int64)
+    scratch = np.empty(passes.n_states)
+    for segment in passes.backward():
+        logspace.best_block(segment.alpha, passes.trans, target.edge, segment.first, codes, scratch)
+    return unpack(target.expand(codes), model.n_rows)
+
+
+def draws(
+    model: FactorialHMM,
+    data: Data,
+    n: int,
+    seed: int | np.random.SeedSequence | None = None,
+    beta: float = 1.0,
+    memory: int = MEMORY,
+) -> npt.NDArray[np.unsignedinteger]:
+    """(n, T) codes: independent draws of the whole path from its posterior at the given beta.
+
+    The data are filtered once; a draw is one backward pass. The same seed gives the same draws for any `memory`.
+
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.5))
+    >>> ch.exact.draws(model, [0.1, 2.9, 3.2], n=2, seed=1)
+    array([[0, 3, 3],
+           [0, 3, 3]], dtype=uint8)
+    """
+    if n < 1:
+        raise InvalidInput(f"n must be at least 1 draw, got {n}")
+    target = model.target(data)
+    passes = Passes(target, beta, memory=memory, stay=True)
+    n_columns = target.n_columns
+    out = np.empty((n, n_columns), smallest_dtype(model.n_rows))
+    scratch = np.empty(passes.n_states)
+    codes = np.empty(n_columns, np.int64)
+    uniforms = np.empty(n_columns)
+    stream = np.random.PCG64(seed)
+    start = stream.state
+    for segment in passes.backward():
+        first, stop = segment.first, segment.stop
+        # Draw i reads the numbers i * T .. i * T + T - 1 of the stream, wherever segments are cut.
+        stream.state = start
+        stream.advance(first)
+        rng = np.random.Generator(stream)
+        for codes_out in out:
+            rng.random(out=uniforms[first:stop])
+            if stop < n_columns:
+                codes[stop] = codes_out[stop]
+            passes.draw(segment, uniforms, codes, scratch)
+            codes_out[first:stop] = codes[first:stop]
+            stream.advance(n_columns - (stop - first))
+    return out if target.fixed_code == 0 and target.n_rows == model.n_rows else _expanded(target, out)
+
+
+def _expanded(
+    target: Target, codes: npt.NDArray[np.unsignedinteger]
+) -> npt.NDArray[np.unsignedinteger]:
+    for row in codes:
+        row[:] = target.expand(row)
+    return codes
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Messages of columns first..stop-1: alpha (n, S), and stay (n, S) where asked for."""
+
+    first: int
+    stop: int
+    alpha: Floats
+    stay: Floats
+
+
+class Passes:
+    """Forward pass over a target at one beta, and its messages from the last segment to the first.
+
+    keep : whether messages are wanted at all, or only the evidence.
+    stay : also keep the stay probabilities that make draws lazy.
+    best : maximise over paths where the filter sums.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        beta: float,
+        *,
+        memory: int = MEMORY,
+        keep: bool = True,
+        stay: bool = False,
+        best: bool = False,
+    ):
+        if not 0 <= beta < math.inf:
+            raise InvalidInput(f"beta must be a finite number >= 0, got {beta}")
+        self.target = target
+        self.beta = beta
+        self.best = best
+        self.linear = not best and target.linear()
+        self.trans = target.trans if self.linear else target.log_trans
+        self.n_states = 1 << target.n_rows
+        self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
+        self._alpha = np.empty((self._length, self.n_states))
+        self._stay = np.empty((self._length if stay and self.linear else 0, self.n_states))
+        self._diagonal = np.empty(self.n_states)
+        self._message = np.zeros(self.n_states)
+        self._checkpoints: list[Floats] = []
+        self.log_evidence = self._forward(keep)
+
+    def backward(self) -> Iterator[Segment]:
+        """Segments from the last to the first; each is valid until the next is asked for."""
+        last = len(self._checkpoints) - 1
+        for i in range(last, -1, -1):
+            first = i * self._length
+            stop = min(first + self._length, self.target.n_columns)
+            if i < last:
+                self._message[:] = self._checkpoints[i]
+                self._filter(first, stop)
+            yield Segment(first, stop, self._alpha[: stop - first], self._stay[: stop - first])
+
+    def draw(self, segment: Segment, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
+        """Draw the columns of a segment into codes (T,), given codes[segment.stop] unless that is the end."""
+        edge = self.target.edge
+        if self.linear:
+            tensor.draw_block(
+                segment.alpha, segment.stay, self.trans, edge, segment.first, uniforms, codes, scratch
+            )
+        else:
+            logspace.log_draw_block(segment.alpha, self.trans, edge, segment.first, uniforms, codes, scratch)
+
+    def _forward(self, keep: bool) -> float:
+        # Any normalised message serves before column 0: its edge forgets where it comes from.
+        if not self.linear:
+            self._message[1:] = -math.inf
+        else:
+            self._message[0] = 1.0
+        total = 0.0
+        for first in range(0, self.target.n_columns, self._length):
+            if keep:
+                self._checkpoints.append(self._message.copy())
+            total += self._filter(first, min(first + self._length, self.target.n_columns))
+        if self.linear:
+            return total
+        return total + (self._message.max() if self.best else logspace.log_sum(self._message))
+
+    def _filter(self, first: int, stop: int) -> float:
+        """Filter columns first..stop-1 into the buffers; returns their share of the log evidence."""
+        target = self.target
+        total = 0.0
+        step = max(1, CHUNK // self.n_states)
+        for a in range(first, stop, step):
+            b = min(a + step, stop)
+            log_lik = target.likelihood.all_codes(a, b)
+            alpha = self._alpha[a - first : b - first]
+            if self.linear:
+                lik, top = temper(log_lik, self.beta)
+                stay = self._stay[a - first : b - first]
+                total += top.sum() + tensor.filter_block(
+                    lik, self.trans, target.edge, a, self._message, alpha, stay, self._diagonal
+                )
+            else:
+                part, impossible = logspace.log_filter_block(
+                    log_lik, self.beta, self.trans, target.edge, a, self._message, alpha, self.best
+                )
+                if impossible >= 0:
+                    raise ImpossibleData(
+                        f"no path with positive probability reaches column {impossible}: the transitions of "
+                        "probability zero exclude what was observed; raise enter or leave, or set it to NaN"
+                    )
+                total += part
+        return float(total)
+
+    def _segment_length(self, memory: int, keep: bool, width: int) -> int:
+        """Columns per segment: all of them, or as few as minimise the memory of checkpoints and one segment."""
+        per_column = 8 * self.n_states
+        n_columns = self.target.n_columns
+        if not keep:
+            length, needed = max(1, CHUNK // self.n_states), per_column + 8 * CHUNK
+        elif n_columns * width * per_column <= memory:
+            return n_columns
+        else:
+            length = math.ceil(math.sqrt(n_columns / width))
+            needed = (length * width + math.ceil(n_columns / length)) * per_column
+        if needed > memory:
+            raise BudgetExceeded(
+                f"exact inference over {self.target.n_rows} free rows and {n_columns} columns needs about "
+                f"{needed / 2**20:,.0f} MiB even with checkpoints, and the budget is {memory / 2**20:,.0f} MiB; "
+                "raise memory=, fix rows, or sample with an ensemble (ch.sample)"
+            )
+        return length

@@ -1,0 +1,14 @@
+"""Numba functions on arrays: no classes, no validation, no allocation inside loops over columns.
+
+Shared conventions
+    codes      int64 (T,)        column codes: bit k is row k
+    edge       int32 (T,)        kind of the edge that enters column t; kind 0 is a start
+    trans      float64 (E, K, 4) A_k[x, x'] of an edge kind at index 2 * x + x'; at a start both rows of the
+                                 matrix are the initial distribution, so a start needs no code of its own
+    lik        float64 (T, S)    likelihood of every code at one beta, divided by its column's maximum
+    log_lik    float64 (T, S)    its untempered logarithm
+    uniforms   float64           numbers in [0, 1); every kernel reads a fixed number of them
+
+Linear passes hold when no product of transition probabilities over the updated rows falls below
+`transitions.LINEAR_FLOOR`; `logspace` serves the rest.
+"""

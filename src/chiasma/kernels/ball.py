@@ -1,0 +1,129 @@
+"""Hamming-ball update: the whole path drawn exactly among columns near an auxiliary path.
+
+centres (T,): auxiliary codes u_t. offsets (B,): codes with at most `radius` bits, offsets[0] = 0.
+Candidate j of column t is centres[t] ^ offsets[j]. alpha (T, B): filtered weights of the candidates.
+"""
+
+import math
+
+from chiasma._jit import njit
+from chiasma.kernels.logspace import log_add, log_pick
+from chiasma.kernels.tensor import pick, predict
+from chiasma.kernels.transitions import log_move, move
+
+TINY_COLUMN = 1e-20
+
+
+@njit
+def draw_centres(codes, offsets, uniforms, centres):
+    """Uniform centre in the ball around every column; balls have one size, so the draw is symmetric."""
+    for t in range(codes.shape[0]):
+        centres[t] = codes[t] ^ offsets[int(uniforms[t] * offsets.shape[0])]
+
+
+@njit
+def gather_candidates(lik, log_lik, beta, centres, offsets, out):
+    """Likelihood of every candidate; a column whose candidates are all tiny goes back to logarithms."""
+    for t in range(centres.shape[0]):
+        top = 0.0
+        for j in range(offsets.shape[0]):
+            value = lik[t, centres[t] ^ offsets[j]]
+            out[t, j] = value
+            top = max(top, value)
+        if top < TINY_COLUMN:
+            for j in range(offsets.shape[0]):
+                out[t, j] = log_lik[t, centres[t] ^ offsets[j]]
+            scale_column(out[t], beta)
+
+
+@njit
+def scale_column(column, beta):
+    """Log-likelihoods to tempered likelihoods, the largest 1, in place."""
+    top = -math.inf
+    for value in column:
+        top = max(top, value)
+    for j in range(column.shape[0]):
+        # A column without a possible candidate, or beta = 0: the data say nothing here.
+        column[j] = math.exp(beta * (column[j] - top)) if top > -math.inf and beta > 0.0 else 1.0
+
+
+@njit
+def _predict_dense(before, centre_before, centre, offsets, trans, e, out):
+    for j in range(offsets.shape[0]):
+        total = 0.0
+        for i in range(offsets.shape[0]):
+            total += before[i] * move(trans, e, centre_before ^ offsets[i], centre ^ offsets[j])
+        out[j] = total
+
+
+@njit
+def _predict_tensor(before, centre_before, centre, offsets, trans, e, message, out):
+    message[:] = 0.0
+    for i in range(offsets.shape[0]):
+        message[centre_before ^ offsets[i]] = before[i]
+    predict(trans, e, message)
+    for j in range(offsets.shape[0]):
+        out[j] = message[centre ^ offsets[j]]
+
+
+@njit
+def filter_ball(lik, centres, offsets, trans, edge, message, alpha):
+    """lik (T, B): likelihood of the candidates. message (2^K,) is scratch; of length 0, steps are dense."""
+    for t in range(centres.shape[0]):
+        row = alpha[t]
+        e = edge[t]
+        if t == 0:
+            for j in range(offsets.shape[0]):
+                row[j] = move(trans, e, 0, centres[0] ^ offsets[j])
+        elif message.shape[0] > 0:
+            _predict_tensor(alpha[t - 1], centres[t - 1], centres[t], offsets, trans, e, message, row)
+        else:
+            _predict_dense(alpha[t - 1], centres[t - 1], centres[t], offsets, trans, e, row)
+        total = 0.0
+        for j in range(offsets.shape[0]):
+            row[j] *= lik[t, j]
+            total += row[j]
+        for j in range(offsets.shape[0]):
+            row[j] /= total
+
+
+@njit
+def draw_ball(alpha, centres, offsets, trans, edge, uniforms, codes, weights):
+    """Draw the path backwards into codes. Reads one uniform per column; weights (B,) is scratch."""
+    last = centres.shape[0] - 1
+    for t in range(last, -1, -1):
+        for j in range(offsets.shape[0]):
+            weights[j] = alpha[t, j]
+            if t < last:
+                weights[j] *= move(trans, edge[t + 1], centres[t] ^ offsets[j], codes[t + 1])
+        codes[t] = centres[t] ^ offsets[pick(weights, uniforms[t])]
+
+
+@njit
+def log_filter_ball(log_lik, centres, offsets, log_trans, edge, alpha):
+    """As filter_ball, dense and in logarithms, for transitions of (almost) zero probability."""
+    for t in range(centres.shape[0]):
+        for j in range(offsets.shape[0]):
+            code = centres[t] ^ offsets[j]
+            if t == 0:
+                total = log_move(log_trans, edge[0], 0, code)
+            else:
+                total = -math.inf
+                for i in range(offsets.shape[0]):
+                    step = log_move(log_trans, edge[t], centres[t - 1] ^ offsets[i], code)
+                    total = log_add(total, alpha[t - 1, i] + step)
+            alpha[t, j] = total + log_lik[t, j]
+        top = alpha[t].max()
+        for j in range(offsets.shape[0]):
+            alpha[t, j] -= top
+
+
+@njit
+def log_draw_ball(alpha, centres, offsets, log_trans, edge, uniforms, codes, weights):
+    last = centres.shape[0] - 1
+    for t in range(last, -1, -1):
+        for j in range(offsets.shape[0]):
+            weights[j] = alpha[t, j]
+            if t < last:
+                weights[j] += log_move(log_trans, edge[t + 1], centres[t] ^ offsets[j], codes[t + 1])
+        codes[t] = centres[t] ^ offsets[log_pick(weights, uniforms[t])]

@@ -1,0 +1,1 @@
+"""What is sampled: chains, emissions, observations, and the model that ties them."""

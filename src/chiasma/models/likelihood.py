@@ -1,0 +1,69 @@
+"""Log-likelihoods of columns, for the codes of the free rows only.
+
+Two sources, one interface: `Levels` evaluates an additive emission where it is asked, `Lookup` reads a table.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from chiasma.errors import ImpossibleData
+from chiasma.kernels.codes import subset_sums
+from chiasma.models.emissions import Additive
+from chiasma.models.observations import Floats, Integers, Observations
+
+
+class Likelihood(Protocol):
+    """Where log p(y_t | code) comes from; K is the number of free rows."""
+
+    def all_codes(self, first: int, stop: int) -> Floats:
+        """(stop - first, 2^K): every code at columns first..stop-1."""
+
+    def at(self, codes: Integers) -> Floats:
+        """(T, m): the given codes, m at every column."""
+
+
+class Levels:
+    """An additive emission, evaluated on demand. base: level of the fixed rows."""
+
+    def __init__(self, emission: Additive, data: Observations, weights: Floats, base: Floats):
+        self.emission = emission
+        self.y = data.y
+        self.weights = weights
+        self.base = base
+        self._every_level: Floats | None = None
+
+    def all_codes(self, first: int, stop: int) -> Floats:
+        if self._every_level is None:
+            self._every_level = subset_sums(self.weights) + self.base
+        return _possible(self.emission.log_likelihood(self.y[first:stop], self._every_level), first)
+
+    def at(self, codes: Integers) -> Floats:
+        bits = (codes[..., None] >> np.arange(len(self.weights)) & 1).astype(float)
+        return self.emission.log_likelihood(self.y, bits @ self.weights + self.base)
+
+
+class Lookup:
+    """A table (T, 2^K)."""
+
+    def __init__(self, table: Floats):
+        self.table = table
+
+    def all_codes(self, first: int, stop: int) -> Floats:
+        return _possible(self.table[first:stop], first)
+
+    def at(self, codes: Integers) -> Floats:
+        return np.take_along_axis(self.table, codes, axis=1)
+
+
+def _possible(log_lik: Floats, first: int) -> Floats:
+    """The table as it is, or an error where a column has no code that could have produced it."""
+    impossible = np.max(log_lik, axis=1) == -np.inf
+    if impossible.any():
+        raise ImpossibleData(
+            f"the observation at column {first + int(np.argmax(impossible))} has probability zero under every "
+            "configuration; check it against the emission (a background keeps counts possible), or set it to NaN"
+        )
+    return log_lik

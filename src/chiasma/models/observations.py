@@ -1,0 +1,140 @@
+"""Observations: a signal along columns, its missing values, where sequences start, and gaps between columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import InvalidInput
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Observations:
+    """A signal `y` with the structure of its columns.
+
+    Parameters
+    ----------
+    y : (T,) or (T, D) floats. NaN is a missing value; a column is missing where all its channels are.
+    starts : columns where a new sequence (a chromosome, a recording) begins. Column 0 is implied.
+    gaps : (T-1,) distances between neighbouring columns, in units of one step of the chains. Default: all 1.
+        A gap across a start has no effect.
+
+    Examples
+    --------
+    >>> data = Observations([0.1, 15.2, float("nan"), 14.8], starts=[2])
+    >>> data.n_columns, data.starts.tolist()
+    (4, [0, 2])
+    """
+
+    y: Floats
+    starts: Integers
+    gaps: Floats | None
+
+    def __init__(self, y: npt.ArrayLike, starts: npt.ArrayLike | None = None, gaps: npt.ArrayLike | None = None):
+        self.y = _signal(y)
+        self.starts = _starts(starts, self.n_columns)
+        self.gaps = None if gaps is None else _gaps(gaps, self.n_columns)
+
+    @classmethod
+    def of(cls, data: Observations | npt.ArrayLike) -> Observations:
+        """Observations as they are; anything else as a plain signal."""
+        return data if isinstance(data, Observations) else cls(data)
+
+    @property
+    def n_columns(self) -> int:
+        return int(self.y.shape[0])
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """(T,) whether nothing was observed at a column."""
+        absent = np.isnan(self.y)
+        return absent if absent.ndim == 1 else absent.all(axis=1)
+
+    def edge_kinds(self) -> tuple[npt.NDArray[np.int32], Floats]:
+        """Kind of the edge that enters each column, (T,), and the gap of every kind; kind 0 is a start.
+
+        >>> edge, gaps = Observations([1.0, 2.0, 3.0, 4.0], starts=[3], gaps=[1, 2.5, 9]).edge_kinds()
+        >>> edge.tolist(), gaps.tolist()
+        ([0, 1, 2, 0], [inf, 1.0, 2.5])
+        """
+        inside = np.ones(self.n_columns, bool)
+        inside[self.starts] = False
+        before = np.ones(self.n_columns)
+        if self.gaps is not None:
+            before[1:] = self.gaps
+        distinct, kind = np.unique(before[inside], return_inverse=True)
+        edge = np.zeros(self.n_columns, np.int32)
+        edge[inside] = kind + 1
+        return edge, np.concatenate([[np.inf], distinct])
+
+    def __repr__(self) -> str:
+        channels = "" if self.y.ndim == 1 else f", {self.y.shape[1]} channels"
+        return (
+            f"Observations({self.n_columns} columns{channels}, {len(self.starts)} sequence(s), "
+            f"{int(self.missing.sum())} missing)"
+        )
+
+
+def as_floats(name: str, values: Any) -> Floats:
+    """A float array, or an error that names the argument."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{name} must be numbers, got {type(values).__name__}; pass a float or an array of floats"
+        ) from error
+
+
+def _signal(y: npt.ArrayLike) -> Floats:
+    signal = as_floats("y", y)
+    if signal.ndim not in (1, 2):
+        raise InvalidInput(f"y must have shape (T,) or (T, channels), got {signal.shape}; reshape it")
+    if signal.size == 0:
+        raise InvalidInput(f"y must have at least one column, got shape {signal.shape}; check how it was read")
+    infinite = np.isinf(signal).reshape(len(signal), -1).any(axis=1)
+    if infinite.any():
+        site = int(np.argmax(infinite))
+        raise InvalidInput(
+            f"y must be finite or NaN, got {signal[site]} at column {site}; replace infinities by NaN (missing)"
+        )
+    return signal
+
+
+def _starts(starts: npt.ArrayLike | None, n_columns: int) -> Integers:
+    if starts is None:
+        return np.zeros(1, np.int64)
+    given = as_floats("starts", starts).ravel()
+    if not np.all(given == np.floor(given)):
+        raise InvalidInput(f"starts must be whole column numbers, got {given[given != np.floor(given)][0]}")
+    if np.any(np.diff(given) <= 0):
+        raise InvalidInput(
+            f"starts must increase, got {given[1:][np.diff(given) <= 0][0]:g} after a larger or equal one; "
+            "sort them and drop repeats"
+        )
+    if given.size and (given[0] < 0 or given[-1] >= n_columns):
+        wrong = given[0] if given[0] < 0 else given[-1]
+        raise InvalidInput(f"starts must lie in 0..{n_columns - 1} (columns of y), got {wrong:g}")
+    if not given.size or given[0] != 0:
+        given = np.concatenate([[0.0], given])
+    return given.astype(np.int64)
+
+
+def _gaps(gaps: npt.ArrayLike, n_columns: int) -> Floats:
+    given = as_floats("gaps", gaps)
+    if given.shape != (n_columns - 1,):
+        raise InvalidInput(
+            f"gaps must have shape ({n_columns - 1},), one between each two columns, got {given.shape}; "
+            "np.diff(positions) has that shape"
+        )
+    bad = ~(np.isfinite(given) & (given > 0))
+    if bad.any():
+        site = int(np.argmax(bad))
+        raise InvalidInput(
+            f"gaps must be finite and positive, got {given[site]} between columns {site} and {site + 1}; "
+            "merge columns at one position, and put a start where the distance is unknown"
+        )
+    return given

@@ -1,0 +1,96 @@
+"""Target: a model and its data as arrays for the kernels, over free rows only.
+
+Fixed rows vanish here: they enter the likelihood as a constant level and cost no state space. Row i of a target
+is row free[i] of the model; `expand` and `reduce` translate codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.kernels.codes import move_bits
+from chiasma.kernels.transitions import LINEAR_FLOOR, log_prior
+from chiasma.models.likelihood import Likelihood
+from chiasma.models.observations import Floats, Integers
+
+TABLE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """edge (T,), trans (E, K, 4) and likelihood of the K free rows; see chiasma.kernels for the conventions."""
+
+    edge: npt.NDArray[np.int32]
+    trans: Floats
+    likelihood: Likelihood
+    free: tuple[int, ...]
+    fixed_code: int = 0
+    table_bytes: int = TABLE_BYTES
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.edge)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.free)
+
+    @cached_property
+    def log_trans(self) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log(self.trans)
+
+    @property
+    def tabulated(self) -> bool:
+        """Whether a table of all codes fits its budget; past that, updates ask for the columns they need."""
+        return self.n_rows < 40 and 8 * self.n_columns << self.n_rows <= self.table_bytes
+
+    @cached_property
+    def log_lik(self) -> Floats:
+        """(T, 2^K) table of log-likelihoods."""
+        table = np.empty((self.n_columns, 1 << self.n_rows))
+        step = max(1, 2**16 >> self.n_rows)
+        for first in range(0, self.n_columns, step):
+            table[first : first + step] = self.likelihood.all_codes(first, min(first + step, self.n_columns))
+        return table
+
+    def linear(self, rows: Integers | slice = slice(None)) -> bool:
+        """Whether passes over these rows are safe in linear space."""
+        lowest = self.trans[:, rows].min(axis=(0, 2))
+        return bool(np.prod(lowest) >= LINEAR_FLOOR)
+
+    def expand(self, codes: npt.NDArray[np.integer]) -> Integers:
+        """Codes of the free rows to codes of all rows."""
+        whole = np.asarray(codes, np.int64)
+        if self.free != tuple(range(self.n_rows)):
+            whole = move_bits(whole, range(self.n_rows), self.free)
+        return whole | self.fixed_code
+
+    def reduce(self, codes: npt.NDArray[np.integer]) -> Integers:
+        """Codes of all rows to codes of the free rows."""
+        return move_bits(np.asarray(codes, np.int64), self.free, range(self.n_rows))
+
+    def log_prior(self, codes: Integers) -> float:
+        """log p(X) of a path of the free rows."""
+        return float(log_prior(codes, self.log_trans, self.edge))
+
+    def log_likelihood(self, codes: Integers) -> float:
+        """log p(y | X) of a path of the free rows."""
+        return float(self.likelihood.at(codes[:, None]).sum())
+
+
+def temper(log_lik: Floats, beta: float) -> tuple[Floats, Floats]:
+    """exp(beta * log_lik) divided by its column maximum, and beta times the log of those maxima.
+
+    beta = 0 ignores the data altogether, impossible observations included.
+    """
+    if beta == 0:
+        return np.ones_like(log_lik), np.zeros(len(log_lik))
+    top = log_lik.max(axis=1)
+    lik = log_lik - top[:, None]
+    lik *= beta
+    return np.exp(lik, out=lik), beta * top
