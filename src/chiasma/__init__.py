@@ -14,21 +14,27 @@ from chiasma.models.emissions import (
 )
 from chiasma.models.factorial import FactorialHMM, log_joint
 from chiasma.models.observations import Observations
+from chiasma.updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
 
 __version__ = "0.1.0"
 __all__ = [
     "BinaryChains",
+    "BlockGibbs",
     "BudgetExceeded",
     "ChiasmaError",
+    "Compose",
     "Custom",
+    "Exact",
     "FactorialHMM",
     "Gaussian",
+    "HammingBall",
     "ImpossibleData",
     "IntegratedDepth",
     "InvalidInput",
     "NegativeBinomial",
     "Observations",
     "Poisson",
+    "RowGibbs",
     "StudentT",
     "Table",
     "exact",

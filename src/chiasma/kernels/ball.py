@@ -43,8 +43,14 @@ def scale_column(column, beta):
     for value in column:
         top = max(top, value)
     for j in range(column.shape[0]):
-        # A column without a possible candidate, or beta = 0: the data say nothing here.
-        column[j] = math.exp(beta * (column[j] - top)) if top > -math.inf and beta > 0.0 else 1.0
+        # A column without a possible candidate: the data say nothing here.
+        column[j] = math.exp(beta * (column[j] - top)) if top > -math.inf else 1.0
+
+
+@njit
+def scale_columns(columns, beta):
+    for t in range(columns.shape[0]):
+        scale_column(columns[t], beta)
 
 
 @njit

@@ -1,13 +1,15 @@
 """Column codes: bit k of the code of a column is row k."""
 
+from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from chiasma._jit import njit
 
 
-def pack(states):
+def pack(states: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """(..., K, T) zeros and ones to (..., T) codes."""
     states = np.asarray(states)
     codes = np.zeros(states.shape[:-2] + states.shape[-1:], np.int64)
@@ -16,13 +18,13 @@ def pack(states):
     return codes
 
 
-def unpack(codes, n_rows):
+def unpack(codes: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.int8]:
     """(..., T) codes to (..., K, T) zeros and ones."""
     codes = np.asarray(codes).astype(np.int64)
     return (codes[..., None, :] >> np.arange(n_rows)[:, None] & 1).astype(np.int8)
 
 
-def move_bits(codes, source, destination):
+def move_bits(codes: npt.NDArray[np.int64], source: Iterable[int], destination: Iterable[int]) -> npt.NDArray[np.int64]:
     """Bit source[i] of every code goes to bit destination[i]; other bits are dropped."""
     out = np.zeros_like(codes)
     for a, b in zip(source, destination, strict=True):
@@ -30,7 +32,7 @@ def move_bits(codes, source, destination):
     return out
 
 
-def subset_sums(values):
+def subset_sums(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """(n, ...) values to (2^n, ...): entry s is the sum of values[k] over the bits k of s."""
     values = np.asarray(values, float)
     sums = np.zeros((1, *values.shape[1:]))
@@ -39,7 +41,7 @@ def subset_sums(values):
     return sums
 
 
-def ball_offsets(n_rows, radius):
+def ball_offsets(n_rows: int, radius: int) -> npt.NDArray[np.int64]:
     """Every code of `n_rows` bits with at most `radius` of them set, the nearest first."""
     return np.array(
         [sum(1 << k for k in rows) for size in range(radius + 1) for rows in combinations(range(n_rows), size)],
@@ -47,7 +49,7 @@ def ball_offsets(n_rows, radius):
     )
 
 
-def smallest_dtype(n_rows):
+def smallest_dtype(n_rows: int) -> np.dtype[np.unsignedinteger]:
     """The smallest unsigned type that holds a code of `n_rows` bits."""
     return np.min_scalar_type((1 << n_rows) - 1)
 
@@ -59,3 +61,13 @@ def count_bits(code):
         code &= code - 1
         count += 1
     return count
+
+
+@njit
+def add_levels(codes, weights, out):
+    """out[n, d] += sum over the bits k of codes[n] of weights[k, d]."""
+    for n in range(codes.shape[0]):
+        for k in range(weights.shape[0]):
+            if codes[n] >> k & 1:
+                for d in range(weights.shape[1]):
+                    out[n, d] += weights[k, d]

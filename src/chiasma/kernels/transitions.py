@@ -8,6 +8,15 @@ LINEAR_FLOOR = 1e-120
 
 
 @njit
+def is_linear(lowest, rows):
+    """Whether linear passes over these rows are safe; lowest[k]: smallest transition probability of row k."""
+    floor = 1.0
+    for row in rows:
+        floor *= lowest[row]
+    return floor >= LINEAR_FLOOR
+
+
+@njit
 def stay_products(trans, e, out):
     """out[s] = probability that all rows keep their setting, for every code s; built by doubling."""
     out[0] = 1.0

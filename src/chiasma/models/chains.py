@@ -42,8 +42,7 @@ class BinaryChains:
         frozen = enter + leave == 0
         if frozen.any():
             raise InvalidInput(
-                f"row {int(np.argmax(frozen))} has enter = leave = 0 and so no stationary distribution; "
-                "give initial="
+                f"row {int(np.argmax(frozen))} has enter = leave = 0 and so no stationary distribution; give initial="
             )
         return enter, leave, enter / (enter + leave)
 

@@ -56,7 +56,9 @@ class Additive(Emission):
         wanted = "(T,)" if self.n_channels is None else f"(T, {self.n_channels})"
         channels = None if data.y.ndim == 1 else data.y.shape[1]
         if channels != self.n_channels:
-            raise InvalidInput(f"{type(self).__name__} with these weights needs y of shape {wanted}, got {data.y.shape}")
+            raise InvalidInput(
+                f"{type(self).__name__} with these weights needs y of shape {wanted}, got {data.y.shape}"
+            )
 
     def log_likelihood(self, y: Floats, level: Floats) -> Floats:
         """(n,) or (n, D) y and (S,) or (n, m) levels (with channels: a last axis D) to (n, S) or (n, m).
@@ -184,9 +186,7 @@ class Poisson(_Counts):
 class NegativeBinomial(_Counts):
     """Counts with mean m = depth * level + background and variance m + dispersion * m^2."""
 
-    def __init__(
-        self, weights: npt.ArrayLike, depth: float = 1.0, dispersion: float = 0.1, background: float = 0.0
-    ):
+    def __init__(self, weights: npt.ArrayLike, depth: float = 1.0, dispersion: float = 0.1, background: float = 0.0):
         super().__init__(weights, depth, background)
         self.dispersion = _parameter("dispersion", dispersion, positive=True)
 
@@ -225,8 +225,8 @@ class Custom(Additive):
         if bad.any():
             at = tuple(int(i) for i in np.argwhere(bad)[0])
             raise InvalidInput(
-                f"the Custom emission's function returned {out[at]} for y = {np.broadcast_to(y, wanted)[at]:g}, level = "
-                f"{np.broadcast_to(level, wanted)[at]:g}; a log-density is a number below +inf (-inf: impossible)"
+                f"the Custom emission's function returned {out[at]} for y = {np.broadcast_to(y, wanted)[at]:g}, "
+                f"level = {np.broadcast_to(level, wanted)[at]:g}; expected a number below +inf (-inf: impossible)"
             )
         return out
 

@@ -39,9 +39,7 @@ class FactorialHMM:
     ((3, 100), (100,))
     """
 
-    def __init__(
-        self, *, chains: BinaryChains, emission: Emission, fixed_rows: Mapping[int, int] | None = None
-    ):
+    def __init__(self, *, chains: BinaryChains, emission: Emission, fixed_rows: Mapping[int, int] | None = None):
         self.chains = chains
         self.emission = emission
         self.fixed_rows = _fixed_rows(fixed_rows or {}, emission.n_rows)

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from chiasma.errors import ImpossibleData
-from chiasma.kernels.codes import subset_sums
+from chiasma.kernels.codes import add_levels, subset_sums
 from chiasma.models.emissions import Additive
 from chiasma.models.observations import Floats, Integers, Observations
 
@@ -41,8 +41,11 @@ class Levels:
         return _possible(self.emission.log_likelihood(self.y[first:stop], self._every_level), first)
 
     def at(self, codes: Integers) -> Floats:
-        bits = (codes[..., None] >> np.arange(len(self.weights)) & 1).astype(float)
-        return self.emission.log_likelihood(self.y, bits @ self.weights + self.base)
+        channels = self.weights.shape[1:]
+        level = np.empty((codes.size, *channels))
+        level[:] = self.base
+        add_levels(codes.ravel(), self.weights.reshape(len(self.weights), -1), level.reshape(codes.size, -1))
+        return self.emission.log_likelihood(self.y, level.reshape(*codes.shape, *channels))
 
 
 class Lookup:

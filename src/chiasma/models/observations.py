@@ -52,7 +52,7 @@ class Observations:
     def missing(self) -> npt.NDArray[np.bool_]:
         """(T,) whether nothing was observed at a column."""
         absent = np.isnan(self.y)
-        return absent if absent.ndim == 1 else absent.all(axis=1)
+        return np.asarray(absent.reshape(self.n_columns, -1).all(axis=1))
 
     def edge_kinds(self) -> tuple[npt.NDArray[np.int32], Floats]:
         """Kind of the edge that enters each column, (T,), and the gap of every kind; kind 0 is a start.

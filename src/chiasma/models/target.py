@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.kernels.codes import move_bits
-from chiasma.kernels.transitions import LINEAR_FLOOR, log_prior
+from chiasma.kernels.transitions import is_linear, log_prior
 from chiasma.models.likelihood import Likelihood
 from chiasma.models.observations import Floats, Integers
 
@@ -58,10 +58,14 @@ class Target:
             table[first : first + step] = self.likelihood.all_codes(first, min(first + step, self.n_columns))
         return table
 
-    def linear(self, rows: Integers | slice = slice(None)) -> bool:
-        """Whether passes over these rows are safe in linear space."""
-        lowest = self.trans[:, rows].min(axis=(0, 2))
-        return bool(np.prod(lowest) >= LINEAR_FLOOR)
+    @cached_property
+    def lowest(self) -> Floats:
+        """(K,) smallest transition probability of each row."""
+        return np.asarray(self.trans.min(axis=(0, 2)))
+
+    def linear(self, rows: Integers | None = None) -> bool:
+        """Whether passes over these rows (default: all) are safe in linear space."""
+        return bool(is_linear(self.lowest, np.arange(self.n_rows) if rows is None else rows))
 
     def expand(self, codes: npt.NDArray[np.integer]) -> Integers:
         """Codes of the free rows to codes of all rows."""

@@ -1,0 +1,219 @@
+"""Whole sweeps over one replica on the tabulated path, and the pieces that the streamed path shares.
+
+Buffers come in one flat `Work`, cut to shape where they are used, so that every kernel sees contiguous arrays and
+compiles once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chiasma._jit import njit
+from chiasma.kernels.ball import (
+    draw_ball,
+    draw_centres,
+    filter_ball,
+    gather_candidates,
+    log_draw_ball,
+    log_filter_ball,
+)
+from chiasma.kernels.logspace import log_draw_block, log_filter_block
+from chiasma.kernels.rows import draw_prior_row, draw_row, filter_row, gather_pairs
+from chiasma.kernels.tensor import draw_block, filter_block
+from chiasma.kernels.transitions import is_linear
+
+
+class Work(NamedTuple):
+    """Scratch of one sweep; `width` is the largest number of candidates per column, T the number of columns."""
+
+    lik: np.ndarray  # (T * width,)
+    alpha: np.ndarray  # (T * width,)
+    stay: np.ndarray  # (T * width,)
+    vectors: np.ndarray  # (3, max(width, states)) message, diagonal, weights
+    codes: np.ndarray  # (T,) codes of the block
+    centres: np.ndarray  # (T,)
+
+
+class Tables(NamedTuple):
+    """What a sweep reads of its target at one beta."""
+
+    lik: np.ndarray  # (T, S)
+    log_lik: np.ndarray  # (T, S)
+    trans: np.ndarray  # (E, K, 4)
+    log_trans: np.ndarray  # (E, K, 4)
+    edge: np.ndarray  # (T,)
+    lowest: np.ndarray  # (K,) smallest transition probability of each row
+
+
+def make_work(n_columns: int, width: int, n_vector: int) -> Work:
+    return Work(
+        lik=np.empty(n_columns * width),
+        alpha=np.empty(n_columns * width),
+        stay=np.empty(n_columns * width),
+        vectors=np.empty((3, max(width, n_vector))),
+        codes=np.empty(n_columns, np.int64),
+        centres=np.empty(n_columns, np.int64),
+    )
+
+
+@njit
+def prior_sweep(trans, edge, uniforms, codes):
+    """All rows from the prior. Reads K * T uniforms."""
+    n_columns = codes.shape[0]
+    for k in range(trans.shape[1]):
+        draw_prior_row(trans, edge, k, uniforms[k * n_columns : (k + 1) * n_columns], 1 << k, codes)
+
+
+@njit
+def row_sweep(tables, beta, uniforms, codes, work):
+    """Every row given the others, in order, in linear space. Reads K * T uniforms."""
+    n_columns = codes.shape[0]
+    pair = work.lik[: 2 * n_columns].reshape(n_columns, 2)
+    alpha = work.alpha[: 2 * n_columns].reshape(n_columns, 2)
+    for k in range(tables.trans.shape[1]):
+        bit = 1 << k
+        gather_pairs(tables.lik, tables.log_lik, beta, codes, bit, pair)
+        filter_row(pair, tables.trans, tables.edge, k, alpha)
+        draw_row(alpha, tables.trans, tables.edge, k, uniforms[k * n_columns : (k + 1) * n_columns], bit, codes)
+
+
+@njit
+def spread_block(rows, spread):
+    """spread[j] = code whose bits rows[i] are the bits i of j."""
+    spread[0] = 0
+    size = 1
+    for row in rows:
+        for j in range(size):
+            spread[size + j] = spread[j] | 1 << row
+        size *= 2
+
+
+@njit
+def clear_block(codes, rows, centres):
+    mask = 0
+    for row in rows:
+        mask |= 1 << row
+    for t in range(codes.shape[0]):
+        centres[t] = codes[t] & ~mask
+
+
+@njit
+def gather_log(log_lik, centres, offsets, out):
+    for t in range(centres.shape[0]):
+        for j in range(offsets.shape[0]):
+            out[t, j] = log_lik[t, centres[t] ^ offsets[j]]
+
+
+@njit
+def update_block(linear, beta, lik, spread, trans, log_trans, edge, uniforms, centres, codes, work):
+    """Draw a block jointly given the others. lik (T, 2^b): tempered likelihoods of the block's settings, or their
+    untempered logarithms when not linear. trans holds the block's rows only. Reads T uniforms.
+    """
+    n_columns = codes.shape[0]
+    n_states = spread.shape[0]
+    alpha = work.alpha[: n_columns * n_states].reshape(n_columns, n_states)
+    message = work.vectors[0, :n_states]
+    diagonal = work.vectors[1, :n_states]
+    weights = work.vectors[2, :n_states]
+    if linear:
+        stay = work.stay[: n_columns * n_states].reshape(n_columns, n_states)
+        message[:] = 0.0
+        message[0] = 1.0
+        filter_block(lik, trans, edge, 0, message, alpha, stay, diagonal)
+        draw_block(alpha, stay, trans, edge, 0, uniforms, work.codes, weights)
+    else:
+        message[:] = -np.inf
+        message[0] = 0.0
+        log_filter_block(lik, beta, log_trans, edge, 0, message, alpha, False)
+        log_draw_block(alpha, log_trans, edge, 0, uniforms, work.codes, weights)
+    for t in range(n_columns):
+        codes[t] = centres[t] | spread[work.codes[t]]
+
+
+@njit
+def block_sweep(tables, beta, order, size, uniforms, codes, work):
+    """Rows order[0..size-1] jointly, then the next `size`, and so on. Reads T uniforms per block."""
+    n_columns = codes.shape[0]
+    n_rows = order.shape[0]
+    for start in range(0, n_rows, size):
+        rows = order[start : start + size]
+        linear = is_linear(tables.lowest, rows)
+        spread = np.empty(1 << rows.shape[0], np.int64)
+        spread_block(rows, spread)
+        trans = np.empty((tables.trans.shape[0], rows.shape[0], 4))
+        log_trans = np.empty_like(trans)
+        for i in range(rows.shape[0]):
+            trans[:, i] = tables.trans[:, rows[i]]
+            log_trans[:, i] = tables.log_trans[:, rows[i]]
+        lik = work.lik[: n_columns * spread.shape[0]].reshape(n_columns, spread.shape[0])
+        clear_block(codes, rows, work.centres)
+        if linear:
+            gather_candidates(tables.lik, tables.log_lik, beta, work.centres, spread, lik)
+        else:
+            gather_log(tables.log_lik, work.centres, spread, lik)
+        block = start // size
+        update_block(
+            linear,
+            beta,
+            lik,
+            spread,
+            trans,
+            log_trans,
+            tables.edge,
+            uniforms[block * n_columns : (block + 1) * n_columns],
+            work.centres,
+            codes,
+            work,
+        )
+
+
+@njit
+def shuffle(uniforms, order):
+    """Uniformly random order of 0..K-1. Reads K uniforms."""
+    for i in range(order.shape[0]):
+        order[i] = i
+    for i in range(order.shape[0] - 1, 0, -1):
+        j = int(uniforms[i] * (i + 1))
+        order[i], order[j] = order[j], order[i]
+
+
+@njit
+def update_ball(linear, beta, lik, offsets, dense, trans, log_trans, edge, uniforms, codes, work):
+    """Path among the candidates around work.centres. lik (T, B) as in update_block. Reads T uniforms."""
+    n_columns = codes.shape[0]
+    n_candidates = offsets.shape[0]
+    alpha = work.alpha[: n_columns * n_candidates].reshape(n_columns, n_candidates)
+    weights = work.vectors[2, :n_candidates]
+    if linear:
+        message = work.vectors[0, : 0 if dense else 1 << trans.shape[1]]
+        filter_ball(lik, work.centres, offsets, trans, edge, message, alpha)
+        draw_ball(alpha, work.centres, offsets, trans, edge, uniforms, codes, weights)
+    else:
+        lik *= beta
+        log_filter_ball(lik, work.centres, offsets, log_trans, edge, alpha)
+        log_draw_ball(alpha, work.centres, offsets, log_trans, edge, uniforms, codes, weights)
+
+
+@njit
+def ball_sweep(tables, beta, linear, offsets, dense, uniforms, codes, work):
+    """Hamming-ball update. Reads 2 T uniforms."""
+    n_columns = codes.shape[0]
+    lik = work.lik[: n_columns * offsets.shape[0]].reshape(n_columns, offsets.shape[0])
+    draw_centres(codes, offsets, uniforms[:n_columns], work.centres)
+    if linear:
+        gather_candidates(tables.lik, tables.log_lik, beta, work.centres, offsets, lik)
+    else:
+        gather_log(tables.log_lik, work.centres, offsets, lik)
+    update_ball(
+        linear,
+        beta,
+        lik,
+        offsets,
+        dense,
+        tables.trans,
+        tables.log_trans,
+        tables.edge,
+        uniforms[n_columns:],
+        codes,
+        work,
+    )
