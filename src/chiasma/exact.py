@@ -19,7 +19,7 @@ from chiasma.kernels import logspace, tensor
 from chiasma.kernels.codes import smallest_dtype, unpack
 from chiasma.models.factorial import FactorialHMM, log_joint
 from chiasma.models.observations import Floats, Observations
-from chiasma.models.target import Target, temper
+from chiasma.models.target import Target, check_beta, temper
 
 __all__ = ["draws", "log_evidence", "log_joint", "map_states", "marginals"]
 
@@ -102,38 +102,43 @@ def draws(
         raise InvalidInput(f"n must be at least 1 draw, got {n}")
     target = model.target(data)
     passes = Passes(target, beta, memory=memory, stay=True)
-    n_columns = target.n_columns
-    out: npt.NDArray[np.unsignedinteger] = np.empty((n, n_columns), smallest_dtype(model.n_rows))
+    out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), smallest_dtype(model.n_rows))
+    draw_paths(passes, np.random.PCG64(seed), out)
+    if target.n_rows < model.n_rows:
+        for row in out:
+            row[:] = target.expand(row)
+    return out
+
+
+def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.integer]) -> None:
+    """Fill out (n, T) with independent paths of the free rows.
+
+    Draw i reads the numbers i * T .. i * T + T - 1 of the stream, wherever segments are cut.
+    """
+    n, n_columns = out.shape
     scratch = np.empty(passes.n_states)
     codes = np.empty(n_columns, np.int64)
     uniforms = np.empty(n_columns)
-    stream = np.random.PCG64(seed)
     start = stream.state
+    rng = np.random.Generator(stream)
     for segment in passes.backward():
         first, stop = segment.first, segment.stop
-        # Draw i reads the numbers i * T .. i * T + T - 1 of the stream, wherever segments are cut.
         stream.state = start
         stream.advance(first)
-        rng = np.random.Generator(stream)
-        for codes_out in out:
+        for path in out:
             rng.random(out=uniforms[first:stop])
             if stop < n_columns:
-                codes[stop] = codes_out[stop]
+                codes[stop] = path[stop]
             passes.draw(segment, uniforms, codes, scratch)
-            codes_out[first:stop] = codes[first:stop]
+            path[first:stop] = codes[first:stop]
             stream.advance(n_columns - (stop - first))
-    return out if target.fixed_code == 0 and target.n_rows == model.n_rows else _expanded(target, out)
-
-
-def _expanded(target: Target, codes: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.unsignedinteger]:
-    for row in codes:
-        row[:] = target.expand(row)
-    return codes
+    stream.state = start
+    stream.advance(n * n_columns)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Messages of columns first..stop-1: alpha (n, S), and stay (n, S) where asked for."""
+    """Messages of columns first..stop-1: alpha (n, S), and stay (n + 1, S) where asked for."""
 
     first: int
     stop: int
@@ -159,22 +164,24 @@ class Passes:
         stay: bool = False,
         best: bool = False,
     ):
-        if not 0 <= beta < math.inf:
-            raise InvalidInput(f"beta must be a finite number >= 0, got {beta}")
         self.target = target
-        self.beta = beta
+        self.beta = check_beta(beta)
         self.best = best
         self.linear = not best and target.linear()
         self.trans = target.trans if self.linear else target.log_trans
         self.n_states = 1 << target.n_rows
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
         self._alpha = np.empty((self._length, self.n_states))
-        self._stay = np.empty((self._length if stay and self.linear else 0, self.n_states))
+        self._stay = np.empty((self._length + 1 if stay and self.linear else 0, self.n_states))
         self._diagonal = np.empty(self.n_states)
         self._message = np.zeros(self.n_states)
         self._checkpoints: list[Floats] = []
         self.log_evidence = self._forward(keep)
         self._loaded = len(self._checkpoints) - 1  # the segment that the buffers hold
+
+    @property
+    def n_segments(self) -> int:
+        return len(self._checkpoints)
 
     def backward(self) -> Iterator[Segment]:
         """Segments from the last to the first; each is valid until the next is asked for."""
@@ -186,7 +193,7 @@ class Passes:
                 self._message[:] = self._checkpoints[i]
                 self._filter(first, stop)
                 self._loaded = i
-            yield Segment(first, stop, self._alpha[: stop - first], self._stay[: stop - first])
+            yield Segment(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
     def draw(self, segment: Segment, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
         """Draw the columns of a segment into codes (T,), given codes[segment.stop] unless that is the end."""
@@ -218,7 +225,8 @@ class Passes:
         step = max(1, CHUNK // self.n_states)
         for a in range(first, stop, step):
             b = min(a + step, stop)
-            log_lik = target.likelihood.all_codes(a, b)
+            # At beta = 0 the data do not count, impossible ones included.
+            log_lik = target.likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
             alpha = self._alpha[a - first : b - first]
             if self.linear:
                 lik, top = temper(log_lik, self.beta)
@@ -236,6 +244,9 @@ class Passes:
                         "probability zero exclude what was observed; raise enter or leave, or set it to NaN"
                     )
                 total += part
+        if len(self._stay) and stop < target.n_columns:
+            after = self._stay[stop - first]
+            tensor.stay_after(self.trans, target.edge[stop], self._message, self._diagonal, after)
         return float(total)
 
     def _segment_length(self, memory: int, keep: bool, width: int) -> int:

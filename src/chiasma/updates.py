@@ -6,7 +6,8 @@ changes codes (T,) of the free rows in place from a fixed number of uniforms:
     sweep = ch.RowGibbs().prepare(model.target(data), beta=1.0)
     sweep(codes, rng.random(sweep.n_uniforms))
 
-At beta = 0 every update is an independent draw from the prior.
+Most updates are steps: small records that a compiled program runs on tables, and `StreamedSweep` runs on
+likelihoods asked for as they are needed. At beta = 0 every update is an independent draw from the prior.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,30 +39,45 @@ class Sweep(ABC):
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
         """Change codes (T,) in place, reading uniforms (n_uniforms,) in [0, 1)."""
 
+    def step(self, codes: Integers, rng: np.random.Generator) -> None:
+        """The same with uniforms of one's own."""
+        self(codes, rng.random(self.n_uniforms))
+
+
+class Step(NamedTuple):
+    """One step of a program; see chiasma.kernels.sweeps.Program."""
+
+    kind: int
+    size: int
+    values: Integers
+    n_uniforms: int
+    width: int  # candidates per column
+    n_vector: int = 0  # length of a scratch message, where it is more than `width`
+
 
 class Update(ABC):
     """What is drawn given what, at any beta."""
 
     def prepare(self, target: Target, beta: float) -> Sweep:
         """Bind to a target; refuses what does not fit it."""
-        self.check(target)
-        return PriorSweep(target) if beta == 0 else self._bind(target, beta)
-
-    def check(self, target: Target) -> None:  # noqa: B027 (most updates fit every target)
-        """Raise InvalidInput where the update does not fit the target."""
+        steps = self.steps(target)
+        _check_memory(target, steps)
+        return StepSweep(target, beta, steps) if target.tabulated or beta == 0 else StreamedSweep(target, beta, steps)
 
     @abstractmethod
-    def _bind(self, target: Target, beta: float) -> Sweep: ...
+    def steps(self, target: Target) -> list[Step]:
+        """What a sweep does to this target; raises InvalidInput where the update does not fit it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowGibbs(Update):
     """Each row in turn, as a whole path, given the other rows: the paper's Gibbs sampler."""
 
-    def _bind(self, target: Target, beta: float) -> Sweep:
+    def steps(self, target: Target) -> list[Step]:
+        rows = np.arange(target.n_rows)
         if target.lowest.min() >= LINEAR_FLOOR:
-            return RowSweep(target, beta)
-        return BlockSweep(target, beta, orders=[np.arange(target.n_rows)], size=1)
+            return [Step(sweeps.ROW, 1, rows, target.n_rows * target.n_columns, 2)]
+        return [Step(sweeps.BLOCK, 1, rows, target.n_rows * target.n_columns, 2)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,48 +91,44 @@ class BlockGibbs(Update):
     size: int = 2
     blocks: Sequence[Sequence[int]] | None = None
 
-    def check(self, target: Target) -> None:
+    def steps(self, target: Target) -> list[Step]:
+        if self.blocks is not None:
+            return [self._block(target, block) for block in self.blocks]
         n_rows = target.n_rows
-        if self.blocks is None:
-            if not 1 <= self.size <= n_rows:
-                raise InvalidInput(f"size must be in 1..{n_rows} (free rows), got {self.size}")
-            return
-        for block in self.blocks:
-            if not block or len(set(block)) < len(block) or not set(block) <= set(target.free):
-                raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {list(block)}")
+        if not 1 <= self.size <= n_rows:
+            raise InvalidInput(f"size must be in 1..{n_rows} (free rows), got {self.size}")
+        n_blocks = -(-n_rows // self.size)
+        n_uniforms = n_rows + n_blocks * target.n_columns
+        return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_rows), n_uniforms, 1 << self.size)]
 
-    def _bind(self, target: Target, beta: float) -> Sweep:
-        if self.blocks is None:
-            return BlockSweep(target, beta, orders=None, size=self.size)
-        index = {row: i for i, row in enumerate(target.free)}
-        orders = [np.array([index[row] for row in block]) for block in self.blocks]
-        return BlockSweep(target, beta, orders=orders, size=target.n_rows)
+    def _block(self, target: Target, block: Sequence[int]) -> Step:
+        if not block or len(set(block)) < len(block) or not set(block) <= set(target.free):
+            raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {list(block)}")
+        rows = np.array([target.free.index(row) for row in block])
+        return Step(sweeps.BLOCK, len(rows), rows, target.n_columns, 1 << len(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
 class HammingBall(Update):
-    """The whole path among columns within `radius` flips of an auxiliary path (Titsias and Yau)."""
+    """The whole path among columns within `radius` flips of an auxiliary path (Titsias and Yau).
+
+    A step of its filter goes from every candidate to every candidate, or through the tensor of all codes:
+    whichever counts fewer operations.
+    """
 
     radius: int = 1
 
-    def check(self, target: Target) -> None:
-        if not 1 <= self.radius <= target.n_rows:
+    def steps(self, target: Target) -> list[Step]:
+        n_rows = target.n_rows
+        if not 1 <= self.radius <= n_rows:
             raise InvalidInput(
-                f"radius must be in 1..{target.n_rows} (free rows), got {self.radius}; use Exact() for the whole space"
+                f"radius must be in 1..{n_rows} (free rows), got {self.radius}; use Exact() for the whole space"
             )
-
-    def _bind(self, target: Target, beta: float) -> Sweep:
-        return BallSweep(target, beta, ball_offsets(target.n_rows, self.radius))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exact(Update):
-    """The whole path at once: independent draws. memory: bytes for the messages of one replica."""
-
-    memory: int = MEMORY
-
-    def _bind(self, target: Target, beta: float) -> Sweep:
-        return ExactSweep(target, beta, self.memory)
+        offsets = ball_offsets(n_rows, self.radius)
+        size = len(offsets)
+        if size * size * n_rows < (n_rows + 1) << n_rows:
+            return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
+        return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, size, 1 << n_rows)]
 
 
 @dataclass(frozen=True)
@@ -124,149 +137,150 @@ class Compose(Update):
 
     updates: Sequence[Update]
 
-    def check(self, target: Target) -> None:
+    def steps(self, target: Target) -> list[Step]:
         if not self.updates:
             raise InvalidInput("Compose needs at least one update, got none")
-        for update in self.updates:
-            update.check(target)
-
-    def _bind(self, target: Target, beta: float) -> Sweep:
-        return ComposedSweep([update.prepare(target, beta) for update in self.updates])
+        return [step for update in self.updates for step in update.steps(target)]
 
 
-class PriorSweep(Sweep):
-    """All rows from the prior."""
+@dataclass(frozen=True, kw_only=True)
+class Exact(Update):
+    """The whole path at once: independent draws. memory: bytes for the messages of one replica."""
 
-    def __init__(self, target: Target):
-        self.target = target
-        self.n_uniforms = target.n_rows * target.n_columns
+    memory: int = MEMORY
+
+    def prepare(self, target: Target, beta: float) -> Sweep:
+        return ExactSweep(target, beta, self.memory) if beta > 0 else StepSweep(target, beta, [])
+
+    def steps(self, target: Target) -> list[Step]:
+        raise InvalidInput("Exact() draws everything and leaves nothing to compose with; use it alone")
+
+
+def make_program(steps: Sequence[Step]) -> sweeps.Program:
+    """The steps as arrays for the compiled loop."""
+    return sweeps.Program(
+        kinds=np.array([step.kind for step in steps], np.int64),
+        sizes=np.array([step.size for step in steps], np.int64),
+        n_uniforms=np.array([step.n_uniforms for step in steps], np.int64),
+        first=np.cumsum([0, *(len(step.values) for step in steps)]),
+        values=np.concatenate([np.empty(0, np.int64), *(step.values for step in steps)]),
+    )
+
+
+def make_work(target: Target, steps: Sequence[Step]) -> sweeps.Work:
+    """Scratch that is large enough for every step."""
+    width = max((step.width for step in steps), default=1)
+    return sweeps.make_work(target.n_columns, width, max((step.n_vector for step in steps), default=1))
+
+
+def uniforms_per_sweep(target: Target, steps: Sequence[Step], beta: float) -> int:
+    """How many uniforms a sweep reads."""
+    return target.n_rows * target.n_columns if beta == 0 else sum(step.n_uniforms for step in steps)
+
+
+def make_tables(target: Target, beta: float) -> sweeps.Tables:
+    """The tables of a tabulated target at one beta. At beta = 0 nothing looks at the likelihoods."""
+    if beta == 0 and not target.tabulated:
+        log_lik = lik = np.zeros((target.n_columns, 1))
+    else:
+        log_lik = target.log_lik
+        lik, _ = temper(log_lik, beta)
+    return sweeps.Tables(lik, log_lik, target.trans, target.log_trans, target.edge, target.lowest)
+
+
+class StepSweep(Sweep):
+    """The compiled program on tables."""
+
+    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
+        self.beta = float(beta)
+        self.n_uniforms = uniforms_per_sweep(target, steps, beta)
+        self.program = make_program(steps)
+        self.tables = make_tables(target, beta)
+        self.work = make_work(target, steps)
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        sweeps.prior_sweep(self.target.trans, self.target.edge, uniforms, codes)
+        sweeps.run_program(self.program, self.tables, self.beta, uniforms, codes, self.work)
 
 
-class _TargetSweep(Sweep):
-    """Shared by sweeps that read likelihoods: from a table, or streamed for the candidates they need."""
+class StreamedSweep(Sweep):
+    """The same steps where no table fits: likelihoods of the candidates only, one step at a time."""
 
-    def __init__(self, target: Target, beta: float, width: int, n_vector: int = 0):
+    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
         self.target = target
-        self.beta = beta
-        self.work = sweeps.make_work(target.n_columns, width, n_vector)
-        self.tables: sweeps.Tables | None = None
-        if target.tabulated:
-            lik, _ = temper(target.log_lik, beta)
-            self.tables = sweeps.Tables(lik, target.log_lik, target.trans, target.log_trans, target.edge, target.lowest)
+        self.beta = float(beta)
+        self.steps = steps
+        self.n_uniforms = uniforms_per_sweep(target, steps, beta)
+        self.work = make_work(target, steps)
 
-    def streamed(self, centres: Integers, offsets: Integers, linear: bool) -> Floats:
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        n_rows = self.target.n_rows
+        for step in self.steps:
+            if step.kind == sweeps.ROW:
+                self._rows(codes, uniforms)
+            elif step.kind == sweeps.RANDOM_BLOCKS:
+                order = np.empty(n_rows, np.int64)
+                sweeps.shuffle(uniforms[:n_rows], order)
+                self._blocks(order, step.size, codes, uniforms[n_rows:])
+            elif step.kind == sweeps.BLOCK:
+                self._blocks(step.values, step.size, codes, uniforms)
+            else:
+                self._ball(step, codes, uniforms)
+            uniforms = uniforms[step.n_uniforms :]
+
+    def _likelihoods(self, centres: Integers, offsets: Integers, linear: bool) -> Floats:
         """(T, m) likelihoods of centres ^ offsets at this beta, or untempered logarithms when not linear."""
         lik = np.ascontiguousarray(self.target.likelihood.at(centres[:, None] ^ offsets))
         if linear:
             scale_columns(lik, self.beta)
         return lik
 
-
-class RowSweep(_TargetSweep):
-    """Rows one by one in linear space."""
-
-    def __init__(self, target: Target, beta: float):
-        super().__init__(target, beta, width=2)
-        self.n_uniforms = target.n_rows * target.n_columns
-
-    def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        if self.tables is not None:
-            sweeps.row_sweep(self.tables, self.beta, uniforms, codes, self.work)
-            return
-        target = self.target
-        alpha = self.work.alpha.reshape(-1, 2)
-        for k, row_uniforms in enumerate(uniforms.reshape(target.n_rows, -1)):
+    def _rows(self, codes: Integers, uniforms: Floats) -> None:
+        trans, edge = self.target.trans, self.target.edge
+        n_columns = len(codes)
+        alpha = self.work.alpha[: 2 * n_columns].reshape(-1, 2)
+        for k in range(self.target.n_rows):
             bit = np.int64(1 << k)
-            pair = self.streamed(codes & ~bit, np.array([0, bit]), linear=True)
-            filter_row(pair, target.trans, target.edge, k, alpha)
-            draw_row(alpha, target.trans, target.edge, k, row_uniforms, int(bit), codes)
+            pair = self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True)
+            filter_row(pair, trans, edge, k, alpha)
+            draw_row(alpha, trans, edge, k, uniforms[k * n_columns : (k + 1) * n_columns], int(bit), codes)
 
-
-class BlockSweep(_TargetSweep):
-    """Blocks of rows, at random (orders is None) or as listed."""
-
-    def __init__(self, target: Target, beta: float, orders: list[Integers] | None, size: int):
-        largest = size if orders is None else max(min(size, len(order)) for order in orders)
-        _fits(target, 8 * 3 * target.n_columns << largest, f"a block of {largest} rows")
-        super().__init__(target, beta, width=1 << largest)
-        self.orders = orders
-        self.size = size
-        n_rows = target.n_rows
-        n_blocks = sum(-(-len(order) // size) for order in orders or [np.arange(n_rows)])
-        self.n_uniforms = n_blocks * target.n_columns + (n_rows if orders is None else 0)
-
-    def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        if self.orders is not None:
-            for order in self.orders:
-                n_used = -(-len(order) // self.size) * len(codes)
-                self._blocks(order, codes, uniforms[:n_used])
-                uniforms = uniforms[n_used:]
-            return
-        order = np.empty(self.target.n_rows, np.int64)
-        sweeps.shuffle(uniforms[: len(order)], order)
-        self._blocks(order, codes, uniforms[len(order) :])
-
-    def _blocks(self, order: Integers, codes: Integers, uniforms: Floats) -> None:
+    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
         target, work = self.target, self.work
-        if self.tables is not None:
-            sweeps.block_sweep(self.tables, self.beta, order, self.size, uniforms, codes, work)
-            return
-        for start in range(0, len(order), self.size):
-            rows = order[start : start + self.size]
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
             linear = target.linear(rows)
             spread = np.empty(1 << len(rows), np.int64)
             sweeps.spread_block(rows, spread)
             sweeps.clear_block(codes, rows, work.centres)
-            lik = self.streamed(work.centres, spread, linear)
-            trans = np.ascontiguousarray(target.trans[:, rows])
-            log_trans = np.ascontiguousarray(target.log_trans[:, rows])
-            first = start // self.size * len(codes)
             sweeps.update_block(
                 linear,
                 self.beta,
-                lik,
+                self._likelihoods(work.centres, spread, linear),
                 spread,
-                trans,
-                log_trans,
+                np.ascontiguousarray(target.trans[:, rows]),
+                np.ascontiguousarray(target.log_trans[:, rows]),
                 target.edge,
-                uniforms[first : first + len(codes)],
+                uniforms[: len(codes)],
                 work.centres,
                 codes,
                 work,
             )
+            uniforms = uniforms[len(codes) :]
 
-
-class BallSweep(_TargetSweep):
-    """Hamming ball; steps of its filter are dense or through the tensor, whichever counts fewer operations."""
-
-    def __init__(self, target: Target, beta: float, offsets: Integers):
-        n_rows, size = target.n_rows, len(offsets)
-        self.dense = size * size * n_rows < (n_rows + 1) << n_rows
-        _fits(target, 8 * 2 * target.n_columns * size, f"a ball of {size} candidates")
-        super().__init__(target, beta, width=size, n_vector=0 if self.dense else 1 << n_rows)
-        self.offsets = offsets
-        self.linear = target.linear()
-        self.n_uniforms = 2 * target.n_columns
-
-    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+    def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None:
         target, work = self.target, self.work
-        if self.tables is not None:
-            sweeps.ball_sweep(self.tables, self.beta, self.linear, self.offsets, self.dense, uniforms, codes, work)
-            return
-        draw_centres(codes, self.offsets, uniforms[: len(codes)], work.centres)
+        linear = target.linear()
+        draw_centres(codes, step.values, uniforms[: len(codes)], work.centres)
         sweeps.update_ball(
-            self.linear,
+            linear,
             self.beta,
-            self.streamed(work.centres, self.offsets, self.linear),
-            self.offsets,
-            self.dense,
+            self._likelihoods(work.centres, step.values, linear),
+            step.values,
+            step.kind == sweeps.BALL_DENSE,
             target.trans,
             target.log_trans,
             target.edge,
-            uniforms[len(codes) :],
+            uniforms[len(codes) : 2 * len(codes)],
             codes,
             work,
         )
@@ -285,23 +299,11 @@ class ExactSweep(Sweep):
             self.passes.draw(segment, uniforms, codes, self.scratch)
 
 
-class ComposedSweep(Sweep):
-    """Sweeps one after the other."""
-
-    def __init__(self, parts: list[Sweep]):
-        self.parts = parts
-        self.n_uniforms = sum(part.n_uniforms for part in parts)
-
-    def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        first = 0
-        for part in self.parts:
-            part(codes, uniforms[first : first + part.n_uniforms])
-            first += part.n_uniforms
-
-
-def _fits(target: Target, needed: int, what: str) -> None:
+def _check_memory(target: Target, steps: Sequence[Step]) -> None:
+    needed = max((8 * 3 * target.n_columns * step.width for step in steps), default=0)
     if needed > 4 * MEMORY:
         raise BudgetExceeded(
-            f"{what} over {target.n_columns} columns needs {needed / 2**20:,.0f} MiB of messages, "
-            f"limit {4 * MEMORY / 2**20:,.0f} MiB; take a smaller one"
+            f"an update with {max(step.width for step in steps):,} candidates at each of {target.n_columns} columns "
+            f"needs {needed / 2**20:,.0f} MiB, limit {4 * MEMORY / 2**20:,.0f} MiB; "
+            "take smaller blocks or a smaller ball"
         )

@@ -217,3 +217,40 @@ def ball_sweep(tables, beta, linear, offsets, dense, uniforms, codes, work):
         codes,
         work,
     )
+
+
+ROW, RANDOM_BLOCKS, BLOCK, BALL_DENSE, BALL_TENSOR = range(5)
+
+
+class Program(NamedTuple):
+    """A sequence of updates as arrays; step n uses values[first[n] : first[n + 1]] (rows or ball offsets)."""
+
+    kinds: np.ndarray  # (n,)
+    sizes: np.ndarray  # (n,) rows per block
+    n_uniforms: np.ndarray  # (n,)
+    first: np.ndarray  # (n + 1,)
+    values: np.ndarray  # (first[n],)
+
+
+@njit
+def run_program(program, tables, beta, uniforms, codes, work):
+    """One sweep: every step of the program in turn; at beta = 0 a draw from the prior."""
+    if beta == 0.0:
+        prior_sweep(tables.trans, tables.edge, uniforms, codes)
+        return
+    n_rows = tables.trans.shape[1]
+    for n in range(program.kinds.shape[0]):
+        kind = program.kinds[n]
+        values = program.values[program.first[n] : program.first[n + 1]]
+        if kind == ROW:
+            row_sweep(tables, beta, uniforms, codes, work)
+        elif kind == RANDOM_BLOCKS:
+            order = np.empty(n_rows, np.int64)
+            shuffle(uniforms[:n_rows], order)
+            block_sweep(tables, beta, order, program.sizes[n], uniforms[n_rows:], codes, work)
+        elif kind == BLOCK:
+            block_sweep(tables, beta, values, program.sizes[n], uniforms, codes, work)
+        else:
+            linear = is_linear(tables.lowest, np.arange(n_rows))
+            ball_sweep(tables, beta, linear, values, kind == BALL_DENSE, uniforms, codes, work)
+        uniforms = uniforms[program.n_uniforms[n] :]

@@ -4,7 +4,8 @@ A message over the S = 2^b codes of a column is a 2x2x...x2 tensor. Rows move in
 multiplies it by one 2x2 matrix per axis: O(b 2^b) and not O(4^b).
 
 alpha (n, S): filtered distributions of columns first..first+n-1, each summing to 1.
-stay (n, S):  P(s_{t-1} = s | s_t = s, y), for the edge that enters column t.
+stay (n, S):  P(s_{t-1} = s | s_t = s, y), for the edge that enters column t. A draw that begins before the last
+              column takes one row more, for the edge that leaves the columns it draws.
 """
 
 import math
@@ -96,6 +97,16 @@ def filter_block(lik, trans, edge, first, message, alpha, stay, diagonal):
 
 
 @njit
+def stay_after(trans, e, message, diagonal, out):
+    """Stay probabilities of an edge of kind e, given the filtered distribution of the column that it leaves."""
+    for s in range(message.shape[0]):
+        out[s] = message[s]
+    predict(trans, e, out)
+    stay_products(trans, e, diagonal)
+    _stay_probability(message, diagonal, out, out)
+
+
+@njit
 def pick(weights, uniform):
     """Index drawn in proportion to weights (S,), by inversion of one uniform."""
     total = 0.0
@@ -159,11 +170,10 @@ def draw_block(alpha, stay, trans, edge, first, uniforms, codes, weights):
     """
     stop = first + alpha.shape[0]
     if stop == codes.shape[0]:
-        code = pick(alpha[-1], uniforms[stop - 1])
-    else:
-        code = _pick_before(alpha[-1], trans, edge[stop], codes[stop], uniforms[stop - 1], weights)
-    codes[stop - 1] = code
-    for t in range(stop - 2, first - 1, -1):
+        stop -= 1
+        codes[stop] = pick(alpha[-1], uniforms[stop])
+    code = codes[stop]
+    for t in range(stop - 1, first - 1, -1):
         chance = stay[t + 1 - first, code]
         if not uniforms[t] < chance:
             row = alpha[t - first]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from math import lgamma
 
 import numpy as np
 import numpy.typing as npt
@@ -140,7 +139,7 @@ class StudentT(Additive):
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         df = float(self.df)
-        constant = lgamma((df + 1) / 2) - lgamma(df / 2) - 0.5 * np.log(df * np.pi) - np.log(self.sd)
+        constant = _log_rising(df / 2, np.array(0.5)) - 0.5 * np.log(df * np.pi) - np.log(self.sd)
         z = (y - self.depth * level) / self.sd
         return np.asarray(constant - 0.5 * (df + 1) * np.log1p(z * z / df))
 
@@ -193,7 +192,7 @@ class NegativeBinomial(_Counts):
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.mean(level)
         size = 1.0 / float(self.dispersion)
-        log_choose = gammaln(y + size) - lgamma(size) - gammaln(y + 1.0)
+        log_choose = _log_rising(size, y) - gammaln(y + 1.0)
         return log_choose + _times_log(y, mean / (size + mean)) - size * np.log1p(mean / size)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
@@ -279,6 +278,15 @@ def _parameter(
         bound = "positive and finite" if positive else "finite" if least == -np.inf else f"finite and >= {least:g}"
         raise InvalidInput(f"{name} must be {bound}, got {given}")
     return given
+
+
+def _log_rising(x: float, y: Floats) -> Floats:
+    """log(Gamma(x + y) / Gamma(x)), by Stirling's series where the difference of two large numbers would cancel."""
+    if x < 1e3:
+        return np.asarray(gammaln(x + y) - gammaln(x))
+    end = x + y
+    series = (1 / end - 1 / x) / 12 - ((1 / end) ** 3 - (1 / x) ** 3) / 360
+    return np.asarray((end - 0.5) * np.log1p(y / x) + y * (np.log(x) - 1) + series)
 
 
 def _times_log(y: Floats, x: Floats) -> Floats:

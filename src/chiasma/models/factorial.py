@@ -14,7 +14,7 @@ from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Additive, Emission, Table
 from chiasma.models.likelihood import Levels, Likelihood, Lookup
 from chiasma.models.observations import Floats, Integers, Observations
-from chiasma.models.target import TABLE_BYTES, Target
+from chiasma.models.target import TABLE_BYTES, Target, check_beta
 
 
 class FactorialHMM:
@@ -68,6 +68,7 @@ class FactorialHMM:
             trans=np.ascontiguousarray(trans[:, free]),
             likelihood=self._likelihood(data),
             free=free,
+            all_rows=self.n_rows,
             fixed_code=self.fixed_code,
             table_bytes=table_bytes,
         )
@@ -123,6 +124,7 @@ def log_joint(
     >>> round(ch.log_joint(model, [0.0, 1.0], [[0, 1]]), 4)
     -3.2242
     """
+    beta = check_beta(beta)
     target = model.target(data)
     codes = target.reduce(check_states(model, target.n_columns, states))
     log_prior = target.log_prior(codes)
@@ -132,16 +134,18 @@ def log_joint(
 def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> Integers:
     """(T,) codes of all rows from (K, T) states or (T,) codes; refuses what the model cannot hold."""
     given = np.asarray(states)
+    if given.dtype.kind not in "biuf":
+        raise InvalidInput(f"states must be numbers, got {given.dtype}; pass zeros and ones, or codes")
     if given.shape not in ((model.n_rows, n_columns), (n_columns,)):
         raise InvalidInput(
             f"states must have shape ({model.n_rows}, {n_columns}) (zeros and ones) or ({n_columns},) (codes), "
             f"got {given.shape}"
         )
     top = 1 if given.ndim == 2 else (1 << model.n_rows) - 1
-    values = np.asarray(given, dtype=object if given.dtype == object else None)
-    if not np.all((values >= 0) & (values <= top) & (values == values.astype(np.int64))):
+    bad = ~((given >= 0) & (given <= top) & (given == np.floor(given)))
+    if bad.any():
         what = "zeros and ones" if given.ndim == 2 else f"codes in 0..{top}"
-        raise InvalidInput(f"states must be {what}, got values from {values.min()} to {values.max()}")
+        raise InvalidInput(f"states must be {what}, got {given[bad][0]}")
     codes = pack(given) if given.ndim == 2 else given.astype(np.int64)
     for k, x in model.fixed_rows.items():
         wrong = (codes >> k & 1) != x
@@ -154,7 +158,7 @@ def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> 
 
 def _fixed_rows(fixed: Mapping[int, int], n_rows: int) -> dict[int, int]:
     for k, x in fixed.items():
-        if not 0 <= k < n_rows or x not in (0, 1):
+        if k not in range(n_rows) or x not in (0, 1):
             raise InvalidInput(f"fixed_rows maps rows 0..{n_rows - 1} to 0 or 1, got {{{k}: {x}}}")
     if len(fixed) == n_rows:
         raise InvalidInput(f"all {n_rows} rows are fixed; leave at least one free")

@@ -12,10 +12,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import move_bits
-from chiasma.kernels.transitions import is_linear, log_prior
+from chiasma.kernels.transitions import is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
-from chiasma.models.observations import Floats, Integers
+from chiasma.models.observations import Floats, Integers, as_floats
 
 TABLE_BYTES = 256 * 2**20
 
@@ -28,6 +29,7 @@ class Target:
     trans: Floats
     likelihood: Likelihood
     free: tuple[int, ...]
+    all_rows: int  # free and fixed
     fixed_code: int = 0
     table_bytes: int = TABLE_BYTES
 
@@ -84,7 +86,17 @@ class Target:
 
     def log_likelihood(self, codes: Integers) -> float:
         """log p(y | X) of a path of the free rows."""
+        if "log_lik" in self.__dict__:  # the table has been made already
+            return float(path_log_likelihood(self.log_lik, codes))
         return float(self.likelihood.at(codes[:, None]).sum())
+
+
+def check_beta(beta: float) -> float:
+    """The inverse temperature as a float, or an error."""
+    given = as_floats("beta", beta)
+    if given.shape != () or not 0 <= given < np.inf:
+        raise InvalidInput(f"beta must be a finite number >= 0, got {beta}")
+    return float(given)
 
 
 def temper(log_lik: Floats, beta: float) -> tuple[Floats, Floats]:

@@ -1,0 +1,273 @@
+"""Engines: the replicas of one chain, advanced by iterations.
+
+`CompiledEngine` keeps whole sweeps and exchanges inside numba; `StepEngine` does the same one step at a time, for
+targets that must be asked in Python (streamed likelihoods, exact passes, any density). Both read the same streams
+in the same order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.exchange import Exchange
+from chiasma.kernels import ensemble, moves
+from chiasma.kernels.codes import smallest_dtype
+from chiasma.kernels.sweeps import prior_sweep
+from chiasma.models.observations import Floats, Integers
+from chiasma.models.target import Target, temper
+from chiasma.streams import Streams
+from chiasma.updates import Exact, Update, make_program, make_work, uniforms_per_sweep
+
+# Uniforms drawn ahead per call of the compiled loop, over all replicas: 8 MiB.
+BUFFER = 2**20
+
+State = npt.NDArray[Any]
+
+
+class Chunk(NamedTuple):
+    """Records of some iterations."""
+
+    states: State  # (n, T) of the cold replica
+    log_lik: Floats  # (n, R)
+    log_prior: Floats  # (n,) of the cold replica
+
+
+class Problem(Protocol):
+    """What a StepEngine needs to know of a target."""
+
+    n_sites: int
+    dtype: Any
+    record_dtype: Any
+
+    def initial(self, rng: np.random.Generator) -> State: ...
+    def sweep(self, beta: float) -> Any: ...
+    def pair(self, beta_i: float, beta_j: float) -> Any: ...
+    def log_likelihood(self, state: State) -> float: ...
+    def log_prior(self, state: State) -> float: ...
+    def record(self, states: State) -> State: ...
+
+
+class PathProblem(Problem):
+    """A path of a factorial HMM, with its update and its exchange."""
+
+    dtype: Any = np.int64
+
+    def __init__(self, target: Target, update: Update, exchange: Exchange | None):
+        self.target = target
+        self.update = update
+        self.exchange = exchange
+        self.n_sites = target.n_columns
+        self.record_dtype = smallest_dtype(target.all_rows)
+
+    def initial(self, rng: np.random.Generator) -> Integers:
+        """A path from the prior."""
+        codes = np.zeros(self.n_sites, np.int64)
+        prior_sweep(self.target.trans, self.target.edge, rng.random(self.target.n_rows * self.n_sites), codes)
+        return codes
+
+    def sweep(self, beta: float) -> Any:
+        return self.update.prepare(self.target, beta)
+
+    def pair(self, beta_i: float, beta_j: float) -> Any:
+        assert self.exchange is not None
+        return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
+
+    def log_likelihood(self, state: State) -> float:
+        return self.target.log_likelihood(state)
+
+    def log_prior(self, state: State) -> float:
+        return self.target.log_prior(state)
+
+    def record(self, states: State) -> State:
+        """Codes of all rows."""
+        return self.target.expand(states)
+
+
+class Engine(ABC):
+    """Replicas of one chain, from the hottest to the cold one."""
+
+    states: State  # (R, T)
+
+    def __init__(self, problem: Problem, betas: Sequence[float], every: int, streams: Streams, start: State | None):
+        self.problem = problem
+        self.every = every
+        self.streams = streams
+        rows = [problem.initial(streams.initial(r)) if start is None else start for r in range(len(betas))]
+        self.states = np.array(rows, dtype=problem.dtype)
+        self.place(betas)
+
+    def place(self, betas: Sequence[float]) -> None:
+        """Set the rungs. With another number of them, each takes the path of the nearest old one."""
+        n_old, n_new = len(self.states), len(betas)
+        if n_new != n_old:
+            nearest = np.round(np.linspace(0, n_old - 1, n_new)).astype(int)
+            self.states = self.states[nearest].copy()
+        self.betas = np.asarray(betas, float)
+        self.restart()
+        self._bind()
+
+    def restart(self) -> None:
+        """Forget the tally and count iterations from 0."""
+        self.iteration = 0
+        self.tally = ensemble.make_tally(len(self.betas))
+
+    @abstractmethod
+    def _bind(self) -> None:
+        """Make what depends on the betas."""
+
+    @abstractmethod
+    def advance(self, n: int, thin: int) -> Chunk:
+        """Run n iterations and keep every thin-th (0: none)."""
+
+    @abstractmethod
+    def piece(self) -> int:
+        """Iterations that make a reasonable single call of `advance`."""
+
+    def _empty_chunk(self, n: int, thin: int) -> Chunk:
+        n_kept = (self.iteration + n) // thin - self.iteration // thin if thin else 0
+        n_replicas, n_sites = self.states.shape
+        return Chunk(np.empty((n_kept, n_sites), self.states.dtype), np.empty((n_kept, n_replicas)), np.empty(n_kept))
+
+
+class CompiledEngine(Engine):
+    """Whole iterations inside numba; needs a tabulated target and an update made of steps."""
+
+    problem: PathProblem
+
+    @staticmethod
+    def serves(problem: Problem) -> bool:
+        return isinstance(problem, PathProblem) and problem.target.tabulated and not isinstance(problem.update, Exact)
+
+    def _bind(self) -> None:
+        target, n_replicas = self.problem.target, len(self.betas)
+        steps = self.problem.update.steps(target)
+        self.program = make_program(steps)
+        self.work = make_work(target, steps)
+        self.n_sweep = np.array([uniforms_per_sweep(target, steps, beta) for beta in self.betas])
+        exchange = self.problem.exchange
+        if exchange is None:
+            self.move, self.n_pair = moves.Move(moves.SWAP, np.arange(target.n_rows), False, False, 0, False), 0
+        else:
+            self.move, self.n_pair = exchange.move(target), exchange.n_uniforms(target)
+        self.pair_work = moves.make_pair_work(target.n_columns, target.n_rows)
+        lik = np.empty((n_replicas, *target.log_lik.shape))
+        for r, beta in enumerate(self.betas):
+            lik[r] = temper(target.log_lik, beta)[0]
+        self.replicas = ensemble.Replicas(
+            self.betas,
+            lik,
+            target.log_lik[None],
+            target.trans[None],
+            target.log_trans[None],
+            target.lowest[None],
+            target.edge,
+            self.states,
+        )
+
+    def piece(self) -> int:
+        return max(1, BUFFER // int(self.n_sweep.sum()))
+
+    def advance(self, n: int, thin: int) -> Chunk:
+        chunk = self._empty_chunk(n, thin)
+        kept = 0
+        for first in range(0, n, self.piece()):
+            kept += self._run(min(self.piece(), n - first), thin, Chunk(*(part[kept:] for part in chunk)))
+        return chunk
+
+    def _run(self, n: int, thin: int, chunk: Chunk) -> int:
+        start, stop = self.iteration, self.iteration + n
+        every = self.every if self.problem.exchange is not None else 0
+        n_kept = ensemble.run_iterations(
+            self.replicas,
+            self.program,
+            self._sweep_uniforms(n),
+            self.n_sweep,
+            self.move,
+            self._pair_uniforms(stop // every - start // every if every else 0),
+            self.n_pair,
+            start,
+            stop,
+            every,
+            thin,
+            self.tally,
+            ensemble.Records(*chunk),
+            self.work,
+            self.pair_work,
+        )
+        self.iteration = stop
+        return int(n_kept)
+
+    def _sweep_uniforms(self, n: int) -> Floats:
+        uniforms = np.empty((len(self.betas), n * int(self.n_sweep.max())))
+        for r, n_used in enumerate(self.n_sweep):
+            self.streams.replica(r).random(out=uniforms[r, : n * n_used])
+        return uniforms
+
+    def _pair_uniforms(self, n_steps: int) -> Floats:
+        """Numbers for the next n_steps exchange steps; a pair reads only at steps of its parity."""
+        n_pairs = len(self.betas) - 1
+        uniforms = np.empty((max(n_pairs, 1), n_steps * self.n_pair))
+        first = int(self.tally.steps[0])
+        parities = [ensemble.first_pair(step, n_pairs + 1) for step in range(first, first + n_steps)]
+        for p in range(n_pairs):
+            n_used = sum(p % 2 == parity for parity in parities) * self.n_pair
+            self.streams.pair(p).random(out=uniforms[p, :n_used])
+        return uniforms
+
+
+class StepEngine(Engine):
+    """One Python call per sweep and per exchange, for any target."""
+
+    def _bind(self) -> None:
+        self.sweeps = [self.problem.sweep(beta) for beta in self.betas]
+        self.pairs = (
+            [self.problem.pair(low, high) for low, high in zip(self.betas[:-1], self.betas[1:], strict=True)]
+            if self.every
+            else []
+        )
+
+    def piece(self) -> int:
+        return 1
+
+    def advance(self, n: int, thin: int) -> Chunk:
+        chunk = self._empty_chunk(n, thin)
+        kept = 0
+        for i in range(self.iteration, self.iteration + n):
+            for r, (sweep, state) in enumerate(zip(self.sweeps, self.states, strict=True)):
+                sweep.step(state, self.streams.replica(r))
+            record = thin > 0 and (i + 1) % thin == 0
+            exchange = bool(self.pairs) and (i + 1) % self.every == 0
+            log_liks = (
+                np.array([self.problem.log_likelihood(state) for state in self.states]) if record or exchange else None
+            )
+            if record:
+                assert log_liks is not None
+                chunk.states[kept] = self.states[-1]
+                chunk.log_lik[kept] = log_liks
+                chunk.log_prior[kept] = self.problem.log_prior(self.states[-1])
+                kept += 1
+            if exchange:
+                assert log_liks is not None
+                self._exchange(log_liks)
+        self.iteration += n
+        return chunk
+
+    def _exchange(self, log_liks: Floats) -> None:
+        tally = self.tally
+        for p in range(len(self.pairs)):
+            tally.acceptance[p] += ensemble.swap_probability(*self.betas[p : p + 2], *log_liks[p : p + 2])
+        for p in range(ensemble.first_pair(int(tally.steps[0]), len(self.betas)), len(self.pairs), 2):
+            a, b = self.states[p], self.states[p + 1]
+            moved = self.pairs[p].step(a, b, self.streams.pair(p))
+            tally.moves[p] += 1
+            tally.columns[p] += moved
+            tally.changed[p] += moved > 0
+            if self.pairs[p].is_swap and (moved > 0 or np.array_equal(a, b)):
+                ensemble.tally_swap(tally, p)
+        ensemble.tally_trips(tally)
+        tally.steps[0] += 1

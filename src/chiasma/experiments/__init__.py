@@ -1,0 +1,1 @@
+"""The paper's experiments as settings and calls; the algorithms live elsewhere."""

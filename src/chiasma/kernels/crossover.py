@@ -1,0 +1,269 @@
+"""Exchange moves between two replicas: scores of exchanged columns and edges, candidates, and their choice.
+
+Replica i holds codes a, replica j holds b. Exchanging the rows in `mask` of a column flips the bits
+d_t = (a_t ^ b_t) & mask in both. z_t says whether column t is exchanged.
+
+columns (T, 2):  tempered log-likelihood of both replicas at column t for z_t = 0, 1.
+edges (T, 1, 4): score of the edge that enters column t at 2 * z_{t-1} + z_t: log-probabilities of both replicas'
+                 moves (or their probabilities), up to what is common to all four. Replicas may have transition
+                 and likelihood arrays of their own; with shared ones this is the same table with equal diagonals.
+
+Scores are absolute and never subtracted: a candidate of probability zero is -inf and harmless.
+"""
+
+import math
+
+import numpy as np
+
+from chiasma._jit import njit
+from chiasma.kernels.logspace import log_draw_block, log_filter_block
+from chiasma.kernels.rows import draw_row, filter_row
+from chiasma.kernels.transitions import LINEAR_FLOOR
+
+# exp(-50) relative to the best candidate is lost in the rounding of the sum.
+NEGLIGIBLE = -50.0
+TINY_PAIR = 1e-20
+
+
+@njit
+def times_beta(beta, log_lik):
+    """beta * log_lik, where beta = 0 ignores even impossible observations."""
+    return beta * log_lik if beta > 0.0 else 0.0
+
+
+@njit
+def score_columns(a, b, mask, log_lik_i, log_lik_j, beta_i, beta_j, columns):
+    for t in range(a.shape[0]):
+        d = (a[t] ^ b[t]) & mask
+        columns[t, 0] = times_beta(beta_i, log_lik_i[t, a[t]]) + times_beta(beta_j, log_lik_j[t, b[t]])
+        columns[t, 1] = times_beta(beta_i, log_lik_i[t, a[t] ^ d]) + times_beta(beta_j, log_lik_j[t, b[t] ^ d])
+
+
+@njit
+def score_edges(a, b, mask, trans_i, trans_j, edge, log, edges):
+    """Edge table from transition probabilities, or from their logarithms if `log`.
+
+    A row that is exchanged on neither side of an edge scores the same in all four entries and is left out.
+    """
+    d_before = a_before = b_before = 0
+    for t in range(a.shape[0]):
+        e = edge[t]
+        d = (a[t] ^ b[t]) & mask
+        unit = 0.0 if log else 1.0
+        w00 = w01 = w10 = w11 = unit
+        rows = d | d_before
+        k = 0
+        while rows:
+            if rows & 1:
+                x, y = a_before >> k & 1, a[t] >> k & 1
+                u, v = b_before >> k & 1, b[t] >> k & 1
+                # With row k exchanged on one side, each replica has the other's bit there, if the bits differ.
+                swap_before, swap = d_before >> k & 1, d >> k & 1
+                x1, u1 = (u, x) if swap_before else (x, u)
+                y1, v1 = (v, y) if swap else (y, v)
+                if log:
+                    w00 += trans_i[e, k, 2 * x + y] + trans_j[e, k, 2 * u + v]
+                    w01 += trans_i[e, k, 2 * x + y1] + trans_j[e, k, 2 * u + v1]
+                    w10 += trans_i[e, k, 2 * x1 + y] + trans_j[e, k, 2 * u1 + v]
+                    w11 += trans_i[e, k, 2 * x1 + y1] + trans_j[e, k, 2 * u1 + v1]
+                else:
+                    w00 *= trans_i[e, k, 2 * x + y] * trans_j[e, k, 2 * u + v]
+                    w01 *= trans_i[e, k, 2 * x + y1] * trans_j[e, k, 2 * u + v1]
+                    w10 *= trans_i[e, k, 2 * x1 + y] * trans_j[e, k, 2 * u1 + v]
+                    w11 *= trans_i[e, k, 2 * x1 + y1] * trans_j[e, k, 2 * u1 + v1]
+            rows >>= 1
+            k += 1
+        edges[t, 0, 0] = w00
+        edges[t, 0, 1] = w01
+        edges[t, 0, 2] = w10
+        edges[t, 0, 3] = w11
+        d_before, a_before, b_before = d, a[t], b[t]
+
+
+@njit
+def exchange_columns(a, b, mask, first, stop):
+    """Exchange the rows in `mask` of columns first..stop-1."""
+    for t in range(first, stop):
+        d = (a[t] ^ b[t]) & mask
+        a[t] ^= d
+        b[t] ^= d
+
+
+@njit
+def segment_score(columns, edges, first, stop):
+    """Log-score of exchanging columns first..stop-1 and no others, less that of exchanging none."""
+    exchanged = kept = 0.0
+    last = columns.shape[0] - 1
+    for t in range(first, stop):
+        inside = t > first
+        exchanged += columns[t, 1] + edges[t, 0, 3 if inside else 1]
+        kept += columns[t, 0] + edges[t, 0, 0]
+    if stop <= last:
+        exchanged += edges[stop, 0, 2]
+        kept += edges[stop, 0, 0]
+    return exchanged - kept
+
+
+@njit
+def crossover_weights(columns, edges, flipped, weights):
+    """Log-weights of every one-point crossover.
+
+    weights[t]: columns 0..t exchanged; with `flipped`, weights[T + t]: columns t+1..T-1 exchanged.
+    t = T-1 is the full swap, or nothing: without them the auxiliary draw would not be symmetric.
+    """
+    n_columns = columns.shape[0]
+    kept = exchanged = 0.0
+    for t in range(n_columns):
+        kept += columns[t, 0] + edges[t, 0, 0]
+        exchanged += columns[t, 1] + edges[t, 0, 3]
+        weights[t] = exchanged
+        if flipped:
+            weights[n_columns + t] = kept
+    kept = exchanged = 0.0
+    for t in range(n_columns - 2, -1, -1):
+        kept += columns[t + 1, 0]
+        exchanged += columns[t + 1, 1]
+        weights[t] += edges[t + 1, 0, 2] + kept
+        if flipped:
+            weights[n_columns + t] += edges[t + 1, 0, 1] + exchanged
+        kept += edges[t + 1, 0, 0]
+        exchanged += edges[t + 1, 0, 3]
+
+
+@njit
+def pick_log(weights, uniform):
+    """Index drawn in proportion to exp(weights), by inversion of one uniform; weights are spent."""
+    top = -math.inf
+    for weight in weights:
+        top = max(top, weight)
+    total = 0.0
+    for n in range(weights.shape[0]):
+        weights[n] = math.exp(weights[n] - top) if weights[n] - top > NEGLIGIBLE else 0.0
+        total += weights[n]
+    target = uniform * total
+    cumulative = 0.0
+    last = 0
+    for n in range(weights.shape[0]):
+        if weights[n] > 0.0:
+            cumulative += weights[n]
+            last = n
+            if target < cumulative:
+                return n
+    return last
+
+
+@njit
+def apply_crossover(a, b, mask, candidate):
+    """Candidate of `crossover_weights` to the pair."""
+    n_columns = a.shape[0]
+    if candidate < n_columns:
+        exchange_columns(a, b, mask, 0, candidate + 1)
+    else:
+        exchange_columns(a, b, mask, candidate - n_columns + 1, n_columns)
+
+
+@njit
+def column_pairs(a, b, mask, lik_i, lik_j, log_lik_i, log_lik_j, beta_i, beta_j, pair):
+    """exp(columns) up to a factor per column, from tempered tables; tiny pairs go back to logarithms."""
+    for t in range(a.shape[0]):
+        d = (a[t] ^ b[t]) & mask
+        if d:
+            kept = lik_i[t, a[t]] * lik_j[t, b[t]]
+            exchanged = lik_i[t, a[t] ^ d] * lik_j[t, b[t] ^ d]
+            if kept < TINY_PAIR and exchanged < TINY_PAIR:
+                kept = times_beta(beta_i, log_lik_i[t, a[t]]) + times_beta(beta_j, log_lik_j[t, b[t]])
+                exchanged = times_beta(beta_i, log_lik_i[t, a[t] ^ d]) + times_beta(beta_j, log_lik_j[t, b[t] ^ d])
+                top = max(kept, exchanged)
+                # Impossible either way: only a start outside the support brings this about.
+                kept = math.exp(kept - top) if top > -math.inf else 1.0
+                exchanged = math.exp(exchanged - top) if top > -math.inf else 1.0
+            pair[t, 0] = kept
+            pair[t, 1] = exchanged
+        else:
+            pair[t, 0] = 1.0
+            pair[t, 1] = 1.0
+
+
+@njit
+def normalise_edges(edges):
+    """Divide every edge table by its maximum; returns whether a linear pass over them is safe."""
+    lowest = 1.0
+    for t in range(edges.shape[0]):
+        table = edges[t, 0]
+        top = max(max(table[0], table[1]), max(table[2], table[3]))
+        for n in range(4):
+            table[n] /= top
+            # A table of zeros gives NaN, which is not above any floor either.
+            lowest = min(lowest, table[n]) if table[n] == table[n] else 0.0
+    return lowest >= LINEAR_FLOOR
+
+
+@njit
+def draw_mosaic(pair, edges, sites, uniforms, alpha, z):
+    """Draw z (T,) exactly, in linear space: a two-state chain with a table per edge. sites = 0..T-1."""
+    filter_row(pair, edges, sites, 0, alpha)
+    z[:] = 0
+    draw_row(alpha, edges, sites, 0, uniforms, 1, z)
+
+
+@njit
+def log_draw_mosaic(columns, edges, sites, uniforms, alpha, z):
+    """As draw_mosaic, from logarithms."""
+    message = np.zeros(2)
+    message[1] = -math.inf
+    weights = np.empty(2)
+    log_filter_block(columns, 1.0, edges, sites, 0, message, alpha, False)
+    log_draw_block(alpha, edges, sites, 0, uniforms, z, weights)
+
+
+@njit
+def apply_mosaic(a, b, mask, z):
+    for t in range(a.shape[0]):
+        if z[t]:
+            exchange_columns(a, b, mask, t, t + 1)
+
+
+@njit
+def count_changes(before, after):
+    """Number of columns that differ."""
+    changes = 0
+    for t in range(before.shape[0]):
+        if before[t] != after[t]:
+            changes += 1
+    return changes
+
+
+@njit
+def score_rows(a, b, order, log_trans_i, log_trans_j, edge, scores):
+    """scores[n, z]: log prior of row order[n] in both replicas, kept (z = 0) or exchanged along all columns (1)."""
+    for n in range(order.shape[0]):
+        k = order[n]
+        kept = exchanged = 0.0
+        x = y = 0
+        for t in range(a.shape[0]):
+            e = edge[t]
+            x1, y1 = a[t] >> k & 1, b[t] >> k & 1
+            kept += log_trans_i[e, k, 2 * x + x1] + log_trans_j[e, k, 2 * y + y1]
+            exchanged += log_trans_i[e, k, 2 * y + y1] + log_trans_j[e, k, 2 * x + x1]
+            x, y = x1, y1
+        scores[n, 0] = kept
+        scores[n, 1] = exchanged
+
+
+@njit
+def score_masks(a, b, masks, log_lik_i, log_lik_j, beta_i, beta_j, totals):
+    """totals[c]: tempered log-likelihood of both replicas with the rows in masks[c] exchanged in all columns."""
+    for c in range(masks.shape[0]):
+        total = 0.0
+        for t in range(a.shape[0]):
+            d = (a[t] ^ b[t]) & masks[c]
+            total += times_beta(beta_i, log_lik_i[t, a[t] ^ d]) + times_beta(beta_j, log_lik_j[t, b[t] ^ d])
+        totals[c] = total
+
+
+@njit
+def add_row_scores(scores, order, masks, totals):
+    """Add to totals[c] the log prior of exchanging exactly the rows of `order` in masks[c]."""
+    for c in range(masks.shape[0]):
+        for n in range(order.shape[0]):
+            totals[c] += scores[n, masks[c] >> order[n] & 1]

@@ -1,0 +1,191 @@
+"""Iterations of a whole ensemble of replicas on the tabulated path: sweeps, records, exchanges.
+
+Replica r has inverse temperature betas[r], ascending; the last one is cold (beta = 1) and its draws are kept.
+Arrays of the target carry a leading axis M: 1 when all replicas share it, R when each has its own.
+Iteration: every replica sweeps; log-likelihoods are recorded; then, at every `every`-th iteration, pairs exchange.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from chiasma._jit import njit
+from chiasma.kernels.moves import exchange_pair, swaps_whole_paths
+from chiasma.kernels.sweeps import Tables, run_program
+from chiasma.kernels.transitions import log_prior, path_log_likelihood
+
+
+class Replicas(NamedTuple):
+    """Targets and states of the replicas."""
+
+    betas: np.ndarray  # (R,)
+    lik: np.ndarray  # (R, T, S)
+    log_lik: np.ndarray  # (M, T, S)
+    trans: np.ndarray  # (M, E, K, 4)
+    log_trans: np.ndarray  # (M, E, K, 4)
+    lowest: np.ndarray  # (M, K)
+    edge: np.ndarray  # (T,)
+    codes: np.ndarray  # (R, T), changed in place
+
+
+class Tally(NamedTuple):
+    """Running statistics of the exchanges, changed in place."""
+
+    steps: np.ndarray  # (1,) exchange steps made
+    acceptance: np.ndarray  # (R - 1,) sum over steps of the probability that a swap would be accepted
+    moves: np.ndarray  # (R - 1,) moves tried
+    changed: np.ndarray  # (R - 1,) moves that changed something
+    columns: np.ndarray  # (R - 1,) columns exchanged
+    labels: np.ndarray  # (R,) who sits at each rung, as swaps carry them
+    leg: np.ndarray  # (R,) of a label: 0 unknown, 1 last seen hot, 2 hot and then cold
+    round_trips: np.ndarray  # (1,)
+
+
+class Records(NamedTuple):
+    """What is kept of every `thin`-th iteration."""
+
+    codes: np.ndarray  # (n, T) of the cold replica
+    log_lik: np.ndarray  # (n, R)
+    log_prior: np.ndarray  # (n,)
+
+
+def make_tally(n_replicas: int) -> Tally:
+    n_pairs = max(n_replicas - 1, 0)
+    return Tally(
+        steps=np.zeros(1, np.int64),
+        acceptance=np.zeros(n_pairs),
+        moves=np.zeros(n_pairs, np.int64),
+        changed=np.zeros(n_pairs, np.int64),
+        columns=np.zeros(n_pairs, np.int64),
+        labels=np.arange(n_replicas),
+        leg=np.zeros(n_replicas, np.int64),
+        round_trips=np.zeros(1, np.int64),
+    )
+
+
+@njit
+def first_pair(step, n_replicas):
+    """Even-odd: steps of even and odd number take the pairs of that parity; a lone pair has no idle turns."""
+    return step % 2 if n_replicas > 2 else 0
+
+
+@njit
+def swap_probability(beta_low, beta_high, log_lik_low, log_lik_high):
+    """min(1, ratio) of exchanging whole paths between neighbouring rungs."""
+    if log_lik_low == log_lik_high:
+        return 1.0
+    return math.exp(min(0.0, (beta_high - beta_low) * (log_lik_low - log_lik_high)))
+
+
+@njit
+def tally_swap(tally, pair):
+    tally.labels[pair], tally.labels[pair + 1] = tally.labels[pair + 1], tally.labels[pair]
+
+
+@njit
+def tally_trips(tally):
+    """A round trip is hot -> cold -> hot."""
+    hot, cold = tally.labels[0], tally.labels[-1]
+    if tally.leg[hot] == 2:
+        tally.round_trips[0] += 1
+    tally.leg[hot] = 1
+    if tally.leg[cold] == 1:
+        tally.leg[cold] = 2
+
+
+@njit
+def tables_of(replicas, r):
+    m = r if replicas.log_lik.shape[0] > 1 else 0
+    return Tables(
+        replicas.lik[r],
+        replicas.log_lik[m],
+        replicas.trans[m],
+        replicas.log_trans[m],
+        replicas.edge,
+        replicas.lowest[m],
+    )
+
+
+@njit
+def exchange_step(replicas, move, log_liks, uniforms, used, n_uniforms, tally, work):
+    """Exchange the pairs of the current parity. uniforms (R - 1, ...): pair p reads on from used[p]."""
+    n_replicas = replicas.betas.shape[0]
+    followed = swaps_whole_paths(move, replicas.trans.shape[2])
+    for p in range(n_replicas - 1):
+        tally.acceptance[p] += swap_probability(replicas.betas[p], replicas.betas[p + 1], log_liks[p], log_liks[p + 1])
+    for p in range(first_pair(tally.steps[0], n_replicas), n_replicas - 1, 2):
+        moved = exchange_pair(
+            move,
+            tables_of(replicas, p),
+            tables_of(replicas, p + 1),
+            replicas.betas[p],
+            replicas.betas[p + 1],
+            uniforms[p, used[p] : used[p] + n_uniforms],
+            replicas.codes[p],
+            replicas.codes[p + 1],
+            work,
+        )
+        used[p] += n_uniforms
+        tally.moves[p] += 1
+        tally.columns[p] += moved
+        if moved > 0:
+            tally.changed[p] += 1
+        if followed and (moved > 0 or np.array_equal(replicas.codes[p], replicas.codes[p + 1])):
+            tally_swap(tally, p)
+    tally_trips(tally)
+    tally.steps[0] += 1
+
+
+@njit
+def run_iterations(
+    replicas,
+    program,
+    sweep_uniforms,
+    n_sweep_uniforms,
+    move,
+    pair_uniforms,
+    n_pair_uniforms,
+    start,
+    stop,
+    every,
+    thin,
+    tally,
+    records,
+    work,
+    pair_work,
+):
+    """Iterations start..stop-1 (numbered from 0 for `every` and `thin`; 0 switches either off).
+
+    sweep_uniforms (R, ...): replica r reads n_sweep_uniforms[r] per iteration. Returns the number of records.
+    """
+    n_replicas = replicas.betas.shape[0]
+    used = np.zeros(n_replicas, np.int64)
+    log_liks = np.empty(n_replicas)
+    kept = 0
+    for i in range(start, stop):
+        for r in range(n_replicas):
+            n_used = n_sweep_uniforms[r]
+            first = (i - start) * n_used
+            run_program(
+                program,
+                tables_of(replicas, r),
+                replicas.betas[r],
+                sweep_uniforms[r, first : first + n_used],
+                replicas.codes[r],
+                work,
+            )
+        record = thin > 0 and (i + 1) % thin == 0
+        exchange = every > 0 and (i + 1) % every == 0 and n_replicas > 1
+        if record or exchange:
+            for r in range(n_replicas):
+                m = r if replicas.log_lik.shape[0] > 1 else 0
+                log_liks[r] = path_log_likelihood(replicas.log_lik[m], replicas.codes[r])
+        if record:
+            records.codes[kept] = replicas.codes[-1]
+            records.log_lik[kept] = log_liks
+            records.log_prior[kept] = log_prior(replicas.codes[-1], replicas.log_trans[-1], replicas.edge)
+            kept += 1
+        if exchange:
+            exchange_step(replicas, move, log_liks, pair_uniforms, used, n_pair_uniforms, tally, pair_work)
+    return kept

@@ -1,0 +1,240 @@
+"""sample(): chains of replicas, warm-up with an adapting ladder, kept draws, interrupts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from threading import Event
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.engine import CompiledEngine, Engine, PathProblem, Problem, StepEngine
+from chiasma.errors import InvalidInput
+from chiasma.exchange import AugmentedCrossover
+from chiasma.independent import ExactEngine, SharedPasses
+from chiasma.ladder import adapted_betas, resized
+from chiasma.models.density import Density
+from chiasma.models.factorial import FactorialHMM, check_states
+from chiasma.models.observations import Floats, Observations
+from chiasma.plan import Plan, plan_paths, plan_replicas
+from chiasma.posterior import Posterior
+from chiasma.progress import Progress
+from chiasma.results import collect
+from chiasma.streams import Streams, fresh_entropy
+from chiasma.trace import MemoryTrace
+from chiasma.updates import Exact
+from chiasma.vectors import VectorProblem
+
+Model = FactorialHMM | Density
+
+
+def sample(
+    model: Model,
+    data: Observations | npt.ArrayLike | None = None,
+    *,
+    update: Any = "auto",
+    exchange: Any = "auto",
+    ladder: Any = "auto",
+    exchange_every: int = 1,
+    draws: int = 1000,
+    warmup: int = 1000,
+    chains: int = 4,
+    thin: int = 1,
+    init: npt.ArrayLike | None = None,
+    seed: int | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Posterior:
+    """Draw from the posterior of the hidden paths, or from any density.
+
+    Parameters
+    ----------
+    model, data : a FactorialHMM and its observations, or a Density alone.
+    update : "auto", "exact", "row", "block", "hamming-ball", or an object such as ch.HammingBall(radius=3).
+    exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
+    ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
+    exchange_every : iterations from one exchange step to the next.
+    draws, warmup : iterations kept per chain, after thinning, and iterations before them.
+    chains : independent repeats. Each has all rungs of the ladder; the coldest one is kept.
+    thin : keep every thin-th iteration.
+    init : states (K, T) or codes (T,) from which every replica starts; default: a draw from the prior.
+    seed : the same seed gives the same draws for any number of workers.
+    workers : threads; default: one per core, at most one per chain.
+    progress : show a progress display where the output is a terminal, and say what was chosen.
+
+    Ctrl-C ends the run and returns what all chains have drawn.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([1.0, 2.0], sd=0.5))
+    >>> _, y = model.simulate(50, seed=1)
+    >>> posterior = ch.sample(model, y, draws=100, seed=1, progress=False)
+    >>> posterior.codes.shape
+    (4, 100, 50)
+    """
+    _check_counts(draws=draws, chains=chains, thin=thin, exchange_every=exchange_every, workers=workers)
+    if warmup < 0:
+        raise InvalidInput(f"warmup must be 0 or more iterations, got {warmup}")
+    problem, plan, start = _settle(model, data, update, exchange, ladder, init)
+    entropy = fresh_entropy(seed)
+    display = Progress(progress, plan.reason, entropy)
+    engines = _engines(problem, plan, exchange_every, entropy, chains, start)
+    with Run(engines, min(workers or os.cpu_count() or 1, chains), display) as run:
+        run.warm_up(0 if plan.is_exact else warmup, plan)
+        trace = run.keep(draws, thin)
+    return collect(model, problem, plan, engines, trace, entropy, run.timings)
+
+
+class Run:
+    """The chains of one call, advanced together by a pool of threads."""
+
+    def __init__(self, engines: list[Engine], workers: int, display: Progress):
+        self.engines = engines
+        self.display = display
+        self.stop = Event()
+        self.pool = ThreadPoolExecutor(workers)
+        self.timings: dict[str, float] = {}
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.pool.shutdown()
+        self.display.close()
+
+    def warm_up(self, n: int, plan: Plan) -> None:
+        """Rounds of doubling length. The ladder moves between rounds and stays put during the last, longest one."""
+        began = time.perf_counter()
+        rounds = warmup_rounds(n) if plan.ladder.adapt else [n]
+        self.display.begin("warm-up", n, len(self.engines))
+        for i, length in enumerate(rounds):
+            self._all(lambda engine, chain, length=length: self._advance(engine, chain, length))
+            if i < len(rounds) - 1:
+                rejection = pooled_rejection(self.engines)
+                betas = self.engines[0].betas
+                # The number of rungs settles in the first half, so that new replicas have time to warm up.
+                size = resized(rejection) if plan.ladder.resize and i < len(rounds) // 2 else len(betas)
+                betas = adapted_betas(betas, rejection, size)
+                for engine in self.engines:
+                    engine.place(betas)
+        for engine in self.engines:
+            engine.restart()
+        self.timings["warmup"] = time.perf_counter() - began
+
+    def keep(self, n_draws: int, thin: int) -> MemoryTrace:
+        began = time.perf_counter()
+        problem = self.engines[0].problem
+        n_replicas = len(self.engines[0].betas)
+        trace = MemoryTrace(len(self.engines), n_draws, problem.n_sites, n_replicas, problem.record_dtype)
+        self.display.begin("draws", n_draws * thin, len(self.engines))
+        try:
+            self._all(lambda engine, chain: self._record(engine, chain, n_draws * thin, thin, trace))
+        except KeyboardInterrupt:
+            if min(trace.filled) == 0:
+                raise
+        trace.cut()
+        self.timings["draws"] = time.perf_counter() - began
+        return trace
+
+    def _all(self, task: Callable[[Engine, int], None]) -> None:
+        """Run a task for every chain; an interrupt or an error stops them all at their next piece."""
+        futures = [self.pool.submit(task, engine, chain) for chain, engine in enumerate(self.engines)]
+        try:
+            while True:
+                done, pending = wait(futures, timeout=0.1, return_when=FIRST_EXCEPTION)
+                self.display.refresh()
+                failed = [future for future in done if future.exception() is not None]
+                if failed or not pending:
+                    break
+        except KeyboardInterrupt:
+            self.stop.set()
+            wait(futures)
+            raise
+        if failed:
+            self.stop.set()
+            wait(futures)
+            failed[0].result()
+
+    def _advance(self, engine: Engine, chain: int, n: int) -> None:
+        done = 0
+        while done < n and not self.stop.is_set():
+            step = min(engine.piece(), n - done)
+            engine.advance(step, thin=0)
+            done += step
+            self.display.advance(chain, step, engine, None)
+
+    def _record(self, engine: Engine, chain: int, n: int, thin: int, trace: MemoryTrace) -> None:
+        while engine.iteration < n and not self.stop.is_set():
+            step = min(engine.piece(), n - engine.iteration)
+            chunk = engine.advance(step, thin)
+            trace.append(chain, chunk._replace(states=engine.problem.record(chunk.states)))
+            self.display.advance(chain, step, engine, chunk)
+
+
+def warmup_rounds(n: int) -> list[int]:
+    """Lengths that double and add up to n; the last one holds at least half of it.
+
+    >>> warmup_rounds(1000)
+    [31, 62, 125, 250, 532]
+    """
+    lengths = []
+    length = n // 32
+    while length >= 8 and 2 * length <= n - sum(lengths) - length:
+        lengths.append(length)
+        length *= 2
+    return [*lengths, n - sum(lengths)]
+
+
+def pooled_rejection(engines: list[Engine]) -> Floats:
+    """(R - 1,): one minus the mean swap probability of every pair, over all chains."""
+    steps = sum(int(engine.tally.steps[0]) for engine in engines)
+    accepted = np.sum([engine.tally.acceptance for engine in engines], axis=0)
+    return np.asarray(1 - accepted / max(steps, 1))
+
+
+def _settle(
+    model: Model, data: Any, update: Any, exchange: Any, ladder: Any, init: Any
+) -> tuple[Problem, Plan, npt.NDArray[Any] | None]:
+    if isinstance(model, Density):
+        if data is not None:
+            raise InvalidInput("a Density carries its data itself; call sample(density) without data")
+        if update != "auto":
+            raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
+        plan = plan_replicas(None, exchange, ladder, AugmentedCrossover(), "update of the density")
+        start = None if init is None else model.check_state(np.array(init))
+        return VectorProblem(model, plan.exchange), plan, start
+    if not isinstance(model, FactorialHMM):
+        raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
+    if data is None:
+        raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
+    target = model.target(data)
+    plan = plan_paths(target, update, exchange, ladder)
+    start = None if init is None else target.reduce(check_states(model, target.n_columns, init))
+    assert plan.update is not None
+    return PathProblem(target, plan.update, plan.exchange), plan, start
+
+
+def _engines(
+    problem: Problem, plan: Plan, every: int, entropy: int, n_chains: int, start: npt.NDArray[Any] | None
+) -> list[Engine]:
+    streams = [Streams(entropy, chain) for chain in range(n_chains)]
+    if plan.is_exact:
+        assert isinstance(problem, PathProblem)
+        assert isinstance(plan.update, Exact)
+        shared = SharedPasses(problem, plan.update.memory)
+        return [ExactEngine(problem, shared, own) for own in streams]
+    kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+    every = every if plan.exchange is not None else 0
+    return [kind(problem, plan.ladder.betas, every, own, start) for own in streams]
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and (not isinstance(count, int | np.integer) or count < 1):
+            raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}")

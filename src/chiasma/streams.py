@@ -1,0 +1,51 @@
+"""Random streams: one per (chain, replica) and one per (chain, pair of replicas), all derived from one seed.
+
+A stream belongs to its place in the ensemble and not to whoever computes there, so results do not depend on the
+number of workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_INITIAL, _REPLICA, _PAIR = range(3)
+
+
+def fresh_entropy(seed: int | None) -> int:
+    """The seed itself, or one from the operating system."""
+    return int(np.random.SeedSequence(seed).entropy)  # type: ignore[arg-type]
+
+
+class Streams:
+    """Generators of one chain, made when they are first asked for."""
+
+    def __init__(self, entropy: int, chain: int):
+        self.entropy = entropy
+        self.chain = chain
+        self._made: dict[tuple[int, int], np.random.Generator] = {}
+
+    def initial(self, r: int) -> np.random.Generator:
+        return self._stream(_INITIAL, r)
+
+    def replica(self, r: int) -> np.random.Generator:
+        return self._stream(_REPLICA, r)
+
+    def pair(self, p: int) -> np.random.Generator:
+        return self._stream(_PAIR, p)
+
+    def _stream(self, kind: int, index: int) -> np.random.Generator:
+        key = kind, index
+        if key not in self._made:
+            sequence = np.random.SeedSequence(self.entropy, spawn_key=(self.chain, *key))
+            self._made[key] = np.random.Generator(np.random.PCG64(sequence))
+        return self._made[key]
+
+    def state(self) -> list[list[Any]]:
+        """Where every stream stands, as plain JSON."""
+        return [[*key, rng.bit_generator.state] for key, rng in sorted(self._made.items())]
+
+    def restore(self, state: list[list[Any]]) -> None:
+        for kind, index, where in state:
+            self._stream(kind, index).bit_generator.state = where

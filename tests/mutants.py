@@ -1,0 +1,254 @@
+"""Broken versions that the invariance proofs must reject, and plain pair moves, right and wrong.
+
+A mutant of an update patches one real kernel, or the arrays that it is given, and leaves the rest as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from chiasma import updates
+from chiasma.kernels import ball, logspace, rows, sweeps, tensor
+from chiasma.models.target import Target, temper
+
+EPSILON = 1e-3
+
+
+def forgotten_beta(patch: Any, target: Target) -> Target:
+    """Likelihoods at beta = 1, whatever beta is asked for."""
+    patch.setattr(updates, "temper", lambda log_lik, beta: temper(log_lik, 1.0))
+    return target
+
+
+def forgotten_beta_streamed(patch: Any, target: Target) -> Target:
+    patch.setattr(updates, "scale_columns", lambda columns, beta: ball.scale_columns(columns, 1.0))
+    return target
+
+
+def forgotten_beta_log(patch: Any, target: Target) -> Target:
+    real = logspace.log_filter_block
+    patch.setattr(sweeps, "log_filter_block", lambda log_lik, beta, *rest: real(log_lik, 1.0, *rest))
+    return target
+
+
+def squared_beta(patch: Any, target: Target) -> Target:
+    """A column in logarithms whose beta was applied before, and is applied once more."""
+    real = rows.gather_pairs
+    patch.setattr(sweeps, "gather_pairs", lambda lik, log_lik, beta, *rest: real(lik, log_lik, beta**2, *rest))
+    return target
+
+
+def ignored_start(patch: Any, target: Target) -> Target:
+    """The transition where the initial distribution belongs, at every start but the first."""
+    edge = target.edge.copy()
+    edge[1:][edge[1:] == 0] = 1
+    return replace(target, edge=edge)
+
+
+def ignored_first_start(patch: Any, target: Target) -> Target:
+    """Column 0 entered by a transition from code 0."""
+    edge = target.edge.copy()
+    edge[0] = 1
+    return replace(target, edge=edge)
+
+
+def ignored_gap(patch: Any, target: Target) -> Target:
+    """Every gap as the last one."""
+    trans = target.trans.copy()
+    trans[1:] = trans[-1]
+    return replace(target, trans=trans)
+
+
+def forgotten_missing(patch: Any, target: Target) -> Target:
+    """A missing column takes the likelihoods of its neighbour."""
+    table = target.log_lik.copy()
+    t = int(np.flatnonzero(np.ptp(table, axis=1) == 0)[0])
+    table[t] = table[t - 1]
+    out = replace(target)
+    out.__dict__["log_lik"] = table
+    return out
+
+
+def wrong_edge(draw: Callable[..., None], n_before: int) -> Callable[..., None]:
+    """The backward draw with the edge that enters column t in place of the one that leaves it."""
+
+    def broken(*args: Any) -> None:
+        edge = args[n_before]
+        shifted = np.concatenate([edge[:1], edge[:-1]])
+        draw(*args[:n_before], shifted, *args[n_before + 1 :])
+
+    return broken
+
+
+def wrong_edge_row(patch: Any, target: Target) -> Target:
+    patch.setattr(sweeps, "draw_row", wrong_edge(rows.draw_row, 2))
+    return target
+
+
+def wrong_edge_block(patch: Any, target: Target) -> Target:
+    patch.setattr(sweeps, "draw_block", wrong_edge(tensor.draw_block, 3))
+    return target
+
+
+def wrong_edge_ball(patch: Any, target: Target) -> Target:
+    patch.setattr(sweeps, "draw_ball", wrong_edge(ball.draw_ball, 4))
+    return target
+
+
+def wrong_edge_exact(patch: Any, target: Target) -> Target:
+    patch.setattr(tensor, "draw_block", wrong_edge(tensor.draw_block, 3))
+    return target
+
+
+def kept_centre(patch: Any, target: Target) -> Target:
+    """A Hamming ball around the path itself: no auxiliary draw."""
+
+    def stay(codes: Any, offsets: Any, uniforms: Any, centres: Any) -> None:
+        centres[:] = codes
+
+    patch.setattr(sweeps, "draw_centres", stay)
+    return target
+
+
+def lopsided_centre(patch: Any, target: Target) -> Target:
+    """An auxiliary draw that never flips a row from 1 to 0: u is near s, but s is not as near to u."""
+
+    def draw(codes: Any, offsets: Any, uniforms: Any, centres: Any) -> None:
+        for t in range(len(codes)):
+            centres[t] = codes[t] | offsets[int(uniforms[t] * len(offsets))]
+
+    patch.setattr(sweeps, "draw_centres", draw)
+    return target
+
+
+def epsilon_row(patch: Any, target: Target) -> Target:
+    """A small number added to every filtered weight, as code does that fears a division by zero."""
+    patch.setattr(sweeps, "draw_row", lambda alpha, *rest: rows.draw_row(alpha + EPSILON, *rest))
+    return target
+
+
+def epsilon_pick(patch: Any, target: Target) -> Target:
+    real = tensor.pick
+    for module in (tensor, ball):
+        patch.setattr(module, "pick", lambda weights, uniform: real(weights / sum(weights) + EPSILON, uniform))
+    return target
+
+
+def forgotten_others_row(patch: Any, target: Target) -> Target:
+    """The likelihood of a row as if all others were off."""
+    real = rows.gather_pairs
+
+    def gather(lik: Any, log_lik: Any, beta: Any, codes: Any, bit: Any, pair: Any) -> None:
+        real(lik, log_lik, beta, codes & bit, bit, pair)
+
+    patch.setattr(sweeps, "gather_pairs", gather)
+    return target
+
+
+def forgotten_others_block(patch: Any, target: Target) -> Target:
+    real = ball.gather_candidates
+
+    def gather(lik: Any, log_lik: Any, beta: Any, centres: Any, *rest: Any) -> None:
+        real(lik, log_lik, beta, np.zeros_like(centres), *rest)
+
+    patch.setattr(sweeps, "gather_candidates", gather)
+    return target
+
+
+def whole_uniform_elsewhere(patch: Any, target: Target) -> Target:
+    """The uniform of a column that moves is read as if it were fresh, though it failed the stay test."""
+    real = tensor._pick_elsewhere
+
+    def pick(alpha: Any, trans: Any, e: Any, code: Any, chance: Any, left: Any, weights: Any) -> Any:
+        return real(alpha, trans, e, code, chance, left + chance, weights)
+
+    patch.setattr(tensor, "_pick_elsewhere", pick)
+    return target
+
+
+def stay_without_diagonal(patch: Any, target: Target) -> Target:
+    """Stay probabilities that forget that staying has a probability."""
+
+    def ones(trans: Any, e: Any, out: Any) -> None:
+        out[:] = 1.0
+
+    patch.setattr(tensor, "stay_products", ones)
+    return target
+
+
+def shared_uniform(patch: Any, target: Target) -> Target:
+    """Two columns that read the same uniform."""
+    real = rows.draw_row
+
+    def draw(alpha: Any, trans: Any, edge: Any, k: Any, uniforms: Any, bit: Any, codes: Any) -> None:
+        again = uniforms.copy()
+        again[-2] = again[-1]
+        real(alpha, trans, edge, k, again, bit, codes)
+
+    patch.setattr(sweeps, "draw_row", draw)
+    return target
+
+
+# Moves between two replicas, on pairs of tuples and with plain log-densities of whole paths: nothing is incremental.
+
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
+LogDensity = Callable[[tuple[int, ...]], float]
+
+
+def cross(pair: Pair, candidate: int) -> Pair:
+    """Candidates 0..T-1 exchange columns 0..t, candidates T..2T-1 columns t+1..T-1."""
+    a, b = pair
+    t = candidate % len(a) + 1
+    prefix = b[:t] + a[t:], a[:t] + b[t:]
+    return prefix if candidate < len(a) else prefix[::-1]
+
+
+def swap(log_i: LogDensity, log_j: LogDensity) -> Callable[[Pair, Any], Pair]:
+    def step(pair: Pair, uniforms: Any) -> Pair:
+        a, b = pair
+        gain = log_i(b) + log_j(a) - log_i(a) - log_j(b)
+        return (b, a) if uniforms[0] < math.exp(gain) else pair
+
+    return step
+
+
+def random_crossover(log_i: LogDensity, log_j: LogDensity) -> Callable[[Pair, Any], Pair]:
+    """One uniform cut, Metropolis. With one replica's likelihood forgotten in log_j: the authors' published code."""
+
+    def step(pair: Pair, uniforms: Any) -> Pair:
+        new = cross(pair, int(uniforms[0] * len(pair[0])))
+        gain = log_i(new[0]) + log_j(new[1]) - log_i(pair[0]) - log_j(pair[1])
+        return new if uniforms[1] < math.exp(gain) else pair
+
+    return step
+
+
+def augmented_crossover(
+    log_i: LogDensity, log_j: LogDensity, *, as_printed: bool = False, flipped: bool = True
+) -> Callable[[Pair, Any], Pair]:
+    """An auxiliary pair among the 2T crossovers, then a draw among the 2T crossovers of the auxiliary pair.
+
+    as_printed : Algorithm 2 of the paper, which in its last step crosses the first pair and not the auxiliary one.
+    flipped : False takes the T prefixes alone. Each undoes itself, so this is as right as all 2T.
+    """
+
+    def step(pair: Pair, uniforms: Any) -> Pair:
+        n = len(pair[0]) * (2 if flipped else 1)
+        auxiliary = cross(pair, int(uniforms[0] * n))
+        candidates = [cross(auxiliary, c) for c in range(n)]
+        weights = [math.exp(log_i(a) + log_j(b)) for a, b in candidates]
+        left = uniforms[1] * sum(weights)
+        chosen = n - 1
+        for c, weight in enumerate(weights):
+            left -= weight
+            if left < 0:
+                chosen = c
+                break
+        return cross(pair, chosen) if as_printed else candidates[chosen]
+
+    return step

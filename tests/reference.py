@@ -1,0 +1,230 @@
+"""Slow twins of the package: plain Python and NumPy from first principles, nothing imported from chiasma.
+
+Notation as in the package: K rows, T columns, S = 2^K codes, bit k of a code is row k. Dense matrices over codes
+are Kronecker products; everything that could underflow is in logarithms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+from scipy.special import logsumexp
+
+
+def log(x):
+    with np.errstate(divide="ignore"):
+        return np.log(x)
+
+
+def bit(code, k):
+    return (int(code) >> k) % 2
+
+
+def level(code, weights):
+    """Sum of the weights of the rows that are on; weights (K,) or (K, D)."""
+    return sum((w for k, w in enumerate(np.asarray(weights, float)) if bit(code, k)), np.zeros(np.shape(weights)[1:]))
+
+
+def level_table(y, weights, log_density):
+    """(T, S) log-likelihoods of an additive emission, one scalar call at a time; NaN contributes 0."""
+    table = np.zeros((len(y), 2 ** len(weights)))
+    for t, s in np.ndindex(*table.shape):
+        for d, (value, mean) in enumerate(zip(np.atleast_1d(y[t]), np.atleast_1d(level(s, weights)), strict=True)):
+            if not np.isnan(value):
+                table[t, s] += log_density(value, mean, d)
+    return table
+
+
+# ---- Models ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Problem:
+    """A factorial HMM with its data as plain numbers: log_lik (T, S), and (K,) probabilities per row."""
+
+    log_lik: np.ndarray
+    enter: np.ndarray
+    leave: np.ndarray
+    initial: np.ndarray
+    starts: tuple[int, ...] = ()
+    gaps: np.ndarray | None = None
+    fixed: dict[int, int] = field(default_factory=dict)
+    beta: float = 1.0
+
+    @property
+    def n_rows(self):
+        return len(self.enter)
+
+    @property
+    def n_columns(self):
+        return len(self.log_lik)
+
+    @property
+    def tempered(self):
+        """(T, S) beta * log_lik, where 0 * -inf is 0: at beta = 0 the data do not exist."""
+        return np.zeros_like(self.log_lik) if self.beta == 0 else self.beta * self.log_lik
+
+    def row_matrix(self, k, t):
+        """2x2 matrix of row k from column t-1 to column t; a fixed row moves to its value with probability 1."""
+        if k in self.fixed:
+            return np.array([[1.0 - self.fixed[k], self.fixed[k]]] * 2)
+        if t == 0 or t in self.starts:
+            return np.array([[1.0 - self.initial[k], self.initial[k]]] * 2)
+        step = np.array([[1.0 - self.enter[k], self.enter[k]], [self.leave[k], 1.0 - self.leave[k]]])
+        return matrix_power(step, 1.0 if self.gaps is None else self.gaps[t - 1])
+
+    def log_column_matrix(self, t):
+        """(S, S) log transition matrix between whole columns: a Kronecker product, added up in logarithms."""
+        matrix = np.zeros((1, 1))
+        for k in range(self.n_rows):
+            row = log(self.row_matrix(k, t))
+            # Row k is bit k: later rows are more significant.
+            matrix = (row[:, None, :, None] + matrix[None, :, None, :]).reshape(2 * len(matrix), 2 * len(matrix))
+        return matrix
+
+
+def matrix_power(matrix, power):
+    if power == int(power):
+        return np.linalg.matrix_power(matrix, int(power))
+    values, vectors = np.linalg.eig(matrix)
+    return (vectors * np.clip(values, 0.0, None) ** power) @ np.linalg.inv(vectors)
+
+
+def enumerate_paths(problem):
+    """Every path (N, T) that agrees with the fixed rows, and its log p(X) + beta log p(y | X), (N,)."""
+    columns = [s for s in range(2**problem.n_rows) if all(bit(s, k) == x for k, x in problem.fixed.items())]
+    paths = np.array(list(product(columns, repeat=problem.n_columns)))
+    scores = np.zeros(len(paths))
+    for t in range(problem.n_columns):
+        for k in range(problem.n_rows):
+            matrix = log(problem.row_matrix(k, t))
+            before = np.zeros(len(paths), int) if t == 0 else paths[:, t - 1] >> k & 1
+            scores += matrix[before, paths[:, t] >> k & 1]
+        scores += problem.tempered[t, paths[:, t]]
+    return paths, scores
+
+
+def path_marginals(paths, scores, n_rows):
+    """(K, T): P(x[k, t] = 1) from enumerated paths."""
+    chance = np.exp(scores - logsumexp(scores))
+    return np.array([[chance[(column >> k & 1) == 1].sum() for column in paths.T] for k in range(n_rows)])
+
+
+# ---- Dense passes in logarithms -------------------------------------------------------------------------------------
+
+
+def dense_filter(problem):
+    """(T, S) log filtered distributions, (T, S) log predicted ones, and the log evidence."""
+    alpha, ahead = np.empty((2, *problem.log_lik.shape))
+    evidence = 0.0
+    message = np.zeros(2**problem.n_rows)
+    message[1:] = -np.inf
+    for t in range(problem.n_columns):
+        ahead[t] = logsumexp(message[:, None] + problem.log_column_matrix(t), axis=0)
+        message = ahead[t] + problem.tempered[t]
+        total = logsumexp(message)
+        evidence += total
+        message = message - total
+        alpha[t] = message
+    return alpha, ahead, evidence
+
+
+def dense_smoother(problem):
+    """(T, S) smoothed distributions."""
+    alpha, _, _ = dense_filter(problem)
+    back = np.zeros(2**problem.n_rows)
+    out = np.empty_like(alpha)
+    for t in range(problem.n_columns - 1, -1, -1):
+        joint = alpha[t] + back
+        out[t] = np.exp(joint - logsumexp(joint))
+        if t:
+            back = logsumexp(problem.log_column_matrix(t) + problem.tempered[t] + back, axis=1)
+            back -= back.max()
+    return out
+
+
+def dense_marginals(problem):
+    """(K, T)."""
+    smoothed = dense_smoother(problem)
+    on = np.array([[bit(s, k) for s in range(2**problem.n_rows)] for k in range(problem.n_rows)])
+    return on @ smoothed.T
+
+
+def dense_viterbi(problem):
+    """The best path, and its log joint."""
+    score = problem.log_column_matrix(0)[0] + problem.tempered[0]
+    pointers = []
+    for t in range(1, problem.n_columns):
+        steps = score[:, None] + problem.log_column_matrix(t)
+        pointers.append(steps.argmax(axis=0))
+        score = steps.max(axis=0) + problem.tempered[t]
+    path = [int(score.argmax())]
+    for pointer in reversed(pointers):
+        path.append(int(pointer[path[-1]]))
+    return np.array(path[::-1]), float(score.max())
+
+
+def log_joint(problem, path):
+    """log p(X) + beta log p(y | X) of one path of codes."""
+    total = 0.0
+    for t, code in enumerate(path):
+        for k in range(problem.n_rows):
+            x = bit(path[t - 1], k) if t else 0
+            total += log(problem.row_matrix(k, t))[x, bit(code, k)]
+        total += problem.tempered[t, code]
+    return total
+
+
+# ---- Draws by inversion ---------------------------------------------------------------------------------------------
+
+
+def invert(log_weights, order, uniform):
+    """The first entry of `order` at which the cumulative probability exceeds the uniform."""
+    chance = np.exp(log_weights - logsumexp(log_weights))
+    cumulative = 0.0
+    for s in order:
+        cumulative += chance[s]
+        if uniform < cumulative:
+            return int(s)
+    return int([s for s in order if chance[s] > 0][-1])
+
+
+def lazy_order(code, n_rows):
+    """Where the lazy draw looks: the same code, its one-bit neighbours, then all others in their order."""
+    near = [code, *(code ^ 2**k for k in range(n_rows))]
+    return near + [s for s in range(2**n_rows) if s not in near]
+
+
+def draw_path(problem, uniforms, lazy):
+    """Backward draw from the dense filter; uniforms[t] decides column t."""
+    alpha, _, _ = dense_filter(problem)
+    n_states = 2**problem.n_rows
+    path = np.empty(problem.n_columns, int)
+    path[-1] = invert(alpha[-1], range(n_states), uniforms[-1])
+    for t in range(problem.n_columns - 2, -1, -1):
+        weights = alpha[t] + problem.log_column_matrix(t + 1)[:, path[t + 1]]
+        order = lazy_order(int(path[t + 1]), problem.n_rows) if lazy else range(n_states)
+        path[t] = invert(weights, order, uniforms[t])
+    return path
+
+
+# ---- Random problems ------------------------------------------------------------------------------------------------
+
+
+def random_problem(rng, n_rows, n_columns, *, starts=False, gaps=False, zeros=False, fixed=False, scale=3.0):
+    """Random parameters per row. gaps: whole and fractional ones. zeros: some switches are impossible, and so may
+    be some likelihoods, yet never a whole column. fixed: one row is held (not where it is the only one).
+    """
+    enter, leave = rng.uniform(0.02, 0.48, (2, n_rows))
+    initial = rng.uniform(0.05, 0.95, n_rows)
+    log_lik = rng.normal(0.0, scale, (n_columns, 2**n_rows))
+    if zeros:
+        enter[rng.random(n_rows) < 0.4] = 0.0
+        leave[rng.random(n_rows) < 0.4] = 0.0
+        initial[rng.random(n_rows) < 0.3] = rng.integers(2)
+    chosen_starts = 1 + np.flatnonzero(rng.random(n_columns - 1) < 0.4) if starts else ()
+    chosen_gaps = rng.choice([1.0, 2.0, 5.0, 0.5, 1.7], n_columns - 1) if gaps else None
+    held = {int(rng.integers(n_rows)): int(rng.integers(2))} if fixed and n_rows > 1 else {}
+    return Problem(log_lik, enter, leave, initial, tuple(int(t) for t in chosen_starts), chosen_gaps, held)
