@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,23 +24,23 @@ SHORTEST = 0.02
 
 
 def fastest(*functions: Callable[[], object], repeats: int = 5) -> list[float]:
-    """Seconds of one call of each function: the minimum over rounds in which they take turns.
+    """CPU seconds of one call of each function: the minimum over rounds in which they take turns.
 
     Short calls are repeated until they last SHORTEST together.
     """
     calls = []
     for function in functions:
         function()  # may still load compiled code
-        began = perf_counter()
+        began = process_time()
         function()
-        calls.append(1 + int(SHORTEST / (perf_counter() - began)))
+        calls.append(1 + int(SHORTEST / (process_time() - began)))
     best = [np.inf] * len(functions)
     for _ in range(repeats):
         for i, function in enumerate(functions):
-            began = perf_counter()
+            began = process_time()
             for _ in range(calls[i]):
                 function()
-            best[i] = min(best[i], (perf_counter() - began) / calls[i])
+            best[i] = min(best[i], (process_time() - began) / calls[i])
     return best
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from chiasma import updates
-from chiasma.kernels import ball, logspace, rows, sweeps, tensor
+from chiasma.kernels import ball, crossover, logspace, rows, sweeps, tensor
 from chiasma.models.target import Target, temper
 
 EPSILON = 1e-3
@@ -192,6 +192,15 @@ def shared_uniform(patch: Any, target: Target) -> Target:
 
     patch.setattr(sweeps, "draw_row", draw)
     return target
+
+
+def forgotten_junction(patch: Any) -> None:
+    """Edges that score the same whether one side is exchanged, both, or neither."""
+
+    def flat(a: Any, b: Any, mask: Any, trans_i: Any, trans_j: Any, edge: Any, log: Any, edges: Any) -> None:
+        edges[:] = 0.0 if log else 1.0
+
+    patch.setattr(crossover, "score_edges", flat)
 
 
 # Moves between two replicas, on pairs of tuples and with plain log-densities of whole paths: nothing is incremental.

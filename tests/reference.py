@@ -214,8 +214,8 @@ def draw_path(problem, uniforms, lazy):
 
 
 def random_problem(rng, n_rows, n_columns, *, starts=False, gaps=False, zeros=False, fixed=False, scale=3.0):
-    """Random parameters per row. gaps: whole and fractional ones. zeros: some switches are impossible, and so may
-    be some likelihoods, yet never a whole column. fixed: one row is held (not where it is the only one).
+    """Random parameters per row. gaps: whole and fractional ones. zeros: some switches are impossible, and some rows
+    start at a certain value. fixed: one row is held (not where it is the only one).
     """
     enter, leave = rng.uniform(0.02, 0.48, (2, n_rows))
     initial = rng.uniform(0.05, 0.95, n_rows)
@@ -228,3 +228,38 @@ def random_problem(rng, n_rows, n_columns, *, starts=False, gaps=False, zeros=Fa
     chosen_gaps = rng.choice([1.0, 2.0, 5.0, 0.5, 1.7], n_columns - 1) if gaps else None
     held = {int(rng.integers(n_rows)): int(rng.integers(2))} if fixed and n_rows > 1 else {}
     return Problem(log_lik, enter, leave, initial, tuple(int(t) for t in chosen_starts), chosen_gaps, held)
+
+
+# ---- Twins of kernels, where the dense passes above are not their twins already -------------------------------------
+
+
+def kernel_arrays(problem):
+    """edge (T,) and trans (T + 1, K, 4) as the kernels take them: kind 0 for starts, else a kind of its own."""
+    starts = {0, *problem.starts}
+    edge = np.array([0 if t in starts else t + 1 for t in range(problem.n_columns)], np.int32)
+    trans = np.empty((problem.n_columns + 1, problem.n_rows, 4))
+    for e in range(problem.n_columns + 1):
+        for k in range(problem.n_rows):
+            trans[e, k] = problem.row_matrix(k, 0 if e == 0 or e - 1 in starts else e - 1).ravel()
+    return edge, trans
+
+
+def restricted(problem, centres, offsets):
+    """The same problem with every code outside the balls impossible."""
+    log_lik = np.full_like(problem.log_lik, -np.inf)
+    for t, centre in enumerate(centres):
+        for offset in offsets:
+            log_lik[t, centre ^ offset] = problem.log_lik[t, centre ^ offset]
+    return Problem(log_lik, problem.enter, problem.leave, problem.initial, problem.starts, problem.gaps)
+
+
+def draw_in_ball(problem, centres, offsets, uniforms):
+    """Backward draw among the candidates of each column, inverted in the order of the offsets."""
+    inside = restricted(problem, centres, offsets)
+    alpha, _, _ = dense_filter(inside)
+    path = np.empty(problem.n_columns, int)
+    for t in range(problem.n_columns - 1, -1, -1):
+        last = t == problem.n_columns - 1
+        weights = alpha[t] if last else alpha[t] + inside.log_column_matrix(t + 1)[:, path[t + 1]]
+        path[t] = invert(weights, [centres[t] ^ offset for offset in offsets], uniforms[t])
+    return path

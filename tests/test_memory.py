@@ -28,14 +28,13 @@ level = (codes[:, None, :] >> np.arange(12)[:, None] & 1).transpose(0, 2, 1) @ w
 print(peak(), np.abs(y - 2.0 * level).mean())
 """
 
-# The table of sixteen rows is the sum of one score per row, so that rows are independent a posteriori and the
-# evidence is a sum over rows of a two-state filter. Custom reads the scores through y: a column's number.
+# A log-likelihood that is linear in the level is a product over rows, so that rows are independent a posteriori and
+# the log evidence is a sum over rows of two-state filters.
 SIXTEEN_ROWS = """
 n_rows, n_columns = 16, 2_000
 rng = np.random.default_rng(3)
 scores = rng.normal(0.0, 1.5, n_rows)
 tilt = rng.normal(size=n_columns)
-# log p(y | level) = tilt * level: linear in the level, hence a product over rows.
 emission = ch.Custom(lambda y, level: y * level, weights=scores)
 enter, leave = rng.uniform(0.01, 0.2, (2, n_rows))
 model = ch.FactorialHMM(chains=ch.BinaryChains(enter, leave), emission=emission)

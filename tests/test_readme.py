@@ -1,6 +1,7 @@
 """The documents keep their word: code runs as it stands, commands exist, figures are those of the commands."""
 
 import re
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,15 @@ def read(name: str) -> str:
 
 def table(text: str, heading: str) -> list[list[str]]:
     """Cells of the first table after a heading, without its header."""
-    lines = text.split(heading, 1)[1].splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    last = next(i for i, line in enumerate(lines) if i > first and not line.startswith("|"))
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first + 2 : last]]
+    after = dropwhile(lambda line: not line.startswith("|"), text.split(heading, 1)[1].splitlines())
+    lines = list(takewhile(lambda line: line.startswith("|"), after))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def commands(text: str) -> list[str]:
+    """What stands in backticks, and the lines of console blocks."""
+    consoles = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", text) + [line for console in consoles for line in console.splitlines()]
 
 
 def test_python_blocks__run_in_order_and_print_what_they_say(capsys):
@@ -39,16 +45,17 @@ def test_python_blocks__run_in_order_and_print_what_they_say(capsys):
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_commands__exist(name):
-    text = read(name)
     targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
-    for target in re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE):
-        assert target in targets
-    commands = typer.main.get_command(app).commands
-    for command, options in re.findall(r"(?:`|^)chiasma ([a-z]+)([^`\n]*)", text, re.MULTILINE):
-        known = {option for parameter in commands[command].params for option in parameter.opts}
-        assert set(re.findall(r"--[a-z-]+", options)) <= known
-    for script in re.findall(r"python (\S+\.py)", text):
-        assert (ROOT / script).is_file()
+    known = typer.main.get_command(app).commands
+    for command in commands(read(name)):
+        match command.split():
+            case ["make", target, *_]:
+                assert target in targets
+            case ["chiasma", subcommand, *words]:
+                options = {option for parameter in known[subcommand].params for option in parameter.opts}
+                assert {word for word in words if word.startswith("-")} <= options
+            case [python, script, *_] if python.endswith("python"):
+                assert (ROOT / script).is_file()
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import xarray as xr
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.ensemble import first_pair
 from chiasma.models.density import BlockModes
 from chiasma.models.observations import Floats
 from chiasma.posterior import Posterior
@@ -79,12 +78,3 @@ def round_trip_rate(posterior: Posterior) -> Floats:
     """(chain,): round trips per exchange step, for swaps of whole paths; crossovers mix identities."""
     steps = np.maximum(np.array(posterior.info["exchange_steps"]), 1)
     return np.array(posterior.info["round_trips"]) / steps
-
-
-def pairs_at(step: int, n_replicas: int) -> list[int]:
-    """The pairs that an exchange step takes: even-odd in the number of steps, not of iterations.
-
-    >>> [pairs_at(step, 5) for step in range(3)]
-    [[0, 2], [1, 3], [0, 2]]
-    """
-    return list(range(first_pair(step, n_replicas), n_replicas - 1, 2))

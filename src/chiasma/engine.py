@@ -259,8 +259,7 @@ class StepEngine(Engine):
 
     def _exchange(self, log_liks: Floats) -> None:
         tally = self.tally
-        for p in range(len(self.pairs)):
-            tally.acceptance[p] += ensemble.swap_probability(*self.betas[p : p + 2], *log_liks[p : p + 2])
+        ensemble.tally_log_liks(tally, self.betas, log_liks)
         for p in range(ensemble.first_pair(int(tally.steps[0]), len(self.betas)), len(self.pairs), 2):
             a, b = self.states[p], self.states[p + 1]
             moved = self.pairs[p].step(a, b, self.streams.pair(p))

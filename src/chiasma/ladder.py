@@ -93,12 +93,25 @@ def barrier(rejection: npt.ArrayLike) -> Floats:
     return np.concatenate([[0.0], np.cumsum(rejection)])
 
 
-def suggested_size(rejection: npt.ArrayLike) -> int:
+def pair_lengths(betas: npt.ArrayLike, rejection: npt.ArrayLike, mean_log_lik: npt.ArrayLike) -> Floats:
+    """(R - 1,): how far apart neighbouring rungs are, in units of rejection, where rejection itself saturates too.
+
+    For nearly normal log-likelihoods a pair with symmetrised divergence J = D_i (mean_i l - mean_{i-1} l) rejects
+    about sqrt(J / pi) while that is small; past one half, J still tells distances apart and the rejection does not.
+    """
+    rejection = np.asarray(rejection, float)
+    with np.errstate(invalid="ignore"):
+        divergence = np.diff(betas) * np.diff(mean_log_lik)
+    usable = np.isfinite(divergence) & (divergence > 0) & (rejection > 0.5)
+    return np.where(usable, np.maximum(rejection, np.sqrt(np.where(usable, divergence, 0) / np.pi)), rejection)
+
+
+def suggested_size(lengths: npt.ArrayLike) -> int:
     """About twice the barrier, and one more for the end."""
-    return max(2, math.ceil(2 * float(np.sum(rejection))) + 1)
+    return max(2, math.ceil(2 * float(np.sum(lengths))) + 1)
 
 
-def adapted_betas(betas: npt.ArrayLike, rejection: npt.ArrayLike, size: int) -> tuple[float, ...]:
+def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tuple[float, ...]:
     """`size` rungs that divide the barrier evenly, by monotone interpolation; the ends stay where they are.
 
     >>> adapted_betas([0.0, 0.5, 1.0], [0.6, 0.2], 3)[1] < 0.5
@@ -106,13 +119,12 @@ def adapted_betas(betas: npt.ArrayLike, rejection: npt.ArrayLike, size: int) -> 
     """
     betas = np.asarray(betas, float)
     # A pair that never rejects would make the barrier flat; a sliver of slope keeps it invertible.
-    lengths = np.maximum(np.asarray(rejection, float), 1e-6)
-    height = barrier(lengths)
+    height = barrier(np.maximum(np.asarray(lengths, float), 1e-6))
     wanted = np.linspace(0, height[-1], size)[1:-1]
     inside = PchipInterpolator(height, betas)(wanted)
     return (float(betas[0]), *(float(beta) for beta in inside), float(betas[-1]))
 
 
-def resized(rejection: npt.ArrayLike) -> int:
+def resized(lengths: npt.ArrayLike) -> int:
     """Number of rungs that adaptation settles on."""
-    return int(np.clip(suggested_size(rejection), SMALLEST, LARGEST))
+    return int(np.clip(suggested_size(lengths), SMALLEST, LARGEST))

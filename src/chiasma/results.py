@@ -11,7 +11,7 @@ from chiasma.engine import Engine, Problem
 from chiasma.evidence import Evidence, ladder_evidence
 from chiasma.exchange import Swap
 from chiasma.independent import ExactEngine
-from chiasma.ladder import barrier, suggested_size
+from chiasma.ladder import barrier, pair_lengths, suggested_size
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Floats
@@ -66,9 +66,11 @@ def exchange_stats(engines: list[Engine]) -> xr.Dataset:
     rejection = 1 - np.sum([tally.acceptance for tally in tallies], axis=0) / steps
     tried = np.maximum(moves, 1)
     betas = engines[0].betas
+    lengths = pair_lengths(betas, rejection, np.sum([tally.log_lik for tally in tallies], axis=0) / steps)
     return xr.Dataset(
         {
             "rejection": ("pair", rejection),
+            "length": ("pair", lengths),
             "barrier": ("pair", barrier(rejection)[1:]),
             "moves": ("pair", moves),
             "changed": ("pair", np.sum([tally.changed for tally in tallies], axis=0) / tried),
@@ -92,8 +94,8 @@ def ladder_warnings(plan: Plan, stats: xr.Dataset) -> list[str]:
         worst = int(rejection.argmax())
         warnings.append(
             f"the ladder is too short: rungs {worst} and {worst + 1} would swap in "
-            f"{100 * (1 - rejection[worst]):.1g}% of the steps; use at least {suggested_size(rejection)} rungs, adapted "
-            "(Ladder.adapted()), or a crossover, which exchanges segments"
+            f"{100 * (1 - rejection[worst]):.1g}% of the steps; use at least {suggested_size(stats['length'])} rungs, "
+            "adapted (Ladder.adapted()), or a crossover, which exchanges segments"
         )
     idle = stats["changed"].values < 0.01
     if idle.any():

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -16,7 +17,7 @@ from chiasma.engine import CompiledEngine, Engine, PathProblem, Problem, StepEng
 from chiasma.errors import InvalidInput
 from chiasma.exchange import AugmentedCrossover
 from chiasma.independent import ExactEngine, SharedPasses
-from chiasma.ladder import adapted_betas, resized
+from chiasma.ladder import adapted_betas, pair_lengths, resized
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM, check_states
 from chiasma.models.observations import Floats, Observations
@@ -114,18 +115,20 @@ class Run:
         rounds = warmup_rounds(n) if plan.ladder.adapt else [n]
         self.display.begin("warm-up", n, len(self.engines))
         for i, length in enumerate(rounds):
-            self._all(lambda engine, chain, length=length: self._advance(engine, chain, length))
+            self._all(partial(self._advance, length))
             if i < len(rounds) - 1:
-                rejection = pooled_rejection(self.engines)
-                betas = self.engines[0].betas
                 # The number of rungs settles in the first half, so that new replicas have time to warm up.
-                size = resized(rejection) if plan.ladder.resize and i < len(rounds) // 2 else len(betas)
-                betas = adapted_betas(betas, rejection, size)
-                for engine in self.engines:
-                    engine.place(betas)
+                self._adapt(resize=plan.ladder.resize and i < len(rounds) // 2)
         for engine in self.engines:
             engine.restart()
         self.timings["warmup"] = time.perf_counter() - began
+
+    def _adapt(self, resize: bool) -> None:
+        betas = self.engines[0].betas
+        lengths = pooled_lengths(self.engines)
+        placed = adapted_betas(betas, lengths, resized(lengths) if resize else len(betas))
+        for engine in self.engines:
+            engine.place(placed)
 
     def keep(self, n_draws: int, thin: int) -> MemoryTrace:
         began = time.perf_counter()
@@ -134,7 +137,7 @@ class Run:
         trace = MemoryTrace(len(self.engines), n_draws, problem.n_sites, n_replicas, problem.record_dtype)
         self.display.begin("draws", n_draws * thin, len(self.engines))
         try:
-            self._all(lambda engine, chain: self._record(engine, chain, n_draws * thin, thin, trace))
+            self._all(partial(self._record, n_draws * thin, thin, trace))
         except KeyboardInterrupt:
             if min(trace.filled) == 0:
                 raise
@@ -161,7 +164,7 @@ class Run:
             wait(futures)
             failed[0].result()
 
-    def _advance(self, engine: Engine, chain: int, n: int) -> None:
+    def _advance(self, n: int, engine: Engine, chain: int) -> None:
         done = 0
         while done < n and not self.stop.is_set():
             step = min(engine.piece(), n - done)
@@ -169,7 +172,7 @@ class Run:
             done += step
             self.display.advance(chain, step, engine, None)
 
-    def _record(self, engine: Engine, chain: int, n: int, thin: int, trace: MemoryTrace) -> None:
+    def _record(self, n: int, thin: int, trace: MemoryTrace, engine: Engine, chain: int) -> None:
         while engine.iteration < n and not self.stop.is_set():
             step = min(engine.piece(), n - engine.iteration)
             chunk = engine.advance(step, thin)
@@ -181,21 +184,22 @@ def warmup_rounds(n: int) -> list[int]:
     """Lengths that double and add up to n; the last one holds at least half of it.
 
     >>> warmup_rounds(1000)
-    [31, 62, 125, 250, 532]
+    [31, 62, 124, 248, 535]
     """
-    lengths = []
-    length = n // 32
-    while length >= 8 and 2 * length <= n - sum(lengths) - length:
+    lengths: list[int] = []
+    length = max(4, n // 32)
+    while 2 * length <= n - sum(lengths) - length:
         lengths.append(length)
         length *= 2
     return [*lengths, n - sum(lengths)]
 
 
-def pooled_rejection(engines: list[Engine]) -> Floats:
-    """(R - 1,): one minus the mean swap probability of every pair, over all chains."""
-    steps = sum(int(engine.tally.steps[0]) for engine in engines)
-    accepted = np.sum([engine.tally.acceptance for engine in engines], axis=0)
-    return np.asarray(1 - accepted / max(steps, 1))
+def pooled_lengths(engines: list[Engine]) -> Floats:
+    """(R - 1,): distances of neighbouring rungs, from the tallies of all chains."""
+    steps = max(sum(int(engine.tally.steps[0]) for engine in engines), 1)
+    rejection = 1 - np.sum([engine.tally.acceptance for engine in engines], axis=0) / steps
+    mean_log_lik = np.sum([engine.tally.log_lik for engine in engines], axis=0) / steps
+    return pair_lengths(engines[0].betas, rejection, mean_log_lik)
 
 
 def _settle(
@@ -207,8 +211,8 @@ def _settle(
         if update != "auto":
             raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
         plan = plan_replicas(None, exchange, ladder, AugmentedCrossover(), "update of the density")
-        start = None if init is None else model.check_state(np.array(init))
-        return VectorProblem(model, plan.exchange), plan, start
+        vectors = VectorProblem(model, plan.exchange)
+        return vectors, plan, None if init is None else vectors.check_state(init)
     if not isinstance(model, FactorialHMM):
         raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
     if data is None:
@@ -236,5 +240,5 @@ def _engines(
 
 def _check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
-        if count is not None and (not isinstance(count, int | np.integer) or count < 1):
+        if count is not None and (count != int(count) or count < 1):
             raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,6 @@ class Update(ABC):
     def prepare(self, target: Target, beta: float) -> Sweep:
         """Bind to a target; refuses what does not fit it."""
         steps = self.steps(target)
-        _check_memory(target, steps)
         return StepSweep(target, beta, steps) if target.tabulated or beta == 0 else StreamedSweep(target, beta, steps)
 
     @abstractmethod
@@ -93,10 +93,13 @@ class BlockGibbs(Update):
 
     def steps(self, target: Target) -> list[Step]:
         if self.blocks is not None:
+            if not self.blocks:
+                raise InvalidInput("blocks must list at least one block, got none; leave it out for random blocks")
             return [self._block(target, block) for block in self.blocks]
         n_rows = target.n_rows
         if not 1 <= self.size <= n_rows:
             raise InvalidInput(f"size must be in 1..{n_rows} (free rows), got {self.size}")
+        _check_memory(target, 1 << self.size)
         n_blocks = -(-n_rows // self.size)
         n_uniforms = n_rows + n_blocks * target.n_columns
         return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_rows), n_uniforms, 1 << self.size)]
@@ -104,6 +107,7 @@ class BlockGibbs(Update):
     def _block(self, target: Target, block: Sequence[int]) -> Step:
         if not block or len(set(block)) < len(block) or not set(block) <= set(target.free):
             raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {list(block)}")
+        _check_memory(target, 1 << len(block))
         rows = np.array([target.free.index(row) for row in block])
         return Step(sweeps.BLOCK, len(rows), rows, target.n_columns, 1 << len(rows))
 
@@ -124,8 +128,9 @@ class HammingBall(Update):
             raise InvalidInput(
                 f"radius must be in 1..{n_rows} (free rows), got {self.radius}; use Exact() for the whole space"
             )
+        size = sum(comb(n_rows, n) for n in range(self.radius + 1))
+        _check_memory(target, size)  # before they are listed: there may be very many
         offsets = ball_offsets(n_rows, self.radius)
-        size = len(offsets)
         if size * size * n_rows < (n_rows + 1) << n_rows:
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
         return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, size, 1 << n_rows)]
@@ -229,7 +234,7 @@ class StreamedSweep(Sweep):
 
     def _likelihoods(self, centres: Integers, offsets: Integers, linear: bool) -> Floats:
         """(T, m) likelihoods of centres ^ offsets at this beta, or untempered logarithms when not linear."""
-        lik = np.ascontiguousarray(self.target.likelihood.at(centres[:, None] ^ offsets))
+        lik = np.ascontiguousarray(self.target.likelihood.around(centres, offsets))
         if linear:
             scale_columns(lik, self.beta)
         return lik
@@ -299,11 +304,11 @@ class ExactSweep(Sweep):
             self.passes.draw(segment, uniforms, codes, self.scratch)
 
 
-def _check_memory(target: Target, steps: Sequence[Step]) -> None:
-    needed = max((8 * 3 * target.n_columns * step.width for step in steps), default=0)
+def _check_memory(target: Target, width: int) -> None:
+    needed = 8 * 3 * target.n_columns * width
     if needed > 4 * MEMORY:
         raise BudgetExceeded(
-            f"an update with {max(step.width for step in steps):,} candidates at each of {target.n_columns} columns "
+            f"an update with {width:,} candidates at each of {target.n_columns} columns "
             f"needs {needed / 2**20:,.0f} MiB, limit {4 * MEMORY / 2**20:,.0f} MiB; "
             "take smaller blocks or a smaller ball"
         )

@@ -107,7 +107,10 @@ def draw_ball(alpha, centres, offsets, trans, edge, uniforms, codes, weights):
 
 @njit
 def log_filter_ball(log_lik, centres, offsets, log_trans, edge, alpha):
-    """As filter_ball, dense and in logarithms, for transitions of (almost) zero probability."""
+    """As filter_ball, dense and in logarithms, for transitions of (almost) zero probability.
+
+    Returns the first column that the prior lets no candidate reach (-1 if there is none).
+    """
     for t in range(centres.shape[0]):
         for j in range(offsets.shape[0]):
             code = centres[t] ^ offsets[j]
@@ -118,10 +121,19 @@ def log_filter_ball(log_lik, centres, offsets, log_trans, edge, alpha):
                 for i in range(offsets.shape[0]):
                     step = log_move(log_trans, edge[t], centres[t - 1] ^ offsets[i], code)
                     total = log_add(total, alpha[t - 1, i] + step)
-            alpha[t, j] = total + log_lik[t, j]
-        top = alpha[t].max()
+            alpha[t, j] = total
+        top = -math.inf
         for j in range(offsets.shape[0]):
-            alpha[t, j] -= top
+            top = max(top, alpha[t, j] + log_lik[t, j])
+        possible = top > -math.inf
+        if not possible:
+            # As in scale_column: the data say nothing here.
+            top = alpha[t].max()
+            if top == -math.inf:
+                return t
+        for j in range(offsets.shape[0]):
+            alpha[t, j] += (log_lik[t, j] if possible else 0.0) - top
+    return -1
 
 
 @njit

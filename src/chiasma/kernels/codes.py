@@ -71,3 +71,26 @@ def add_levels(codes, weights, out):
             if codes[n] >> k & 1:
                 for d in range(weights.shape[1]):
                     out[n, d] += weights[k, d]
+
+
+@njit
+def levels_around(centres, offsets, weights, base, out):
+    """out[t, j, d] = level of centres[t] ^ offsets[j], base included: a centre is summed once, flips are added."""
+    for t in range(centres.shape[0]):
+        for d in range(weights.shape[1]):
+            level = base[d]
+            for k in range(weights.shape[0]):
+                if centres[t] >> k & 1:
+                    level += weights[k, d]
+            for j in range(offsets.shape[0]):
+                out[t, j, d] = level
+        for j in range(offsets.shape[0]):
+            rest = offsets[j]
+            k = 0
+            while rest:
+                if rest & 1:
+                    sign = -1.0 if centres[t] >> k & 1 else 1.0
+                    for d in range(weights.shape[1]):
+                        out[t, j, d] += sign * weights[k, d]
+                rest >>= 1
+                k += 1

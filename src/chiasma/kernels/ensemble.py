@@ -34,6 +34,7 @@ class Tally(NamedTuple):
 
     steps: np.ndarray  # (1,) exchange steps made
     acceptance: np.ndarray  # (R - 1,) sum over steps of the probability that a swap would be accepted
+    log_lik: np.ndarray  # (R,) sum over steps of the log-likelihood
     moves: np.ndarray  # (R - 1,) moves tried
     changed: np.ndarray  # (R - 1,) moves that changed something
     columns: np.ndarray  # (R - 1,) columns exchanged
@@ -55,6 +56,7 @@ def make_tally(n_replicas: int) -> Tally:
     return Tally(
         steps=np.zeros(1, np.int64),
         acceptance=np.zeros(n_pairs),
+        log_lik=np.zeros(n_replicas),
         moves=np.zeros(n_pairs, np.int64),
         changed=np.zeros(n_pairs, np.int64),
         columns=np.zeros(n_pairs, np.int64),
@@ -76,6 +78,14 @@ def swap_probability(beta_low, beta_high, log_lik_low, log_lik_high):
     if log_lik_low == log_lik_high:
         return 1.0
     return math.exp(min(0.0, (beta_high - beta_low) * (log_lik_low - log_lik_high)))
+
+
+@njit
+def tally_log_liks(tally, betas, log_liks):
+    for r in range(betas.shape[0]):
+        tally.log_lik[r] += log_liks[r]
+    for p in range(betas.shape[0] - 1):
+        tally.acceptance[p] += swap_probability(betas[p], betas[p + 1], log_liks[p], log_liks[p + 1])
 
 
 @njit
@@ -112,8 +122,7 @@ def exchange_step(replicas, move, log_liks, uniforms, used, n_uniforms, tally, w
     """Exchange the pairs of the current parity. uniforms (R - 1, ...): pair p reads on from used[p]."""
     n_replicas = replicas.betas.shape[0]
     followed = swaps_whole_paths(move, replicas.trans.shape[2])
-    for p in range(n_replicas - 1):
-        tally.acceptance[p] += swap_probability(replicas.betas[p], replicas.betas[p + 1], log_liks[p], log_liks[p + 1])
+    tally_log_liks(tally, replicas.betas, log_liks)
     for p in range(first_pair(tally.steps[0], n_replicas), n_replicas - 1, 2):
         moved = exchange_pair(
             move,

@@ -105,9 +105,19 @@ def gather_log(log_lik, centres, offsets, out):
 
 
 @njit
+def forget_impossible(log_lik):
+    """Columns without a possible candidate become flat, as in linear passes: the data say nothing there."""
+    for t in range(log_lik.shape[0]):
+        if log_lik[t].max() == -np.inf:
+            log_lik[t] = 0.0
+
+
+@njit
 def update_block(linear, beta, lik, spread, trans, log_trans, edge, uniforms, centres, codes, work):
     """Draw a block jointly given the others. lik (T, 2^b): tempered likelihoods of the block's settings, or their
     untempered logarithms when not linear. trans holds the block's rows only. Reads T uniforms.
+
+    A block without a possible path stays as it is; only a start outside the support brings this about.
     """
     n_columns = codes.shape[0]
     n_states = spread.shape[0]
@@ -124,7 +134,10 @@ def update_block(linear, beta, lik, spread, trans, log_trans, edge, uniforms, ce
     else:
         message[:] = -np.inf
         message[0] = 0.0
-        log_filter_block(lik, beta, log_trans, edge, 0, message, alpha, False)
+        forget_impossible(lik)
+        _, impossible = log_filter_block(lik, beta, log_trans, edge, 0, message, alpha, False)
+        if impossible >= 0:
+            return
         log_draw_block(alpha, log_trans, edge, 0, uniforms, work.codes, weights)
     for t in range(n_columns):
         codes[t] = centres[t] | spread[work.codes[t]]
@@ -190,8 +203,8 @@ def update_ball(linear, beta, lik, offsets, dense, trans, log_trans, edge, unifo
         draw_ball(alpha, work.centres, offsets, trans, edge, uniforms, codes, weights)
     else:
         lik *= beta
-        log_filter_ball(lik, work.centres, offsets, log_trans, edge, alpha)
-        log_draw_ball(alpha, work.centres, offsets, log_trans, edge, uniforms, codes, weights)
+        if log_filter_ball(lik, work.centres, offsets, log_trans, edge, alpha) < 0:
+            log_draw_ball(alpha, work.centres, offsets, log_trans, edge, uniforms, codes, weights)
 
 
 @njit

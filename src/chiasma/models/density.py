@@ -232,7 +232,8 @@ def temper(log_density: Floats, log_prior: Floats, beta: float) -> Floats:
 def _values(name: str, function: LogDensity, x: Vector) -> Floats:
     """What a user's function says of vectors (n, size), checked."""
     try:
-        values = np.asarray(function(x), np.float64)
+        # A copy: a function may work in place.
+        values = np.asarray(function(x.copy()), np.float64)
     except (TypeError, ValueError) as error:
         error.add_note(f"{name} was called with vectors of shape {x.shape} and must return an array ({len(x)},)")
         raise

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from chiasma.errors import InvalidInput
+from chiasma.kernels.gaussian import gaussian_log_likelihood
 from chiasma.models.observations import Floats, Observations, as_floats
 
 MAX_ROWS = 63
@@ -101,6 +102,15 @@ class Gaussian(Additive):
     def log_density(self, y: Floats, level: Floats) -> Floats:
         z = (y - self.depth * level) / self.sd
         return -0.5 * z * z - (np.log(self.sd) + _HALF_LOG_TWO_PI)
+
+    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        n_channels = self.n_channels or 1
+        shared = level.ndim == (1 if self.n_channels is None else 2)
+        levels = np.ascontiguousarray(level).reshape(1 if shared else len(y), -1, n_channels)
+        depth, sd = (np.broadcast_to(value, (n_channels,)).copy() for value in (self.depth, self.sd))
+        out = np.empty((len(y), levels.shape[1]))
+        gaussian_log_likelihood(np.ascontiguousarray(y).reshape(len(y), n_channels), levels, depth, sd, out)
+        return out
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.normal(self.depth * level, self.sd)

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from chiasma.errors import ImpossibleData
-from chiasma.kernels.codes import add_levels, subset_sums
+from chiasma.kernels.codes import add_levels, levels_around, subset_sums
 from chiasma.models.emissions import Additive
 from chiasma.models.observations import Floats, Integers, Observations
 
@@ -23,6 +23,9 @@ class Likelihood(Protocol):
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
+
+    def around(self, centres: Integers, offsets: Integers) -> Floats:
+        """(T, m): the codes centres[t] ^ offsets[j]."""
 
 
 class Levels:
@@ -47,6 +50,13 @@ class Levels:
         add_levels(codes.ravel(), self.weights.reshape(len(self.weights), -1), level.reshape(codes.size, -1))
         return self.emission.log_likelihood(self.y, level.reshape(*codes.shape, *channels))
 
+    def around(self, centres: Integers, offsets: Integers) -> Floats:
+        channels = self.weights.shape[1:]
+        weights = self.weights.reshape(len(self.weights), -1)
+        level = np.empty((len(centres), len(offsets), weights.shape[1]))
+        levels_around(centres, offsets, weights, self.base.reshape(-1), level)
+        return self.emission.log_likelihood(self.y, level.reshape(len(centres), len(offsets), *channels))
+
 
 class Lookup:
     """A table (T, 2^K)."""
@@ -59,6 +69,9 @@ class Lookup:
 
     def at(self, codes: Integers) -> Floats:
         return np.take_along_axis(self.table, codes, axis=1)
+
+    def around(self, centres: Integers, offsets: Integers) -> Floats:
+        return self.at(centres[:, None] ^ offsets)
 
 
 def _possible(log_lik: Floats, first: int) -> Floats:

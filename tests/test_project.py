@@ -1,0 +1,126 @@
+"""The package as a whole: its names, its size, what an import does, and that the JIT changes nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import chiasma
+
+SOURCE = Path(chiasma.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def run(script, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_source_is_where_it_is_looked_for():
+    assert {"exact.py", "updates.py", "tensor.py"} <= {path.name for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_file_of_the_source_is_longer_than_400_lines(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_public_names_are_sorted_unique_and_importable():
+    assert chiasma.__all__ == sorted(set(chiasma.__all__))
+    for name in chiasma.__all__:
+        assert getattr(chiasma, name) is not None
+
+
+def test_only_one_file_sets_flags_of_the_compiler():
+    for path in FILES:
+        text = path.read_text()
+        if path.name != "_jit.py":
+            assert "numba.njit" not in text
+            assert "from numba" not in text
+            assert "fastmath" not in text
+
+
+IMPORT = """
+import numpy as np
+before = np.random.get_state()
+import chiasma
+after = np.random.get_state()
+assert before[0] == after[0] and (before[1] == after[1]).all() and before[2:] == after[2:]
+import importlib, pkgutil
+import chiasma.kernels
+from numba.core.dispatcher import Dispatcher
+seen = set()
+for info in pkgutil.iter_modules(chiasma.kernels.__path__, "chiasma.kernels."):
+    for thing in vars(importlib.import_module(info.name)).values():
+        if isinstance(thing, Dispatcher):
+            assert not thing.signatures, thing
+            seen.add(thing.py_func.__name__)
+print(" ".join(sorted(seen)))
+"""
+
+
+def test_importing_compiles_nothing_and_leaves_the_global_random_state_alone():
+    seen = run(IMPORT, NUMBA_DISABLE_JIT="0").split()
+    assert {"filter_block", "draw_block", "filter_row", "log_prior"} <= set(seen)
+
+
+USE = """
+import numpy as np
+import chiasma as ch
+before = np.random.get_state()
+model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+_, y = model.simulate(20, seed=1)
+ch.exact.draws(model, y, 2, seed=2)
+ch.exact.draws(model, y, 2)
+after = np.random.get_state()
+assert (before[1] == after[1]).all() and before[2:] == after[2:]
+"""
+
+
+def test_simulating_and_drawing_leave_the_global_random_state_alone():
+    run(USE)
+
+
+DRAWS = """
+import json
+import numpy as np
+import chiasma as ch
+out = []
+for enter in (0.1, 0.0):
+    chains = ch.BinaryChains(enter, [0.2, 0.1, 0.3], initial=0.4)
+    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian([1.0, 1.5, 2.0], sd=1.2))
+    states, y = model.simulate(40, seed=1, starts=[15])
+    y[5:8] = np.nan
+    data = ch.Observations(y, starts=[15], gaps=np.linspace(0.5, 2.0, 39))
+    out.append(states.tolist())
+    for memory in (2**20, 1200):
+        out.append(ch.exact.draws(model, data, 20, seed=2, memory=memory).tolist())
+    out.append(ch.exact.map_states(model, data).tolist())
+    target = model.target(data)
+    for update in (ch.RowGibbs(), ch.BlockGibbs(size=2), ch.HammingBall(radius=1), ch.Exact()):
+        sweep = update.prepare(target, 0.7)
+        rng = np.random.default_rng(3)
+        codes = ch.exact.draws(model, data, 1, seed=4)[0].astype(np.int64)
+        for _ in range(5):
+            sweep(codes, rng.random(sweep.n_uniforms))
+        out.append(codes.tolist())
+print(json.dumps(out))
+"""
+
+
+def test_the_same_draws_come_with_the_jit_on_and_off():
+    compiled = run(DRAWS, NUMBA_DISABLE_JIT="0")
+    _, draws, checkpointed, *_ = json.loads(compiled)
+    assert draws == checkpointed
+    assert len({tuple(path) for path in draws}) > 10
+    assert compiled == run(DRAWS, NUMBA_DISABLE_JIT="1")
