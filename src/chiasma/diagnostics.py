@@ -26,8 +26,8 @@ def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -
     draws = posterior.draws.values
     n_draws = draws.shape[1]
     lags = np.atleast_1d(lags)
-    if np.any(lags < 1) or np.any(lags >= n_draws):
-        raise InvalidInput(f"lags must be in 1..{n_draws - 1} (draws), got {lags.tolist()}")
+    if lags.dtype.kind not in "iu" or np.any(lags < 1) or np.any(lags >= n_draws):
+        raise InvalidInput(f"lags must be whole numbers in 1..{n_draws - 1} (draws), got {lags.tolist()}")
     out = np.full((len(draws), len(lags), n_draws), np.nan)
     for i, lag in enumerate(lags):
         early, late = draws[:, :-lag], draws[:, lag:]
@@ -61,15 +61,18 @@ def mode_jumps(posterior: Posterior, target: BlockModes) -> ModeCounts:
 
 
 def _carry_ties(modes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """(n, B) with every tie (-1) replaced by the block's last clear mode."""
-    n_draws = len(modes)
-    last = np.where(modes >= 0, np.arange(n_draws)[:, None], 0)
+    """(n, B) with every tie (-1) replaced by the block's last clear mode, or its first one where none came before."""
+    clear = modes >= 0
+    # A block that is never clear takes draw 0, a tie, throughout.
+    last = np.where(clear, np.arange(len(modes))[:, None], clear.argmax(axis=0))
     return np.take_along_axis(modes, np.maximum.accumulate(last, axis=0), axis=0)
 
 
 def predicted_round_trips(rejection: npt.ArrayLike) -> float:
     """Round trips per exchange step that the even-odd schedule makes with independent swaps of these rejections."""
     r = np.asarray(rejection, float)
+    if r.size == 1:
+        return float(1 - r.sum())  # a lone pair has no idle turns: every second swap ends the trip of either replica
     with np.errstate(divide="ignore"):
         return float(1 / (2 + 2 * np.sum(r / (1 - r))))
 

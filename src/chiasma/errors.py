@@ -15,3 +15,7 @@ class ImpossibleData(ChiasmaError, ValueError):
 
 class BudgetExceeded(ChiasmaError, MemoryError):
     """A computation that would need more memory than it was given."""
+
+
+class StoreError(ChiasmaError, OSError):
+    """A run on disk that cannot be written, read or resumed."""

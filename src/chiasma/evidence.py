@@ -26,13 +26,19 @@ class Evidence(NamedTuple):
 
 
 def ladder_evidence(log_lik: Floats, betas: Floats) -> Evidence:
-    """log_lik (C, n, R): log-likelihood of every rung at every iteration; betas (R,) from 0 to 1."""
+    """log_lik (C, n, R): log-likelihood of every rung at every iteration; betas (R,) from 0 to 1.
+
+    A draw of the prior may be impossible, -inf, and then counts as 0. Where no draw of it is possible, or a rung above
+    it has not found the possible ones, nothing is known: (-inf, inf).
+    """
     steps = np.diff(betas)
     # The reference keeps exponentials in range and cancels between numerator and denominator.
     low = log_lik[..., :-1] * steps / 2
     high = -log_lik[..., 1:] * steps / 2
     low_top = low.max(axis=(0, 1))
     high_top = high.max(axis=(0, 1))
+    if not np.isfinite(low_top).all() or not np.isfinite(high_top).all():
+        return Evidence(-np.inf, np.inf)
     up = np.exp(low - low_top)
     down = np.exp(high - high_top)
     up_mean, down_mean = up.mean(axis=(0, 1)), down.mean(axis=(0, 1))

@@ -21,7 +21,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels import moves
 from chiasma.kernels.sweeps import Tables
 from chiasma.models.observations import Floats, Integers
-from chiasma.models.target import Target
+from chiasma.models.target import Target, check_beta
 from chiasma.updates import make_tables
 
 Rows = Sequence[int] | Literal["all", "random"]
@@ -54,6 +54,7 @@ class Exchange(ABC):
 
     def prepare(self, target_i: Target, target_j: Target, beta_i: float, beta_j: float) -> PairStep:
         """Bind to two replicas over the same columns and rows."""
+        beta_i, beta_j = check_beta(beta_i), check_beta(beta_j)
         step = TabulatedPair if target_i.tabulated and target_j.tabulated else StreamedPair
         return step(self.move(target_i), self.n_uniforms(target_i), target_i, target_j, beta_i, beta_j)
 
@@ -65,8 +66,8 @@ class Exchange(ABC):
         """How many uniforms a move reads."""
         return self._own_uniforms(target) + (moves.ROW_UNIFORMS if self.rows == "random" else 0)
 
-    def _own_uniforms(self, target: Target) -> int:
-        return 2
+    @abstractmethod
+    def _own_uniforms(self, target: Target) -> int: ...
 
     def _move(
         self, target: Target, kind: int, across_rows: bool = False, points: int = 0, flipped: bool = False
@@ -88,6 +89,9 @@ class Swap(Exchange):
 
     def move(self, target: Target) -> moves.Move:
         return self._move(target, moves.SWAP)
+
+    def _own_uniforms(self, target: Target) -> int:
+        return 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +131,9 @@ class AugmentedCrossover(_Crossover):
 
     def move(self, target: Target) -> moves.Move:
         return self._move(target, moves.AUGMENTED, self.axis == "rows", flipped=self.flipped)
+
+    def _own_uniforms(self, target: Target) -> int:
+        return 2
 
 
 @dataclass(frozen=True, kw_only=True)

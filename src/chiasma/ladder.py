@@ -44,7 +44,7 @@ class Ladder:
         betas = as_floats("betas", self.betas)
         if betas.ndim != 1 or betas.size == 0:
             raise InvalidInput("a ladder needs at least one rung, got none; (1.0,) is the plain target")
-        if np.any(np.diff(betas) <= 0) or not betas[0] >= 0 or betas[-1] != 1:
+        if not np.all(np.diff(betas) > 0) or not betas[0] >= 0 or betas[-1] != 1:
             raise InvalidInput(
                 f"betas must increase from 0 or more to exactly 1, got {betas.tolist()}; "
                 "temperatures, decreasing betas, are given as Ladder.of([1, 5])"
@@ -57,7 +57,7 @@ class Ladder:
         given = as_floats("temperatures", temperatures)
         if given.ndim != 1 or given.size == 0:
             raise InvalidInput("a ladder needs at least one temperature, got none; [1] is the plain target")
-        if np.any(np.diff(given) <= 0) or given[0] != 1:
+        if not np.all(np.diff(given) > 0) or given[0] != 1:
             raise InvalidInput(
                 f"temperatures must increase from exactly 1 (the target), got {given.tolist()}; sort them and add 1"
             )
@@ -76,6 +76,8 @@ class Ladder:
     @classmethod
     def adapted(cls, size: int | None = None, hottest: float = 1000.0) -> Ladder:
         """From the prior to the target, adapted during warm-up; `size` None also adapts the number of rungs."""
+        if size is not None and size < 3:
+            raise InvalidInput(f"an adapted ladder needs size >= 3, between its fixed ends, got {size}")
         start = cls.geometric((size or 10) - 1, hottest, prior=True)
         return cls(betas=start.betas, adapt=True, resize=size is None)
 

@@ -19,9 +19,8 @@ from chiasma.updates import BlockGibbs, Exact, HammingBall, RowGibbs, Update
 
 # Seconds that an exact filter may take before replicas are preferred.
 EXACT_SECONDS = 60.0
-# Cost of the exact filter per column, state and (row + 2), and of a draw per column; an order of magnitude.
+# Cost of the exact filter per column, state and (row + 2); an order of magnitude.
 FILTER_SECONDS = 1.0e-9
-DRAW_SECONDS = 1.0e-8
 BLOCK_ROWS = 3
 
 _EXCHANGES: dict[str, type[Exchange]] = {
@@ -57,6 +56,7 @@ def exact_cost(target: Target) -> tuple[float, float]:
 
 def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
     """Settle the update, the exchange and the ladder for a factorial HMM."""
+    _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
     size = f"{target.n_rows} free rows x {target.n_columns:,} columns"
     cost = f"the exact filter over {size} takes about {_seconds(seconds)} and {memory / 2**20:,.0f} MiB"
@@ -81,9 +81,8 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
 
 def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: Exchange, why: str) -> Plan:
     """Settle the exchange and the ladder around an update."""
+    _check_ladder_name(ladder)
     if isinstance(ladder, str):
-        if ladder != "auto":
-            raise InvalidInput(f'ladder must be "auto", a list of temperatures or a Ladder, got "{ladder}"')
         rungs = Ladder(betas=(1.0,)) if exchange is None else Ladder.adapted()
         why += "; one replica" if exchange is None else "; ladder from the prior to the target, adapted in warm-up"
     else:
@@ -126,6 +125,11 @@ def _named_update(update: Any, target: Target) -> Update:
         f'update must be "auto", {", ".join(map(repr, names))} or an object such as ch.HammingBall(radius=2), '
         f"got {update!r}"
     )
+
+
+def _check_ladder_name(ladder: Any) -> None:
+    if isinstance(ladder, str) and ladder != "auto":
+        raise InvalidInput(f'ladder must be "auto", a list of temperatures or a Ladder, got "{ladder}"')
 
 
 def _seconds(seconds: float) -> str:

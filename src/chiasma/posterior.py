@@ -14,7 +14,9 @@ import xarray as xr
 
 from chiasma.errors import InvalidInput
 from chiasma.evidence import Evidence
-from chiasma.models.observations import Floats
+from chiasma.models.density import Density
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Floats, Observations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class Posterior:
     betas : (replica,), ascending.
     exchange_stats : per pair of neighbouring rungs: rejection, barrier, moves, changed, columns moved.
     log_evidence : value and standard error, or None where the ladder does not reach the prior.
+    model, data : what was sampled; None where a stored run could not keep them (a user's own functions).
     info : seed, plan, timings, round trips, warnings.
     """
 
@@ -37,7 +40,8 @@ class Posterior:
     betas: Floats
     exchange_stats: xr.Dataset
     log_evidence: Evidence | None
-    n_rows: int | None = None
+    model: FactorialHMM | Density | None = None
+    data: Observations | None = None
     info: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -57,6 +61,11 @@ class Posterior:
         n_rows = self._rows()
         means = [self.states(k).mean(("chain", "draw")) for k in range(n_rows)]
         return xr.concat(means, dim=xr.DataArray(np.arange(n_rows), dims="row", name="row")).rename("marginals")
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows of a path; None for plain vectors."""
+        return self.info.get("n_rows")
 
     def _rows(self) -> int:
         if self.n_rows is None:

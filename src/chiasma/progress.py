@@ -19,8 +19,8 @@ class Progress:
         from rich.console import Console
 
         console = Console(stderr=True)
-        console.print(f"[bold]chiasma[/bold] {reason} (seed {seed})", highlight=False)
         if console.is_terminal:
+            console.print(f"[bold]chiasma[/bold] {reason} (seed {seed})", highlight=False)
             self._open(console)
 
     def _open(self, console: Any) -> None:

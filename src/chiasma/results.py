@@ -14,7 +14,7 @@ from chiasma.independent import ExactEngine
 from chiasma.ladder import barrier, pair_lengths, suggested_size
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.observations import Floats
+from chiasma.models.observations import Floats, Observations
 from chiasma.plan import Plan
 from chiasma.posterior import Posterior, labelled
 from chiasma.trace import MemoryTrace
@@ -25,6 +25,7 @@ DISCONNECTED = 0.98
 
 def collect(
     model: FactorialHMM | Density,
+    data: Observations | None,
     problem: Problem,
     plan: Plan,
     engines: list[Engine],
@@ -44,8 +45,10 @@ def collect(
         betas=betas,
         exchange_stats=stats,
         log_evidence=_evidence(engines, trace, betas),
-        n_rows=model.n_rows if isinstance(model, FactorialHMM) else None,
+        model=model,
+        data=data,
         info={
+            "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
             "seed": seed,
             "plan": plan.reason,
             "update": repr(plan.update),
@@ -97,7 +100,7 @@ def ladder_warnings(plan: Plan, stats: xr.Dataset) -> list[str]:
             f"{100 * (1 - rejection[worst]):.1g}% of the steps; use at least {suggested_size(stats['length'])} rungs, "
             "adapted (Ladder.adapted()), or a crossover, which exchanges segments"
         )
-    idle = stats["changed"].values < 0.01
+    idle = (stats["changed"].values < 0.01) & (stats["moves"].values > 0)
     if idle.any():
         first = int(np.argmax(idle))
         warnings.append(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from threading import Event
 from typing import Any
@@ -31,6 +31,9 @@ from chiasma.updates import Exact
 from chiasma.vectors import VectorProblem
 
 Model = FactorialHMM | Density
+
+# Seconds that a chain keeps its thread while others wait for one: an interrupt then finds draws of them all.
+TURN = 0.2
 
 
 def sample(
@@ -78,9 +81,9 @@ def sample(
     >>> posterior.codes.shape
     (4, 100, 50)
     """
-    _check_counts(draws=draws, chains=chains, thin=thin, exchange_every=exchange_every, workers=workers)
-    if warmup < 0:
-        raise InvalidInput(f"warmup must be 0 or more iterations, got {warmup}")
+    _check_counts(1, draws=draws, chains=chains, thin=thin, exchange_every=exchange_every)
+    _check_counts(1, workers=1 if workers is None else workers)
+    _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
     problem, plan, start = _settle(model, data, update, exchange, ladder, init)
     entropy = fresh_entropy(seed)
     display = Progress(progress, plan.reason, entropy)
@@ -88,7 +91,8 @@ def sample(
     with Run(engines, min(workers or os.cpu_count() or 1, chains), display) as run:
         run.warm_up(0 if plan.is_exact else warmup, plan)
         trace = run.keep(draws, thin)
-    return collect(model, problem, plan, engines, trace, entropy, run.timings)
+    seen = None if data is None else Observations.of(data)
+    return collect(model, seen, problem, plan, engines, trace, entropy, run.timings)
 
 
 class Run:
@@ -115,7 +119,7 @@ class Run:
         rounds = warmup_rounds(n) if plan.ladder.adapt else [n]
         self.display.begin("warm-up", n, len(self.engines))
         for i, length in enumerate(rounds):
-            self._all(partial(self._advance, length))
+            self._all(partial(self._advance, self.engines[0].iteration + length))
             if i < len(rounds) - 1:
                 # The number of rungs settles in the first half, so that new replicas have time to warm up.
                 self._adapt(resize=plan.ladder.resize and i < len(rounds) // 2)
@@ -124,6 +128,8 @@ class Run:
         self.timings["warmup"] = time.perf_counter() - began
 
     def _adapt(self, resize: bool) -> None:
+        if not self.engines[0].tally.steps[0]:
+            return  # no exchange yet: nothing is known of the ladder
         betas = self.engines[0].betas
         lengths = pooled_lengths(self.engines)
         placed = adapted_betas(betas, lengths, resized(lengths) if resize else len(betas))
@@ -145,39 +151,42 @@ class Run:
         self.timings["draws"] = time.perf_counter() - began
         return trace
 
-    def _all(self, task: Callable[[Engine, int], None]) -> None:
-        """Run a task for every chain; an interrupt or an error stops them all at their next piece."""
-        futures = [self.pool.submit(task, engine, chain) for chain, engine in enumerate(self.engines)]
+    def _all(self, task: Callable[[Engine, int], bool]) -> None:
+        """Give chains turns until the task of each is done; an interrupt or an error stops all at their next piece."""
+        turns: dict[Future[bool], int] = {}
         try:
-            while True:
-                done, pending = wait(futures, timeout=0.1, return_when=FIRST_EXCEPTION)
+            for chain, engine in enumerate(self.engines):
+                turns[self.pool.submit(task, engine, chain)] = chain
+            while turns:
+                ended, _ = wait(turns, timeout=0.1, return_when=FIRST_COMPLETED)
                 self.display.refresh()
-                failed = [future for future in done if future.exception() is not None]
-                if failed or not pending:
-                    break
-        except KeyboardInterrupt:
+                for future in ended:
+                    chain = turns.pop(future)
+                    if not future.result():
+                        turns[self.pool.submit(task, self.engines[chain], chain)] = chain
+        except BaseException:
             self.stop.set()
-            wait(futures)
+            wait(turns)
             raise
-        if failed:
-            self.stop.set()
-            wait(futures)
-            failed[0].result()
 
-    def _advance(self, n: int, engine: Engine, chain: int) -> None:
-        done = 0
-        while done < n and not self.stop.is_set():
-            step = min(engine.piece(), n - done)
+    def _pieces(self, until: int, engine: Engine) -> Iterator[int]:
+        """Lengths of the pieces of one turn on the way to iteration `until`."""
+        end = time.monotonic() + TURN
+        while engine.iteration < until and time.monotonic() < end and not self.stop.is_set():
+            yield min(engine.piece(), until - engine.iteration)
+
+    def _advance(self, until: int, engine: Engine, chain: int) -> bool:
+        for step in self._pieces(until, engine):
             engine.advance(step, thin=0)
-            done += step
             self.display.advance(chain, step, engine, None)
+        return engine.iteration >= until
 
-    def _record(self, n: int, thin: int, trace: MemoryTrace, engine: Engine, chain: int) -> None:
-        while engine.iteration < n and not self.stop.is_set():
-            step = min(engine.piece(), n - engine.iteration)
+    def _record(self, until: int, thin: int, trace: MemoryTrace, engine: Engine, chain: int) -> bool:
+        for step in self._pieces(until, engine):
             chunk = engine.advance(step, thin)
             trace.append(chain, chunk._replace(states=engine.problem.record(chunk.states)))
             self.display.advance(chain, step, engine, chunk)
+        return engine.iteration >= until
 
 
 def warmup_rounds(n: int) -> list[int]:
@@ -238,7 +247,7 @@ def _engines(
     return [kind(problem, plan.ladder.betas, every, own, start) for own in streams]
 
 
-def _check_counts(**counts: int | None) -> None:
+def _check_counts(least: int, **counts: Any) -> None:
     for name, count in counts.items():
-        if count is not None and (count != int(count) or count < 1):
-            raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}")
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
+            raise InvalidInput(f"{name} must be a whole number of at least {least}, got {count!r}")
