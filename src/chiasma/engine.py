@@ -7,8 +7,9 @@ in the same order.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -127,6 +128,20 @@ class Engine(ABC):
     @abstractmethod
     def piece(self) -> int:
         """Iterations that make a reasonable single call of `advance`."""
+
+    def checkpoint(self) -> dict[str, Any]:
+        """All that the next iteration depends on, as arrays."""
+        tally = {f"tally_{name}": values for name, values in self.tally._asdict().items()}
+        streams = np.array(json.dumps(self.streams.state()))
+        return tally | {"states": self.states, "betas": self.betas, "iteration": self.iteration, "streams": streams}
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.states = np.array(checkpoint["states"])
+        self.place(checkpoint["betas"])
+        self.iteration = int(checkpoint["iteration"])
+        self.tally = ensemble.Tally(*(checkpoint[f"tally_{name}"].copy() for name in ensemble.Tally._fields))
+        self.streams.restore(json.loads(str(checkpoint["streams"])))
 
     def _empty_chunk(self, n: int, thin: int) -> Chunk:
         n_kept = (self.iteration + n) // thin - self.iteration // thin if thin else 0

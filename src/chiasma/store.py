@@ -142,10 +142,11 @@ class ZarrTrace:
 
     def _make_arrays(self, betas: npt.NDArray[np.float64]) -> None:
         import zarr
+        from zarr.codecs import BloscCodec
 
         shape = self.layout
         group = zarr.create_group(str(self.path))
-        quick = zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle=zarr.codecs.BloscShuffle.noshuffle)
+        quick = BloscCodec(cname="lz4", clevel=5, shuffle="noshuffle")
         per_draw: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
             shape.name: ((shape.n_sites,), shape.dtype, ("site",)),
             "replica_log_likelihood": ((shape.n_replicas,), "float64", ("replica",)),

@@ -1,6 +1,7 @@
 """How often each row is on, over many draws: eight rows at a time as the eight bytes of one word."""
 
 import numpy as np
+import numpy.typing as npt
 
 from chiasma._jit import njit
 
@@ -29,7 +30,7 @@ def add_words(codes, shift, spread, words):
             words[t] += spread[(codes[n, t] >> shift) & 255]
 
 
-def add_counts(codes, counts):
+def add_counts(codes: npt.NDArray[np.unsignedinteger], counts: npt.NDArray[np.int64]) -> None:
     """counts (K, T) += number of draws with row k on at site t, for codes (n, T) of any unsigned type."""
     n_rows, n_sites = counts.shape
     for first in range(0, len(codes), DRAWS_PER_WORD):

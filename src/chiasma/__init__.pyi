@@ -1,0 +1,56 @@
+"""The public names and where they live; imported when they are first used."""
+
+from . import diagnostics as diagnostics
+from . import exact as exact
+from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput
+from .evidence import Evidence
+from .exchange import AugmentedCrossover, MosaicCrossover, RandomCrossover, Swap
+from .ladder import Ladder
+from .models.chains import BinaryChains
+from .models.density import BlockModes, Density
+from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
+from .models.factorial import FactorialHMM, log_joint
+from .models.observations import Observations
+from .posterior import Posterior
+from .sampler import sample
+from .updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
+from .vector_updates import RandomWalk, SiteGibbs
+
+__version__: str
+
+__all__ = [
+    "AugmentedCrossover",
+    "BinaryChains",
+    "BlockGibbs",
+    "BlockModes",
+    "BudgetExceeded",
+    "ChiasmaError",
+    "Compose",
+    "Custom",
+    "Density",
+    "Evidence",
+    "Exact",
+    "FactorialHMM",
+    "Gaussian",
+    "HammingBall",
+    "ImpossibleData",
+    "IntegratedDepth",
+    "InvalidInput",
+    "Ladder",
+    "MosaicCrossover",
+    "NegativeBinomial",
+    "Observations",
+    "Poisson",
+    "Posterior",
+    "RandomCrossover",
+    "RandomWalk",
+    "RowGibbs",
+    "SiteGibbs",
+    "StudentT",
+    "Swap",
+    "Table",
+    "diagnostics",
+    "exact",
+    "log_joint",
+    "sample",
+]
