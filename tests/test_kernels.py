@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 import reference
 from chiasma.kernels import ball, codes, logspace, rows, sweeps, tensor, transitions
+from chiasma.kernels.exponential import LOWEST, temper_columns
 from chiasma.models.target import temper
 
 pytestmark = pytest.mark.jit_off
@@ -548,3 +549,14 @@ def test_temper_gives_the_tempered_likelihood_over_its_maximum_and_the_log_of_th
     np.testing.assert_array_equal(log_lik, before)
     assert (lik.max(axis=1) == 1).all()
     np.testing.assert_allclose(reference.log(lik) + top[:, None], problem.tempered, rtol=1e-11, atol=1e-10)
+
+
+@given(values=st.lists(st.floats(-800.0, 0.0), min_size=1, max_size=40), beta=st.floats(0.01, 3.0))
+def test_tempered_columns_are_exponentials_to_two_units_in_the_last_place(values, beta):
+    log_lik = np.array([values, values[::-1]])
+    lik, tops = np.empty_like(log_lik), np.empty(2)
+    temper_columns(log_lik, beta, lik, tops)
+    exponent = beta * (log_lik - log_lik.max(axis=1, keepdims=True))
+    wanted = np.where(exponent >= LOWEST, np.exp(exponent), 0.0)
+    assert np.all(np.abs(lik - wanted) <= 2 * np.spacing(wanted))
+    np.testing.assert_array_equal(tops, beta * log_lik.max(axis=1))

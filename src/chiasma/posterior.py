@@ -12,11 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from chiasma import configurations, export, segments, summary
+from chiasma.configurations import Configuration
 from chiasma.errors import InvalidInput
 from chiasma.evidence import Evidence
 from chiasma.models.density import Density
+from chiasma.models.emissions import Additive
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.observations import Floats, Observations
+from chiasma.models.observations import Floats, Integers, Observations
+from chiasma.segments import RowSegment, Segment
+from chiasma.summary import Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +57,7 @@ class Posterior:
 
     def states(self, row: int) -> xr.DataArray:
         """(chain, draw, site) zeros and ones of one row."""
-        if not 0 <= row < self._rows():
-            raise InvalidInput(f"row must be in 0..{self._rows() - 1}, got {row}")
+        self._check_row(row)
         return (self.draws >> row & 1).astype(np.int8).rename("states")
 
     def marginals(self) -> xr.DataArray:
@@ -61,6 +65,89 @@ class Posterior:
         n_rows = self._rows()
         means = [self.states(k).mean(("chain", "draw")) for k in range(n_rows)]
         return xr.concat(means, dim=xr.DataArray(np.arange(n_rows), dims="row", name="row")).rename("marginals")
+
+    def marginals_error(self) -> xr.DataArray:
+        """(row, site): Monte Carlo standard error of the marginals, by batch means."""
+        error = segments.marginals_error(self.codes, self._rows())
+        coords = {"row": np.arange(len(error)), "site": self.draws["site"].values}
+        return xr.DataArray(error, dims=("row", "site"), coords=coords, name="marginals_error")
+
+    def levels(self) -> xr.DataArray:
+        """(chain, draw, site): sum of the weights of the rows that are on; with channels, a last axis. Lazy if large."""
+        self._rows()
+        weights = self._weights()
+        if weights is None:
+            raise InvalidInput(
+                "levels need the weights of an additive emission, and this posterior has none (a Table, or a model that "
+                "was not kept); rows_on() counts the rows that are on"
+            )
+        return configurations.levels(self.codes, weights)
+
+    def rows_on(self) -> xr.DataArray:
+        """(chain, draw, site): number of rows that are on, fixed ones included."""
+        return configurations.rows_on(self.codes)
+
+    def top_configurations(self, start: int, stop: int, n: int = 5) -> list[Configuration]:
+        """The n most probable patterns of columns start..stop-1, the most probable first."""
+        return configurations.top_configurations(self.codes, self._rows(), start, stop, n)
+
+    def segments(self, min_probability: float = 0.0) -> list[Segment]:
+        """Runs of equal most probable code, none across a sequence start.
+
+        Runs whose mean probability is below min_probability are left out. `chiasma.segments.segment_rows` makes a table.
+        """
+        return segments.segments(self.codes, self._rows(), self._starts(), min_probability)
+
+    def row_segments(self, row: int) -> list[RowSegment]:
+        """Runs where P(row is on) > 0.5, none across a sequence start."""
+        self._check_row(row)
+        return segments.row_segments(self.codes, row, self._starts())
+
+    def summary(self) -> Summary:
+        """What was run, R-hat and effective sample sizes, exchange health, evidence, and warnings with remedies.
+
+        Print it, or take its to_dict(). Only the cold replica is judged, at no more than 200 sites.
+        """
+        series, weights = summary.some_sites(self.draws), self._weights()
+        if weights is not None:
+            series = configurations.levels(series, weights)
+        elif self.n_rows is not None:
+            series = configurations.rows_on(series)
+        return summary.summarise(
+            draws=self.draws,
+            log_joint=self.log_joint,
+            series=series,
+            betas=self.betas,
+            exchange_stats=self.exchange_stats,
+            log_evidence=self.log_evidence,
+            info=self.info,
+        )
+
+    def to_datatree(self) -> xr.DataTree:
+        """For ArviZ: groups posterior, sample_stats, observed_data and constant_data; lazy draws stay lazy."""
+        variables = [self.draws]
+        if self.n_rows is not None:
+            variables += [self.levels()] if self._weights() is not None else []
+            variables.append(self.rows_on())
+        return export.to_datatree(
+            variables=variables,
+            log_joint=self.log_joint,
+            log_likelihood=self.log_likelihood,
+            data=self.data,
+            weights=self._weights(),
+            info=self.info,
+        )
+
+    def _weights(self) -> Floats | None:
+        emission = self.model.emission if isinstance(self.model, FactorialHMM) else None
+        return emission.weights if isinstance(emission, Additive) else None
+
+    def _starts(self) -> Integers:
+        return np.zeros(1, np.int64) if self.data is None else self.data.starts
+
+    def _check_row(self, row: int) -> None:
+        if not 0 <= row < self._rows():
+            raise InvalidInput(f"row must be in 0..{self._rows() - 1}, got {row}")
 
     @property
     def n_rows(self) -> int | None:

@@ -172,8 +172,10 @@ class Run:
     def _pieces(self, until: int, engine: Engine) -> Iterator[int]:
         """Lengths of the pieces of one turn on the way to iteration `until`."""
         end = time.monotonic() + TURN
-        while engine.iteration < until and time.monotonic() < end and not self.stop.is_set():
+        while engine.iteration < until and not self.stop.is_set():
             yield min(engine.piece(), until - engine.iteration)
+            if time.monotonic() > end:
+                return
 
     def _advance(self, until: int, engine: Engine, chain: int) -> bool:
         for step in self._pieces(until, engine):

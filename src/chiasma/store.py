@@ -72,7 +72,9 @@ class ZarrTrace:
         self._lock = Lock()
 
     @classmethod
-    def create(cls, path: Path, layout: Layout, betas: npt.NDArray[np.float64], provenance: dict[str, Any]) -> ZarrTrace:
+    def create(
+        cls, path: Path, layout: Layout, betas: npt.NDArray[np.float64], provenance: dict[str, Any]
+    ) -> ZarrTrace:
         """A new store; refuses a path that exists."""
         if path.exists():
             raise StoreError(f"{path} exists already; give another path, or resume=True to go on with that run")

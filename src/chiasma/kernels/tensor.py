@@ -30,18 +30,55 @@ def _apply_axis(message, stride, a00, a01, a10, a11):
             high[i] = u * a01 + v * a11
 
 
+@vector_njit
+def _apply_low_axes(message, a, b, c):
+    """Axes 0, 1 and 2 together: eight neighbours are loaded once, where strides of 1, 2 and 4 would not vectorise."""
+    for base in range(0, message.shape[0], 8):
+        x = message[base : base + 8]
+        u0, u1 = x[0] * a[0] + x[1] * a[2], x[0] * a[1] + x[1] * a[3]
+        u2, u3 = x[2] * a[0] + x[3] * a[2], x[2] * a[1] + x[3] * a[3]
+        u4, u5 = x[4] * a[0] + x[5] * a[2], x[4] * a[1] + x[5] * a[3]
+        u6, u7 = x[6] * a[0] + x[7] * a[2], x[6] * a[1] + x[7] * a[3]
+        v0, v2 = u0 * b[0] + u2 * b[2], u0 * b[1] + u2 * b[3]
+        v1, v3 = u1 * b[0] + u3 * b[2], u1 * b[1] + u3 * b[3]
+        v4, v6 = u4 * b[0] + u6 * b[2], u4 * b[1] + u6 * b[3]
+        v5, v7 = u5 * b[0] + u7 * b[2], u5 * b[1] + u7 * b[3]
+        x[0], x[4] = v0 * c[0] + v4 * c[2], v0 * c[1] + v4 * c[3]
+        x[1], x[5] = v1 * c[0] + v5 * c[2], v1 * c[1] + v5 * c[3]
+        x[2], x[6] = v2 * c[0] + v6 * c[2], v2 * c[1] + v6 * c[3]
+        x[3], x[7] = v3 * c[0] + v7 * c[2], v3 * c[1] + v7 * c[3]
+
+
+@njit
+def _table(trans, e, k, back):
+    """A_k of an edge kind, transposed to look back."""
+    if back:
+        return trans[e, k, 0], trans[e, k, 2], trans[e, k, 1], trans[e, k, 3]
+    return trans[e, k, 0], trans[e, k, 1], trans[e, k, 2], trans[e, k, 3]
+
+
+@njit
+def _apply_all_axes(trans, e, message, back):
+    n_rows = trans.shape[1]
+    first = 0
+    if n_rows >= 3:
+        _apply_low_axes(message, _table(trans, e, 0, back), _table(trans, e, 1, back), _table(trans, e, 2, back))
+        first = 3
+    for k in range(first, n_rows):
+        a00, a01, a10, a11 = _table(trans, e, k, back)
+        _apply_axis(message, 1 << k, a00, a01, a10, a11)
+
+
 @njit
 def predict(trans, e, message):
     """One step forward in place: message(s') <- sum_s message(s) A(s, s')."""
-    for k in range(trans.shape[1]):
-        _apply_axis(message, 1 << k, trans[e, k, 0], trans[e, k, 1], trans[e, k, 2], trans[e, k, 3])
+    _apply_all_axes(trans, e, message, False)
 
 
 @njit
 def look_back(trans, e, message):
     """One step backward in place: message(s) <- sum_s' A(s, s') message(s')."""
-    for k in range(trans.shape[1]):
-        _apply_axis(message, 1 << k, trans[e, k, 0], trans[e, k, 2], trans[e, k, 1], trans[e, k, 3])
+    _apply_all_axes(trans, e, message, True)
 
 
 @vector_njit

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import move_bits
+from chiasma.kernels.exponential import temper_columns
 from chiasma.kernels.transitions import is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
 from chiasma.models.observations import Floats, Integers, as_floats
@@ -106,7 +107,6 @@ def temper(log_lik: Floats, beta: float) -> tuple[Floats, Floats]:
     """
     if beta == 0:
         return np.ones_like(log_lik), np.zeros(len(log_lik))
-    top = log_lik.max(axis=1)
-    lik = log_lik - top[:, None]
-    lik *= beta
-    return np.exp(lik, out=lik), beta * top
+    lik, tops = np.empty_like(log_lik), np.empty(len(log_lik))
+    temper_columns(log_lik, beta, lik, tops)
+    return lik, tops

@@ -1,0 +1,19 @@
+"""Pictures of a posterior, one function each.
+
+Every function takes the axes (`ax`) or the figure (`fig`, a subfigure too) to draw on, makes a new one where none is
+given, and returns it. Colours are those of Okabe and Ito; line styles, markers and hatches tell the same in grey.
+"""
+
+from chiasma.plots.paths import plot_configurations, plot_level, plot_marginals, plot_row
+from chiasma.plots.runs import plot_hamming, plot_jumps, plot_ladder, plot_log_joint
+
+__all__ = [
+    "plot_configurations",
+    "plot_hamming",
+    "plot_jumps",
+    "plot_ladder",
+    "plot_level",
+    "plot_log_joint",
+    "plot_marginals",
+    "plot_row",
+]

@@ -1,0 +1,260 @@
+"""Pictures along the sites: the signal and its level, one row over draws, marginals, configurations of a region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+
+from chiasma.errors import InvalidInput
+from chiasma.models.emissions import Additive, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Floats, Observations
+from chiasma.plots.style import (
+    BLACK,
+    BLUE,
+    MANY_POINTS,
+    ORANGE,
+    SKY,
+    STATES,
+    Canvas,
+    axes_for,
+    block_means,
+    canvas_for,
+    entitle,
+    heading,
+    label_sites,
+    legend_below,
+    mark_starts,
+    n_sites,
+    region,
+    whole_ticks,
+)
+from chiasma.posterior import Posterior
+
+# Draws that a level band is read from: its ends move by less than the eye can see with more.
+BAND_DRAWS = 400
+# Pixels of a heatmap; what is finer is averaged.
+HEATMAP_SITES, HEATMAP_DRAWS = 2_000, 1_000
+
+
+def plot_level(
+    posterior: Posterior, *, ax: Axes | None = None, start: int = 0, stop: int | None = None, channel: int = 0
+) -> Axes:
+    """The data of sites start to stop - 1, with the mean and the 5-95% band of the signal that the draws expect.
+
+    Missing sites are ticks at the foot. `channel` chooses one of several channels.
+    """
+    emission, data = _additive(posterior)
+    start, stop = region(start, stop, n_sites(posterior))
+    y = _channel(data, channel)[start:stop]
+    mean, low, high = _band(posterior, emission, start, stop, channel)
+    ax = axes_for(ax, (9, 3.2))
+    sites = np.arange(start, stop)
+    pixels = stop - start > MANY_POINTS
+    size = float(np.interp(stop - start, [200, 5_000], [3.5, 1.2]))
+    dots = {"marker": "o", "markersize": size, "linestyle": "none", "markeredgewidth": 0}
+    ax.plot(sites, y, color="0.62", rasterized=pixels, label="data", **dots)
+    ax.fill_between(
+        sites, low, high, step="mid", color=SKY, alpha=0.6, linewidth=0, rasterized=pixels, label="5–95% of draws"
+    )
+    width = 0.9 if pixels else 1.5
+    ax.plot(sites, mean, color=BLUE, drawstyle="steps-mid", lw=width, rasterized=pixels, label="posterior mean")
+    missing = sites[np.isnan(y)]
+    limits = ax.get_ylim()
+    if missing.size:
+        foot = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 5}
+        ticks = {"marker": "|", "markersize": 8, "linestyle": "none", "color": BLACK}
+        ax.plot(missing, np.full(missing.size, 0.02), **ticks, **foot, label="missing", rasterized=pixels)
+    ax.set_ylim(limits)
+    mark_starts(ax, data, start, stop)
+    label_sites(ax, data, start, stop)
+    ax.set_ylabel("signal (units of y)" if data.y.ndim == 1 else f"signal, channel {channel} (units of y)")
+    entitle(ax, "Data and posterior of the expected signal")
+    legend_below(ax, 4, markerscale=1.5)
+    return ax
+
+
+def plot_row(
+    posterior: Posterior,
+    row: int | None = None,
+    *,
+    ax: Axes | None = None,
+    chain: int = 0,
+    draws: slice = slice(None),
+    start: int = 0,
+    stop: int | None = None,
+) -> Axes:
+    """Heatmap of one row over the draws of a chain, sites start to stop - 1: dark is 1, light is 0.
+
+    `row` is left out for a posterior over plain vectors. Where there are more draws or sites than pixels, neighbours
+    are averaged.
+    """
+    start, stop = region(start, stop, n_sites(posterior))
+    values, kept = _trace_of(posterior, row, chain, draws, start, stop)
+    ax = axes_for(ax, (7, 4))
+    low, high = (0, 1) if posterior.n_rows is not None else (values.min(), values.max())
+    small, per_line = block_means(values, 0, HEATMAP_DRAWS)
+    small, per_column = block_means(small, 1, HEATMAP_SITES)
+    spacing = kept[1] - kept[0] if len(kept) > 1 else 1
+    foot = kept[0] - 0.5 * spacing
+    extent = (start - 0.5, start - 0.5 + small.shape[1] * per_column, foot, foot + small.shape[0] * per_line * spacing)
+    ax.imshow(small, cmap=STATES, vmin=low, vmax=high, aspect="auto", origin="lower", extent=extent)
+    ax.set_ylim(foot, foot + len(kept) * spacing)
+    mark_starts(ax, posterior.data, start, stop)
+    label_sites(ax, posterior.data, start, stop)
+    whole_ticks(ax.yaxis)
+    ax.set_ylabel("draw")
+    shades = f"dark = {high:g}, light = {low:g}"
+    entitle(ax, f"{'Vector' if row is None else f'Row {row}'} over the draws of chain {chain} ({shades})")
+    return ax
+
+
+def plot_marginals(posterior: Posterior, *, fig: Canvas | None = None, exact: npt.ArrayLike | None = None) -> Canvas:
+    """Posterior probability that a row is on, one panel per row along the sites; `exact`, (K, T), is drawn over it."""
+    marginals = posterior.marginals().values
+    solution = None if exact is None else np.asarray(exact, float)
+    if solution is not None and solution.shape != marginals.shape:
+        raise InvalidInput(f"exact must have shape {marginals.shape} (rows, sites), got {solution.shape}")
+    n_rows, stop = marginals.shape
+    fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
+    fig = canvas_for(fig, (9, 1.0 + max(0.35, min(0.95, 8 / n_rows)) * n_rows))
+    panels = fig.subplots(n_rows, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    sites = np.arange(stop)
+    pixels = stop > MANY_POINTS
+    for k, (ax, p) in enumerate(zip(panels, marginals, strict=True)):
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.fill_between(sites, 0, p, step="mid", color=SKY, linewidth=0, alpha=0.75, rasterized=pixels, label="draws")
+        ax.plot(sites, p, color=BLUE, drawstyle="steps-mid", lw=0.6, rasterized=pixels)
+        if solution is not None:
+            line = {"color": BLACK, "drawstyle": "steps-mid", "lw": 0.9, "linestyle": (0, (3, 1.5))}
+            ax.plot(sites, solution[k], rasterized=pixels, label="exact", **line)
+        ax.set_ylim(-0.03, 1.06)
+        ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
+        held = f"\n(fixed at {fixed[k]})" if k in fixed else ""
+        ax.set_ylabel(f"row {k}{held}", rotation=0, ha="right", va="center")
+        mark_starts(ax, posterior.data, 0, stop, numbers=k == 0)
+    label_sites(panels[-1], posterior.data, 0, stop)
+    overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
+    heading(fig, f"Posterior probability that each row is on{overlay}")
+    return fig
+
+
+def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = None) -> Canvas:
+    """Configurations of a region below each other, dark is 1, each with its probability as a bar.
+
+    A configuration is an item of `Posterior.top_configurations`, or (probability, states (K, L), start).
+    """
+    patterns = [_pattern(item) for item in configurations]
+    if not patterns:
+        raise InvalidInput("configurations must hold at least one, got none; ask top_configurations for n >= 1")
+    shapes = {(states.shape, start) for _, states, start in patterns}
+    if len(shapes) > 1:
+        raise InvalidInput(f"configurations must be of one region, got shapes and starts {sorted(shapes)}")
+    ((n_rows, length), start) = shapes.pop()
+    fig = canvas_for(fig, (8, 0.9 + len(patterns) * max(0.5, 0.16 * n_rows + 0.12)))
+    widest = max(probability for probability, _, _ in patterns)
+    panels = fig.subplots(len(patterns), 2, squeeze=False, sharex="col", width_ratios=[6, 1])
+    for i, ((ax, bar), (probability, states, _)) in enumerate(zip(panels, patterns, strict=True)):
+        extent = (start - 0.5, start + length - 0.5, n_rows - 0.5, -0.5)
+        ax.imshow(states, cmap=STATES, vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="none")
+        # White lines tell the rows apart where neighbours are equal.
+        ax.hlines(np.arange(n_rows - 1) + 0.5, *extent[:2], colors="white", linewidths=1)
+        ax.set_yticks(range(n_rows), labels=[str(k) if n_rows <= 8 else "" for k in range(n_rows)], fontsize="small")
+        ax.tick_params(left=False)
+        ax.set_ylabel(f"#{i + 1}", rotation=0, ha="right", va="center")
+        for spine in ax.spines.values():
+            spine.set_visible(False)
+        bar.barh([0], [probability], height=0.5, color=ORANGE, edgecolor=BLACK, linewidth=0.6)
+        bar.text(probability + 0.03 * widest, 0, f"{probability:.3g}", va="center", fontsize="small")
+        bar.set_ylim(-1, 1)
+        bar.set_xlim(0, 1.5 * widest)
+        bar.axis("off")
+    label_sites(panels[-1, 0], None, start, start + length)
+    entitle(panels[0, 0], f"Rows 0 to {n_rows - 1} of each configuration (dark = 1, light = 0)")
+    entitle(panels[0, 1], "Probability")
+    return fig
+
+
+def _additive(posterior: Posterior) -> tuple[Additive, Observations]:
+    if posterior.model is None or posterior.data is None:
+        raise InvalidInput(
+            "the level needs the model and the data, and this posterior holds "
+            f"{'no model' if posterior.model is None else 'no data'}; plot_row and plot_marginals do without"
+        )
+    emission = posterior.model.emission if isinstance(posterior.model, FactorialHMM) else None
+    if not isinstance(emission, Gaussian | IntegratedDepth | StudentT | Poisson | NegativeBinomial):
+        what = type(posterior.model if emission is None else emission).__name__
+        raise InvalidInput(f"a {what} does not say which signal it expects; use plot_row or plot_marginals")
+    return emission, posterior.data
+
+
+def _channel(data: Observations, channel: int) -> Floats:
+    channels = data.y.reshape(data.n_columns, -1)
+    if not 0 <= channel < channels.shape[1]:
+        raise InvalidInput(f"channel must be in 0..{channels.shape[1] - 1}, got {channel}")
+    return channels[:, channel]
+
+
+def _band(
+    posterior: Posterior, emission: Additive, start: int, stop: int, channel: int
+) -> tuple[Floats, Floats, Floats]:
+    """Mean, 5% and 95% of the expected signal, (stop - start,) each, over draws spread evenly over the run."""
+    sizes = posterior.draws.sizes
+    every = -(-sizes["chain"] * sizes["draw"] // BAND_DRAWS)
+    codes = posterior.codes[:, ::every, start:stop].values.reshape(-1, stop - start)
+    weights = emission.weights.reshape(emission.n_rows, -1)[:, channel]
+    level = np.zeros(codes.shape)
+    for k, weight in enumerate(weights):
+        level += weight * (codes >> k & 1)
+    signal = _expected(emission, level, channel)
+    # A quantile is a level that was drawn, not a value between two of them.
+    low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
+    return signal.mean(axis=0), low, high
+
+
+def _expected(emission: Additive, level: Floats, channel: int) -> Floats:
+    if isinstance(emission, Poisson | NegativeBinomial):
+        return emission.mean(level)
+    depth = emission.depth_mean if isinstance(emission, IntegratedDepth) else emission.depth  # type: ignore[attr-defined]
+    return np.asarray(level * np.atleast_1d(depth)[channel if np.size(depth) > 1 else 0])
+
+
+def _trace_of(
+    posterior: Posterior, row: int | None, chain: int, draws: slice, start: int, stop: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """(draws, sites) values of one chain, and the numbers of the draws."""
+    if posterior.n_rows is None and row is not None:
+        raise InvalidInput(f"this posterior is over plain vectors and has no rows, got row {row}; leave row out")
+    if posterior.n_rows is not None and (row is None or not 0 <= row < posterior.n_rows):
+        raise InvalidInput(f"row must be in 0..{posterior.n_rows - 1}, got {row}")
+    n_chains = posterior.draws.sizes["chain"]
+    if not 0 <= chain < n_chains:
+        raise InvalidInput(f"chain must be in 0..{n_chains - 1}, got {chain}")
+    if draws.step is not None and draws.step < 1:
+        raise InvalidInput(f"draws must go forward, got step {draws.step}")
+    kept = posterior.draws[chain, draws, start:stop]
+    if not kept.sizes["draw"]:
+        raise InvalidInput(f"draws must choose some of 0..{posterior.draws.sizes['draw'] - 1}, got {draws}")
+    values = kept.values if row is None else kept.values >> row & 1
+    return values, kept["draw"].values
+
+
+def _pattern(item: Any) -> tuple[float, npt.NDArray[np.int8], int]:
+    """Probability, states (K, L) and start of a configuration in either form."""
+    try:
+        probability, states, start = (
+            (item.probability, item.states, item.start) if hasattr(item, "states") else tuple(item)
+        )
+        states = np.asarray(states)
+        if states.ndim != 2 or not states.size or not np.isin(states, (0, 1)).all():
+            raise ValueError
+        return float(probability), states.astype(np.int8), int(start)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            "a configuration must be an item of top_configurations or (probability, states (K, L) of zeros and ones, "
+            f"start), got {item!r}"
+        ) from None

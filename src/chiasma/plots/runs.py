@@ -1,0 +1,218 @@
+"""Pictures of how a run went: log-joint traces, distances at lags, jumps between modes, the ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from chiasma.diagnostics import hamming_distances
+from chiasma.errors import InvalidInput
+from chiasma.models.observations import Floats, as_floats
+from chiasma.plots.style import (
+    BLACK,
+    BLUE,
+    MANY_POINTS,
+    QUIET,
+    SKY,
+    Canvas,
+    axes_for,
+    canvas_for,
+    entitle,
+    legend_below,
+    look,
+    named,
+    whole_ticks,
+)
+from chiasma.posterior import Posterior
+
+# Codes that distances are computed from at once; longer runs are seen through their last draws.
+HAMMING_CODES = 200_000_000
+# Single values that are shown behind a box.
+SHOWN_VALUES = 150
+# Points of a curve of jumps.
+CURVE_POINTS = 1_000
+
+
+def plot_log_joint(
+    posteriors: Posterior | Mapping[str, Posterior],
+    *,
+    ax: Axes | None = None,
+    exact_band: tuple[float, float, float] | None = None,
+) -> Axes:
+    """Traces of the log joint density: one per chain, or those of several named posteriors.
+
+    exact_band : mean, low and high of the exact posterior, drawn as a line in a band.
+    """
+    ax = axes_for(ax, (8, 3.4))
+    if exact_band is not None:
+        mean, low, high = _ordered(exact_band)
+        ax.axhspan(low, high, color="0.85", linewidth=0, label="exact posterior, band")
+        ax.axhline(mean, color=BLACK, lw=1, ls=(0, (5, 2)), label="exact posterior, mean")
+    traces = _traces(posteriors)
+    for i, (name, lines) in enumerate(traces.items()):
+        own = look(i)
+        for c, (draws, values) in enumerate(lines):
+            n = len(values)
+            # A few markers, at other draws on every trace, tell the traces apart without colour.
+            marks = {"marker": own.marker, "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
+            places = np.unique(np.linspace(0, n - 1, 8 * len(traces) + 1).astype(int)[i :: len(traces)])
+            width = 0.6 if n > 500 else 0.9
+            line = {"color": own.colour, "lw": width, "rasterized": n > MANY_POINTS, "label": name if c == 0 else None}
+            ax.plot(draws, values, markevery=places.tolist(), **marks, **line)
+    whole_ticks(ax.xaxis, 8)
+    ax.set_xlabel("draw")
+    ax.set_ylabel("log joint density (nats)")
+    entitle(ax, "Trace of log p(X, y)" if exact_band is None else "Trace of log p(X, y), against the exact posterior")
+    legend_below(ax, 6)
+    return ax
+
+
+def plot_hamming(
+    posteriors: Posterior | Mapping[str, Posterior], *, ax: Axes | None = None, lags: Sequence[int] = (1, 10, 50)
+) -> Axes:
+    """Boxes of the share of entries in which a draw differs from the one `lag` later, all chains together.
+
+    A box spans the quartiles, its whiskers 5% to 95%; the dots are single pairs of draws.
+    """
+    several = named("posteriors", posteriors, "draws")
+    distances = {name: _distances(posterior, lags) for name, posterior in several.items()}
+    ax = axes_for(ax, (7, 3.6))
+    width = 0.8 / len(several)
+    for i, (name, per_lag) in enumerate(distances.items()):
+        own = look(i)
+        at = np.arange(len(lags)) + (i - (len(several) - 1) / 2) * width
+        for x, values in zip(at, per_lag, strict=True):
+            shown = values[:: -(-len(values) // SHOWN_VALUES)]
+            # Steps of the golden ratio spread the dots evenly, and the same way every time.
+            spread = (np.arange(len(shown)) * 0.6180339887 % 1 - 0.5) * 0.7 * width
+            ax.plot(x + spread, shown, "o", ms=2, mew=0, color="0.55", alpha=0.5, zorder=1, label="_values")
+        boxes = ax.boxplot(
+            per_lag, positions=at, widths=0.75 * width, whis=(5, 95), showfliers=False, patch_artist=True,
+            manage_ticks=False, medianprops={"color": BLACK, "linewidth": 1.8}, zorder=2,
+        )  # fmt: skip
+        for box in boxes["boxes"]:
+            box.set(facecolor=(own.colour, 0.55), hatch=own.hatch, edgecolor=own.colour, label=name)
+    ax.set_xticks(range(len(lags)), labels=[str(lag) for lag in lags])
+    ax.set_xlabel("lag (draws)")
+    ax.set_ylabel("normalised Hamming distance")
+    ax.set_ylim(bottom=0)
+    entitle(ax, "How far apart draws are (box: quartiles, whiskers: 5–95%)")
+    if len(several) > 1:
+        looks = [look(i) for i in range(len(several))]
+        keys = [
+            Patch(facecolor=(own.colour, 0.55), hatch=own.hatch, edgecolor=own.colour, label=name)
+            for own, name in zip(looks, several, strict=True)
+        ]
+        legend_below(ax, 6, handles=keys)
+    return ax
+
+
+def plot_jumps(curves: Mapping[str, npt.ArrayLike], *, ax: Axes | None = None) -> Axes:
+    """Cumulative jumps between modes, name -> (runs, iterations): the mean over runs, and a band of their quartiles."""
+    checked = {name: _curve(name, values) for name, values in named("curves", curves, "runs").items()}
+    ax = axes_for(ax, (6, 3.6))
+    n_runs = {len(values) for values in checked.values()}
+    for i, (name, values) in enumerate(checked.items()):
+        own = look(i)
+        n = values.shape[1]
+        kept = np.unique(np.linspace(0, n - 1, CURVE_POINTS).astype(int)) if n > CURVE_POINTS else np.arange(n)
+        low, high = np.quantile(values[:, kept], [0.25, 0.75], axis=0)
+        ax.fill_between(kept + 1, low, high, color=own.colour, alpha=0.22, linewidth=0, label="_quartiles")
+        ax.plot(kept + 1, values[:, kept].mean(axis=0), color=own.colour, ls=own.line, lw=1.8, label=name)
+    ax.set_xlim(left=0)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("jumps between modes (cumulative)")
+    runs = f"{n_runs.pop()} runs" if len(n_runs) == 1 else "runs"
+    entitle(ax, f"Jumps between modes: mean and quartiles of {runs}")
+    legend_below(ax, 6, handlelength=3.5)
+    return ax
+
+
+def plot_ladder(posterior: Posterior, *, fig: Canvas | None = None) -> Canvas:
+    """Health of the ladder: rejection of whole swaps and columns moved per exchange for each pair, and the barrier."""
+    stats = posterior.exchange_stats
+    if not stats.sizes.get("pair", 0) or not int(stats["moves"].sum()):
+        raise InvalidInput(
+            "this run made no exchange, so there is no ladder to show; sample with an exchange and several rungs, "
+            'such as exchange="mosaic", ladder="auto"'
+        )
+    fig = canvas_for(fig, (10, 3.2))
+    rejection_ax, columns_ax, barrier_ax = fig.subplots(1, 3)
+    pairs = stats["pair"].values
+    _bars(rejection_ax, pairs, stats["rejection"].values, "rejection of whole swaps (share)", "Rejection per pair")
+    rejection_ax.set_ylim(0, 1.02)
+    mean = float(stats["rejection"].mean())
+    rejection_ax.axhline(mean, color=BLACK, lw=1, ls=(0, (4, 2)), label="mean")
+    rejection_ax.text(1, mean, f" {mean:.2f}", transform=rejection_ax.get_yaxis_transform(), va="center", fontsize=8)
+    sites = posterior.draws.sizes["site"]
+    _bars(columns_ax, pairs, stats["columns"].values, f"sites moved per exchange (of {sites:,})", "Sites moved")
+    barrier = np.concatenate([[0.0], stats["barrier"].values])
+    barrier_ax.plot(posterior.betas, barrier, "o-", color=BLUE, ms=4, lw=1.2)
+    _beta_axis(barrier_ax, posterior.betas)
+    barrier_ax.set_ylim(bottom=0)
+    barrier_ax.set_ylabel("barrier Λ(β)")
+    entitle(barrier_ax, f"Barrier, {barrier[-1]:.2f} in all")
+    for ax in (rejection_ax, columns_ax, barrier_ax):
+        ax.spines[["top", "right"]].set_visible(False)
+    return fig
+
+
+def _bars(ax: Axes, pairs: npt.NDArray[np.int64], heights: Floats, label: str, title: str) -> None:
+    ax.bar(pairs, heights, color=SKY, edgecolor=BLUE, linewidth=0.8)
+    whole_ticks(ax.xaxis)
+    ax.set_xlabel("pair of rungs (0: hottest)")
+    ax.set_ylabel(label)
+    entitle(ax, title)
+
+
+def _beta_axis(ax: Axes, betas: Floats) -> None:
+    """A logarithmic axis, with a linear piece from 0 to the first rung above it where the ladder reaches the prior."""
+    positive = betas[betas > 0]
+    if betas[0] == 0:
+        ax.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
+        ax.set_xlim(-0.1 * positive[0], 1.3)
+        ax.axvline(0, color=QUIET, lw=0.8, ls=":")
+    else:
+        ax.set_xscale("log")
+    ax.set_xlabel("inverse temperature β" + (" (0: prior, 1: target)" if betas[0] == 0 else " (1: target)"))
+
+
+def _traces(posteriors: Posterior | Mapping[str, Posterior]) -> dict[str, list[tuple[Floats, Floats]]]:
+    """name -> (draws, log joint) of each of its chains; a single posterior has its chains as names."""
+    several = named("posteriors", posteriors, "")
+    lines = {
+        name: [(chain["draw"].values, chain.values) for chain in posterior.log_joint]
+        for name, posterior in several.items()
+    }
+    return lines if isinstance(posteriors, Mapping) else {f"chain {c}": [line] for c, line in enumerate(lines[""])}
+
+
+def _ordered(band: tuple[float, float, float]) -> tuple[float, float, float]:
+    values = as_floats("exact_band", band)
+    if values.shape != (3,) or not values[1] <= values[0] <= values[2]:
+        raise InvalidInput(f"exact_band must be (mean, low, high) with low <= mean <= high, got {band}")
+    mean, low, high = values.tolist()
+    return mean, low, high
+
+
+def _distances(posterior: Posterior, lags: Sequence[int]) -> list[Floats]:
+    """Per lag, the distances of all chains."""
+    sizes = posterior.draws.sizes
+    most = max(HAMMING_CODES // (sizes["chain"] * sizes["site"]), *lags) + 1
+    if sizes["draw"] > most:
+        posterior = replace(posterior, draws=posterior.draws[:, -most:])
+    distances = hamming_distances(posterior, lags).transpose("lag", "chain", "draw").values
+    return [values[~np.isnan(values)] for values in distances]
+
+
+def _curve(name: str, values: npt.ArrayLike) -> Floats:
+    curve = as_floats(f"curves[{name!r}]", values)
+    if curve.ndim != 2 or not curve.size:
+        raise InvalidInput(f"curves[{name!r}] must have shape (runs, iterations), got {curve.shape}")
+    return curve

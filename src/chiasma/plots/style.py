@@ -1,0 +1,151 @@
+"""What the pictures share: colours, canvases, and the marks along the sites.
+
+Column t of a path covers t - 1/2 to t + 1/2 of the x axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import matplotlib.pyplot as plt
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
+
+from chiasma.errors import InvalidInput
+from chiasma.models.observations import Floats, Observations
+from chiasma.posterior import Posterior
+
+Canvas = Figure | SubFigure
+Value = TypeVar("Value")
+
+BLUE, ORANGE, BLACK, PURPLE, SKY, VERMILLION = "#0072B2", "#E69F00", "#000000", "#CC79A7", "#56B4E9", "#D55E00"
+QUIET = "0.45"
+STATES = LinearSegmentedColormap.from_list("states", ["#eef2f6", "#12304f"])
+# Artists with more points than this are drawn as pixels: in a PDF they would weigh megabytes.
+MANY_POINTS = 2_000
+# A sequence narrower than this share of the axes has no room for its number.
+NARROW = 0.012
+
+
+class Look(NamedTuple):
+    """How one of several curves or boxes is told from the others, in colour and in grey."""
+
+    colour: str
+    line: Any
+    marker: str
+    hatch: str
+
+
+LOOKS = (
+    Look(BLUE, "-", "o", ""),
+    Look(ORANGE, (0, (6, 2)), "s", "////"),
+    Look(BLACK, (0, (5, 1.5, 1, 1.5)), "^", "...."),
+    Look(PURPLE, (0, (1.5, 1.5)), "D", "xxxx"),
+    Look(SKY, (0, (8, 1.5, 1, 1.5, 1, 1.5)), "v", "\\\\\\\\"),
+    Look(VERMILLION, (0, (3, 1)), "P", "----"),
+)
+
+
+def look(i: int) -> Look:
+    return LOOKS[i % len(LOOKS)]
+
+
+def axes_for(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """The given axes, or those of a new figure of that size in inches."""
+    if ax is None:
+        ax = plt.figure(figsize=size, layout="constrained").add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def canvas_for(fig: Canvas | None, size: tuple[float, float]) -> Canvas:
+    return plt.figure(figsize=size, layout="constrained") if fig is None else fig
+
+
+def entitle(ax: Axes, title: str) -> None:
+    ax.set_title(title, loc="left", fontsize="medium")
+
+
+def heading(fig: Canvas, title: str) -> None:
+    fig.suptitle(title, x=0.01, ha="left", fontsize="medium")
+
+
+def whole_ticks(axis: Any, most: int = 6) -> None:
+    axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
+
+
+def legend_below(ax: Axes, columns: int, **options: Any) -> None:
+    """A legend under the axes, where it hides nothing."""
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False, **options)
+
+
+def named(name: str, given: Mapping[str, Value] | Value, single: str) -> dict[str, Value]:
+    """Several named things as they are; one thing under the name `single`."""
+    several = dict(given) if isinstance(given, Mapping) else {single: given}
+    if not several:
+        raise InvalidInput(f"{name} must hold at least one entry, got an empty dict")
+    return several
+
+
+def region(start: int, stop: int | None, n_sites: int) -> tuple[int, int]:
+    """start and stop of the sites to show, checked."""
+    end = n_sites if stop is None else stop
+    if not 0 <= start < end <= n_sites:
+        raise InvalidInput(f"start and stop must satisfy 0 <= start < stop <= {n_sites} (sites), got {start} and {end}")
+    return start, end
+
+
+def mark_starts(ax: Axes, data: Observations | None, start: int, stop: int, *, numbers: bool = True) -> None:
+    """Dotted lines where sequences start between the two sites, and the sequences' numbers above, from 1."""
+    inside = _starts_between(data, start, stop)
+    if data is None or not inside.size:
+        return
+    across = ax.get_xaxis_transform()
+    limits = ax.get_ylim()
+    ax.vlines(inside - 0.5, 0, 1, transform=across, colors=QUIET, linestyles=":", linewidths=0.8, label="_starts")
+    ax.set_ylim(limits)
+    if not numbers:
+        return
+    edges = np.array([start, *inside, stop])
+    first = int(np.searchsorted(data.starts, start, side="right"))
+    for i, (left, right) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        if right - left >= NARROW * (stop - start):
+            place = {"ha": "center", "va": "bottom", "fontsize": 7, "color": QUIET}
+            ax.text((left + right - 1) / 2, 1.005, str(first + i), transform=across, **place)
+
+
+def label_sites(ax: Axes, data: Observations | None, start: int, stop: int) -> None:
+    """The limits and the name of the x axis."""
+    ax.set_xlim(start - 0.5, stop - 0.5)
+    whole_ticks(ax.xaxis, 8)
+    dotted = "  (dotted lines: starts of sequences, numbered above)" if _starts_between(data, start, stop).size else ""
+    ax.set_xlabel(f"site{dotted}")
+
+
+def _starts_between(data: Observations | None, start: int, stop: int) -> npt.NDArray[np.int64]:
+    starts = np.zeros(0, np.int64) if data is None else data.starts
+    return starts[(starts > start) & (starts < stop)]
+
+
+def block_means(values: npt.NDArray[Any], axis: int, most: int) -> tuple[Floats, int]:
+    """Means of neighbours along an axis so that at most `most` remain, and how many each one stands for.
+
+    >>> block_means(np.array([0, 1, 1, 1, 0]), axis=0, most=3)
+    (array([0.5, 1. , 0. ]), 2)
+    """
+    n = values.shape[axis]
+    step = -(-n // most)
+    first = np.arange(0, n, step)
+    counts = np.diff(first, append=n)
+    shape = [1] * values.ndim
+    shape[axis] = -1
+    return np.add.reduceat(values, first, axis=axis, dtype=float) / counts.reshape(shape), step
+
+
+def n_sites(posterior: Posterior) -> int:
+    return int(posterior.draws.sizes["site"])

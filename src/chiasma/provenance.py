@@ -1,0 +1,104 @@
+"""What a stored run remembers of how it was made: enough to refuse a different one, and to rebuild its model.
+
+Everything is plain JSON: parameters as lists, data as a digest. A user's own function has no such form: it is
+remembered by its name, and the model is then not rebuilt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+import chiasma
+from chiasma.models import emissions
+from chiasma.models.chains import BinaryChains
+from chiasma.models.density import Density
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+
+# Parameters by which each emission is made again.
+_PARAMETERS = {
+    "Gaussian": ("weights", "depth", "sd"),
+    "IntegratedDepth": ("weights", "depth_mean", "depth_sd", "sd"),
+    "StudentT": ("weights", "depth", "sd", "df"),
+    "Poisson": ("weights", "depth", "background"),
+    "NegativeBinomial": ("weights", "depth", "dispersion", "background"),
+}
+
+
+def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
+    if isinstance(model, Density):
+        return {"kind": type(model).__name__, "size": model.size, "repr": repr(model)}
+    emission = model.emission
+    name = type(emission).__name__
+    parameters: dict[str, Any] = {key: np.asarray(getattr(emission, key)).tolist() for key in _PARAMETERS.get(name, ())}
+    if isinstance(emission, emissions.Table):
+        parameters["log_lik"] = digest(emission.log_lik)
+    if isinstance(emission, emissions.Custom):
+        parameters = {"weights": emission.weights.tolist(), "function": getattr(emission.function, "__name__", "?")}
+    chains = model.chains
+    return {
+        "kind": "FactorialHMM",
+        "enter": chains.enter.tolist(),
+        "leave": chains.leave.tolist(),
+        "initial": None if chains.initial is None else chains.initial.tolist(),
+        "emission": name,
+        "parameters": parameters,
+        "fixed_rows": {str(k): x for k, x in model.fixed_rows.items()},
+    }
+
+
+def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
+    """The model of a description; None where it holds a user's own function or table.
+
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Poisson([1.0, 2.0]), fixed_rows={1: 1})
+    >>> describe_model(rebuild_model(describe_model(model))) == describe_model(model)
+    True
+    """
+    if description.get("emission") not in _PARAMETERS:
+        return None
+    emission = getattr(emissions, description["emission"])(**description["parameters"])
+    chains = BinaryChains(description["enter"], description["leave"], description["initial"])
+    fixed = {int(k): x for k, x in description["fixed_rows"].items()}
+    return FactorialHMM(chains=chains, emission=emission, fixed_rows=fixed)
+
+
+def describe_data(data: Observations | None) -> dict[str, Any]:
+    if data is None:
+        return {}
+    return {
+        "columns": data.n_columns,
+        "y": digest(data.y),
+        "starts": digest(data.starts),
+        "gaps": None if data.gaps is None else digest(data.gaps),
+    }
+
+
+def versions() -> dict[str, str]:
+    return {"chiasma": chiasma.__version__} | {name: version(name) for name in ("numpy", "numba", "zarr")}
+
+
+def digest(values: Any) -> str:
+    """A short fingerprint of an array."""
+    array = np.ascontiguousarray(values)
+    return hashlib.sha256(f"{array.dtype.str}{array.shape}".encode() + array.tobytes()).hexdigest()[:16]
+
+
+def differences(stored: dict[str, Any], wanted: dict[str, Any], path: str = "") -> list[str]:
+    """Where two descriptions differ, in words.
+
+    >>> differences({"model": {"sd": 1.0}}, {"model": {"sd": 2.0}})
+    ['model.sd is 1.0 in the store, got 2.0']
+    """
+    found = []
+    for key in sorted(stored.keys() | wanted.keys()):
+        old, new = stored.get(key), wanted.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new, f"{path}{key}.")
+        elif old != new:
+            found.append(f"{path}{key} is {old} in the store, got {new}")
+    return found

@@ -1,0 +1,324 @@
+"""Summary: what was run, whether the chains agree, how well replicas exchange, and what to do about it.
+
+R-hat and the bulk effective sample size are ArviZ's, over chains of the cold replica: other temperatures are other
+distributions and are never mixed in. They are taken of the log joint and, at some sites, of a quantity that no
+relabelling of rows changes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from chiasma.evidence import Evidence
+from chiasma.models.observations import Floats
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+# Sites that are looked at: at most so many, and fewer when chains are so long that ranking them would take minutes.
+SITES, FEWEST_SITES = 200, 20
+VALUES = 8_000_000
+# Vehtari and others (2021): below these, estimates and their errors can be trusted.
+RHAT = 1.01
+ESS_PER_CHAIN = 100
+# In nats; twice as much is already decisive between two models.
+EVIDENCE_ERROR = 0.5
+
+
+def some_sites(draws: xr.DataArray) -> xr.DataArray:
+    """(chain, draw, site) draws at evenly spaced sites, in memory."""
+    n_chains, n_draws, n_sites = draws.shape
+    n = min(n_sites, max(FEWEST_SITES, min(SITES, VALUES // (n_chains * n_draws))))
+    sites = np.linspace(0, n_sites - 1, n).round().astype(int)
+    return draws.isel(site=sites).load()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convergence:
+    """R-hat and bulk effective sample size of n series; NaN where they cannot be told.
+
+    constant : series with the same value in all draws, which say nothing. stuck : series that are constant within every
+    chain and differ between chains: their R-hat is infinite. disagree : series with R-hat above 1.01.
+    worst_site : site of the worst R-hat, or of the lowest effective sample size where there is no R-hat.
+    """
+
+    name: str
+    n: int
+    constant: int
+    stuck: int
+    disagree: int
+    rhat_worst: float
+    rhat_median: float
+    ess_worst: float
+    ess_median: float
+    worst_site: int | None
+
+
+def convergence(series: xr.DataArray) -> Convergence:
+    """Of a (chain, draw) series, or of one for every site (and channel): (chain, draw, site, ...)."""
+    from arviz_stats.base import array_stats
+
+    values = series.values.reshape(*series.shape[:2], -1)
+    still = (values == values[:, :1]).all(axis=(0, 1))
+    constant = still & (values == values[:1, :1]).all(axis=(0, 1))
+    rhat, ess = np.full(values.shape[2], np.nan), np.full(values.shape[2], np.nan)
+    for i in np.flatnonzero(~constant):
+        # A chain that does not move has no variance: R-hat is then infinite, as it should be.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rhat[i] = array_stats.rhat(values[:, :, i])
+            ess[i] = array_stats.ess(values[:, :, i])
+    worst = _worst(rhat, ess)
+    site = None
+    if "site" in series.dims and worst is not None:
+        site = int(series["site"].values[worst // math.prod(series.shape[3:])])
+    return Convergence(
+        name=str(series.name),
+        n=len(rhat),
+        constant=int(constant.sum()),
+        stuck=int((still & ~constant).sum()),
+        disagree=int((rhat > RHAT).sum()),
+        rhat_worst=_over(np.max, rhat),
+        rhat_median=_over(np.median, rhat),
+        ess_worst=_over(np.min, ess),
+        ess_median=_over(np.median, ess),
+        worst_site=site,
+    )
+
+
+def _worst(rhat: Floats, ess: Floats) -> int | None:
+    if not np.isnan(rhat).all():
+        return int(np.nanargmax(rhat))
+    return None if np.isnan(ess).all() else int(np.nanargmin(ess))
+
+
+def _over(statistic: Any, values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(statistic(known)) if known.size else math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchanges:
+    """Health of the ladder. Round trips are those of whole paths, and None for crossovers, which mix identities."""
+
+    move: str
+    worst_rejection: float
+    worst_pair: int
+    barrier: float
+    changed: float
+    columns: float
+    round_trips: int | None
+
+
+def exchanges(stats: xr.Dataset, info: dict[str, Any]) -> Exchanges | None:
+    """From the statistics per pair of rungs; None where nothing was exchanged."""
+    moves = stats["moves"].values
+    if not moves.sum():
+        return None
+    rejection = stats["rejection"].values
+    move = str(info.get("exchange", ""))
+    return Exchanges(
+        move=move,
+        worst_rejection=float(rejection.max()),
+        worst_pair=int(rejection.argmax()),
+        barrier=float(rejection.sum()),
+        changed=float(np.average(stats["changed"].values, weights=moves)),
+        columns=float(np.average(stats["columns"].values, weights=moves)),
+        round_trips=sum(info.get("round_trips", ())) if move.startswith("Swap") else None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Print it, or take `to_dict()`; `warnings` is empty where nothing is wrong."""
+
+    run: dict[str, Any]
+    convergence: tuple[Convergence, ...]
+    exchanges: Exchanges | None
+    evidence: Evidence | None
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON: None stands for what is not known, and for an infinite R-hat (`stuck` counts those)."""
+        content = {
+            "run": self.run,
+            "convergence": [asdict(part) for part in self.convergence],
+            "exchanges": None if self.exchanges is None else asdict(self.exchanges),
+            "evidence": None if self.evidence is None else self.evidence._asdict(),
+            "warnings": list(self.warnings),
+        }
+        return _plain(content)
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        parts: list[Any] = [_run_table(self.run), _convergence_table(self.convergence)]
+        if self.exchanges is not None:
+            parts.append(_facts(_exchange_facts(self.exchanges)))
+        if self.evidence is not None:
+            value, error = self.evidence
+            parts.append(_facts([("log evidence", f"{value:.3f} " + (f"± {error:.2g}" if error else "(exact)"))]))
+        parts += [Text.assemble(("warning: ", "bold yellow"), text) for text in self.warnings]
+        return Group(*parts)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        out = StringIO()
+        Console(file=out, width=100, color_system=None).print(self)
+        return out.getvalue().rstrip()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def summarise(
+    *,
+    draws: xr.DataArray,
+    log_joint: xr.DataArray,
+    series: xr.DataArray,
+    betas: Floats,
+    exchange_stats: xr.Dataset,
+    log_evidence: Evidence | None,
+    info: dict[str, Any],
+) -> Summary:
+    """draws: of the cold replica, for their sizes; series: (chain, draw, site, ...) at some sites."""
+    n_chains, n_draws, n_sites = draws.shape
+    run = {
+        "plan": info.get("plan"),
+        "update": info.get("update"),
+        "exchange": info.get("exchange"),
+        "chains": n_chains,
+        "draws": n_draws,
+        "sites": n_sites,
+        "rows": info.get("n_rows"),
+        "replicas": len(betas),
+        "hottest_beta": float(betas[0]),
+        "seed": info.get("seed"),
+        "seconds": dict(info.get("timings", {})),
+    }
+    parts = (convergence(log_joint), convergence(series))
+    independent = len(betas) == 1 and str(run["update"]).startswith("Exact(")
+    warnings = [] if independent else _chain_warnings(parts, n_chains, n_draws, len(betas))
+    return Summary(
+        run=run,
+        convergence=parts,
+        exchanges=exchanges(exchange_stats, info),
+        evidence=log_evidence,
+        warnings=(*warnings, *info.get("warnings", ()), *_evidence_warnings(log_evidence)),
+    )
+
+
+def _chain_warnings(parts: tuple[Convergence, ...], n_chains: int, n_draws: int, n_replicas: int) -> list[str]:
+    if n_draws < 4:
+        return [f"{n_draws} draw(s) per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
+    found = []
+    if n_chains == 1:
+        found.append("one chain only: nothing shows whether another would find other modes; run chains=4")
+    hotter = (
+        "let the ladder reach hotter (ladder='auto')" if n_replicas > 1 else "add tempered replicas (ladder='auto')"
+    )
+    for part in parts:
+        what = part.name.replace("_", " ")
+        if part.rhat_worst > RHAT:
+            where = "" if part.worst_site is None else f" at {part.disagree} of {part.n} series, worst"
+            where += "" if part.worst_site is None else f" at site {part.worst_site}"
+            stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
+            found.append(
+                f"the chains disagree: R-hat of {what} is above {RHAT}{where} ({part.rhat_worst:.3g}){stuck}; "
+                f"warm up longer (warmup), take more draws, or {hotter}"
+            )
+        if part.ess_worst < ESS_PER_CHAIN * n_chains:
+            wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(part.ess_worst, 1.0))
+            found.append(
+                f"few effective draws: bulk ESS of {what} is {part.ess_worst:.0f}, wanted are {ESS_PER_CHAIN} per chain; "
+                f"take about draws={wanted}, or as many iterations with thin={math.ceil(wanted / n_draws)}"
+            )
+    return found
+
+
+def _round_up(count: float) -> int:
+    """To two digits.
+
+    >>> _round_up(1234.5)
+    1300
+    """
+    unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
+    return math.ceil(count / unit) * unit
+
+
+def _evidence_warnings(evidence: Evidence | None) -> list[str]:
+    if evidence is None or evidence.standard_error <= EVIDENCE_ERROR:
+        return []
+    if not math.isfinite(evidence.value):
+        return ["the evidence is unknown: a rung met no possible draw; take more draws, or adapt the ladder"]
+    error = evidence.standard_error
+    size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
+    return [f"the standard error of the log evidence is {size}; take more draws, or more rungs (Ladder.adapted(size))"]
+
+
+def _facts(rows: list[tuple[str, str]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        table.add_row(Text(name, style="bold"), Text(value))
+    return table
+
+
+def _run_table(run: dict[str, Any]) -> Any:
+    rows = "" if run["rows"] is None else f" x {run['rows']} rows"
+    seconds = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
+    return _facts(
+        [
+            ("plan", str(run["plan"] or "-")),
+            ("draws", f"{run['chains']} chains x {run['draws']:,} draws x {run['sites']:,} sites{rows}"),
+            ("replicas", f"{run['replicas']} per chain, beta {run['hottest_beta']:.3g} to 1"),
+            ("seed", "-" if run["seed"] is None else str(run["seed"])),
+            ("time", seconds or "-"),
+        ]
+    )
+
+
+def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Chains of the cold replica", title_justify="left")
+    table.add_column("")
+    for name in ("series", "R-hat, worst", "median", "bulk ESS, worst", "median", "constant", "worst site"):
+        table.add_column(name, justify="right")
+    for part in parts:
+        numbers = [f"{x:.3f}" for x in (part.rhat_worst, part.rhat_median)]
+        numbers += [f"{x:,.0f}" for x in (part.ess_worst, part.ess_median)]
+        table.add_row(
+            part.name.replace("_", " "),
+            str(part.n),
+            *("-" if text == "nan" else text for text in numbers),
+            str(part.constant),
+            "-" if part.worst_site is None else str(part.worst_site),
+        )
+    return table
+
+
+def _exchange_facts(health: Exchanges) -> list[tuple[str, str]]:
+    pair = f"rungs {health.worst_pair} and {health.worst_pair + 1}"
+    return [
+        ("exchanges", health.move),
+        ("worst rejection", f"{health.worst_rejection:.3f} ({pair}); barrier {health.barrier:.2f}"),
+        ("moved", f"{health.columns:.1f} columns per exchange; {health.changed:.0%} of exchanges change a path"),
+        *([] if health.round_trips is None else [("round trips", f"{health.round_trips:,}")]),
+    ]
