@@ -54,11 +54,35 @@ def estimate(problem: Problem, seed: int, draws: int = 1000) -> ch.Posterior:
 def run(report: Report) -> None:
     for problem in problems():
         exact = ch.exact.log_evidence(problem.model, problem.data)
-        for draws in (1000,4000):
-            rows=[]
+        for draws in (1000, 4000):
+            rows = []
             for p in on_all_cores(lambda seed: estimate(problem, seed, draws), SEEDS):
-                v,s=p.log_evidence
-                rows.append([v-exact,s,(v-exact)/s,len(p.betas),p.exchange_stats.rejection.values.max(),p.exchange_stats.rejection.values.sum()])
-            rows=np.array(rows); np.set_printoptions(suppress=True,precision=3,linewidth=150)
-            print(problem.title,draws,exact); print(rows)
-            print("within3",(abs(rows[:,2])<3).sum(),"mean se",rows[:,1].mean(),"rms se",(rows[:,1]**2).mean()**.5,"sd",rows[:,0].std(ddof=1),"bias",rows[:,0].mean(),"rmse",(rows[:,0]**2).mean()**.5)
+                v, s = p.log_evidence
+                rows.append(
+                    [
+                        v - exact,
+                        s,
+                        (v - exact) / s,
+                        len(p.betas),
+                        p.exchange_stats.rejection.values.max(),
+                        p.exchange_stats.rejection.values.sum(),
+                    ]
+                )
+            rows = np.array(rows)
+            np.set_printoptions(suppress=True, precision=3, linewidth=150)
+            print(problem.title, draws, exact)
+            print(rows)
+            print(
+                "within3",
+                (abs(rows[:, 2]) < 3).sum(),
+                "mean se",
+                rows[:, 1].mean(),
+                "rms se",
+                (rows[:, 1] ** 2).mean() ** 0.5,
+                "sd",
+                rows[:, 0].std(ddof=1),
+                "bias",
+                rows[:, 0].mean(),
+                "rmse",
+                (rows[:, 0] ** 2).mean() ** 0.5,
+            )

@@ -2,7 +2,7 @@
 
 from . import diagnostics as diagnostics
 from . import exact as exact
-from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput
+from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
 from .evidence import Evidence
 from .exchange import AugmentedCrossover, MosaicCrossover, RandomCrossover, Swap
 from .ladder import Ladder
@@ -12,6 +12,7 @@ from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomia
 from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
 from .posterior import Posterior
+from .records import open_posterior
 from .sampler import sample
 from .updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
 from .vector_updates import RandomWalk, SiteGibbs
@@ -46,11 +47,13 @@ __all__ = [
     "RandomWalk",
     "RowGibbs",
     "SiteGibbs",
+    "StoreError",
     "StudentT",
     "Swap",
     "Table",
     "diagnostics",
     "exact",
     "log_joint",
+    "open_posterior",
     "sample",
 ]

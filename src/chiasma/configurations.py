@@ -5,9 +5,11 @@ codes: (chain, draw, site), in memory or lazily on disk. They are read in pieces
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,12 +46,9 @@ def levels(codes: xr.DataArray, weights: Floats) -> xr.DataArray:
     Lazy where the codes are, or where the result would be large.
     """
     channels = weights.shape[1:]
-    if codes.chunks is None and codes.size * 8 * int(np.prod(channels)) > LAZY_BYTES:
-        per_draw = codes.dtype.itemsize * int(np.prod(codes.shape[2:]))
-        codes = codes.chunk({"chain": 1, "draw": max(1, PIECE_BYTES // per_draw)})
     level: xr.DataArray = xr.apply_ufunc(
         partial(_levels, weights=weights),
-        codes,
+        _lazy_if_large(codes, 8 * codes.size * math.prod(channels)),
         output_core_dims=[["channel"] if channels else []],
         dask="parallelized",
         output_dtypes=[np.float64],
@@ -67,9 +66,18 @@ def _levels(codes: Codes, weights: Floats) -> Floats:
 
 
 def rows_on(codes: xr.DataArray) -> xr.DataArray:
-    """codes.shape: number of rows that are on, which no relabelling of the rows changes."""
-    count: xr.DataArray = xr.apply_ufunc(np.bitwise_count, codes, dask="parallelized", output_dtypes=[np.uint8])
+    """codes.shape: number of rows that are on, which no relabelling of the rows changes. Lazy as levels are."""
+    lazy = _lazy_if_large(codes, codes.size)
+    count: xr.DataArray = xr.apply_ufunc(np.bitwise_count, lazy, dask="parallelized", output_dtypes=[np.uint8])
     return count.rename("rows_on")
+
+
+def _lazy_if_large(codes: xr.DataArray, n_bytes: int) -> xr.DataArray:
+    """Codes in chunks, where a result of n_bytes is too large to be made at once."""
+    if codes.chunks is not None or n_bytes <= LAZY_BYTES:
+        return codes
+    per_draw = codes.dtype.itemsize * codes.shape[2]
+    return codes.chunk({"chain": 1, "draw": max(1, PIECE_BYTES // per_draw)})
 
 
 def equal_runs(values: npt.NDArray[Any], starts: Integers | None = None) -> list[tuple[int, int]]:
@@ -83,7 +91,7 @@ def equal_runs(values: npt.NDArray[Any], starts: Integers | None = None) -> list
     if starts is not None:
         begins[starts] = True
     edges = [*np.flatnonzero(begins).tolist(), len(values)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -41,6 +41,7 @@ class Chunk(NamedTuple):
 class Problem(Protocol):
     """What a StepEngine needs to know of a target."""
 
+    name: str  # of the draws
     n_sites: int
     dtype: Any
     record_dtype: Any
@@ -56,6 +57,7 @@ class Problem(Protocol):
 class PathProblem(Problem):
     """A path of a factorial HMM, with its update and its exchange."""
 
+    name = "codes"
     dtype: Any = np.int64
 
     def __init__(self, target: Target, update: Update, exchange: Exchange | None):
@@ -85,8 +87,8 @@ class PathProblem(Problem):
         return self.target.log_prior(state)
 
     def record(self, states: State) -> State:
-        """Codes of all rows."""
-        return self.target.expand(states)
+        """Codes of all rows, in the smallest type that holds them."""
+        return self.target.expand(states).astype(self.record_dtype)
 
 
 class Engine(ABC):

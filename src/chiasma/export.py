@@ -51,7 +51,9 @@ def _labelled(values: Any, *dims: str) -> xr.DataArray:
 def _attributes(info: dict[str, Any]) -> dict[str, Any]:
     """Strings, because a seed from the operating system is longer than the integers of most file formats."""
     made_with = info.get("versions") or versions()
-    attributes = {key: str(info[key]) for key in ("seed", "plan", "update", "exchange") if info.get(key) is not None}
+    attributes = {
+        key: str(info[key]) for key in ("seed", "plan", "update", "exchange") if info.get(key) not in (None, "None")
+    }
     attributes["inference_library"] = "chiasma"
     attributes["inference_library_version"] = made_with["chiasma"]
     return attributes | {f"{name}_version": number for name, number in made_with.items() if name != "chiasma"}

@@ -35,6 +35,7 @@ class Posterior:
     exchange_stats : per pair of neighbouring rungs: rejection, barrier, moves, changed, columns moved.
     log_evidence : value and standard error, or None where the ladder does not reach the prior.
     model, data : what was sampled; None where a stored run could not keep them (a user's own functions).
+    row_counts : (K, T) draws with each row on, where a stored run has counted them already.
     info : seed, plan, timings, round trips, warnings.
     """
 
@@ -47,6 +48,7 @@ class Posterior:
     log_evidence: Evidence | None
     model: FactorialHMM | Density | None = None
     data: Observations | None = None
+    row_counts: Integers | None = None
     info: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -73,13 +75,16 @@ class Posterior:
         return xr.DataArray(error, dims=("row", "site"), coords=coords, name="marginals_error")
 
     def levels(self) -> xr.DataArray:
-        """(chain, draw, site): sum of the weights of the rows that are on; with channels, a last axis. Lazy if large."""
+        """(chain, draw, site): sum of the weights of the rows that are on. With channels, a last axis.
+
+        Lazy where the draws are, or where it would be large.
+        """
         self._rows()
         weights = self._weights()
         if weights is None:
             raise InvalidInput(
-                "levels need the weights of an additive emission, and this posterior has none (a Table, or a model that "
-                "was not kept); rows_on() counts the rows that are on"
+                "levels need the weights of an additive emission, and this posterior has none (a Table, or a model "
+                "that was not kept); rows_on() counts the rows that are on"
             )
         return configurations.levels(self.codes, weights)
 
@@ -94,7 +99,7 @@ class Posterior:
     def segments(self, min_probability: float = 0.0) -> list[Segment]:
         """Runs of equal most probable code, none across a sequence start.
 
-        Runs whose mean probability is below min_probability are left out. `chiasma.segments.segment_rows` makes a table.
+        Runs whose mean probability is below min_probability are left out. `segments.segment_rows` makes table rows.
         """
         return segments.segments(self.codes, self._rows(), self._starts(), min_probability)
 
@@ -110,7 +115,7 @@ class Posterior:
         """
         series, weights = summary.some_sites(self.draws), self._weights()
         if weights is not None:
-            series = configurations.levels(series, weights)
+            series = summary.tied(configurations.levels(series, weights))
         elif self.n_rows is not None:
             series = configurations.rows_on(series)
         return summary.summarise(
@@ -124,7 +129,10 @@ class Posterior:
         )
 
     def to_datatree(self) -> xr.DataTree:
-        """For ArviZ: groups posterior, sample_stats, observed_data and constant_data; lazy draws stay lazy."""
+        """For ArviZ: groups posterior, sample_stats, observed_data and constant_data.
+
+        Lazy draws stay lazy; ArviZ wants what it works on in memory: `tree.sel(site=[10, 20]).load()`.
+        """
         variables = [self.draws]
         if self.n_rows is not None:
             variables += [self.levels()] if self._weights() is not None else []

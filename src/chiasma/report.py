@@ -12,7 +12,7 @@ A state is written as one digit per row, row 0 first. A file appears whole or no
 from __future__ import annotations
 
 import json
-import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,19 +22,25 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from chiasma import plots
-from chiasma.configurations import pieces
+from chiasma.configurations import Configuration, pieces
 from chiasma.kernels.codes import unpack
 from chiasma.models.emissions import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Floats
 from chiasma.posterior import Posterior
 from chiasma.segments import Segment
-from chiasma.tables import Signal
+from chiasma.summary import Summary
+from chiasma.tables import Signal, cell_text
 
 # A segment whose most probable state has at least this mean probability has no rivals worth a line.
 CERTAIN = 0.95
 N_RIVALS = 5
 DPI = 120
+
+WIDE, TALL = (11.0, 3.6), (9.0, 4.5)
+
+Picture = tuple[tuple[float, float], Callable[[Figure], object]]
+Table = tuple[list[str], Iterable[Iterable[Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,27 +64,33 @@ class Region:
         return (self.segment.stop - self.segment.start) * (1 - self.segment.probability)
 
 
-def uncertain_regions(posterior: Posterior) -> list[Region]:
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was written, for whoever prints it: the summary, the content of summary.json, and the segments in doubt."""
+
+    summary: Summary
+    content: dict[str, Any]
+    n_segments: int
+    regions: tuple[Region, ...]
+
+
+def uncertain_regions(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
     """Segments that are not certain, with their rival states; the largest doubt first."""
-    doubtful = [segment for segment in posterior.segments() if segment.probability < CERTAIN]
+    doubtful = [segment for segment in segments if segment.probability < CERTAIN]
     if not doubtful:
         return []
-    which = np.full(posterior.codes.sizes["site"], -1)
-    for i, segment in enumerate(doubtful):
-        which[segment.start : segment.stop] = i
-    sites = np.flatnonzero(which >= 0)
-    shares: list[dict[int, int]] = [{} for _ in doubtful]
+    shares: list[Counter[int]] = [Counter() for _ in doubtful]
     for _, _, part in pieces(posterior.codes):
-        pairs = np.stack([np.broadcast_to(which[sites], (len(part), len(sites))), part[:, sites].astype(np.int64)], -1)
-        distinct, counts = np.unique(pairs.reshape(-1, 2), axis=0, return_counts=True)
-        for (i, code), count in zip(distinct.tolist(), counts.tolist(), strict=True):
-            shares[i][code] = shares[i].get(code, 0) + count
+        for segment, share in zip(doubtful, shares, strict=True):
+            codes, counts = np.unique(part[:, segment.start : segment.stop], return_counts=True)
+            share.update(dict(zip(codes.tolist(), counts.tolist(), strict=True)))
     n_draws = posterior.codes.sizes["chain"] * posterior.codes.sizes["draw"]
-    regions = [_region(segment, share, n_draws, posterior.n_rows or 0) for segment, share in zip(doubtful, shares)]
+    n_rows = posterior.n_rows or 0
+    regions = [_region(*found, n_draws, n_rows) for found in zip(doubtful, shares, strict=True)]
     return sorted(regions, key=lambda region: -region.doubt)
 
 
-def _region(segment: Segment, share: dict[int, int], n_draws: int, n_rows: int) -> Region:
+def _region(segment: Segment, share: Counter[int], n_draws: int, n_rows: int) -> Region:
     ranked = sorted(share.items(), key=lambda item: (-item[1], item[0]))[:N_RIVALS]
     total = n_draws * (segment.stop - segment.start)
     found = (Explanation(state=state_text(code, n_rows), probability=count / total) for code, count in ranked)
@@ -102,108 +114,90 @@ def place(signal: Signal, start: int, stop: int) -> str:
     return f"{name}{signal.position[start]:,.0f}-{signal.position[stop - 1]:,.0f}"
 
 
-def write_report(posterior: Posterior, signal: Signal, run: Path, summary: dict[str, Any]) -> list[Path]:
-    """All files of a run; returns their paths."""
-    regions = uncertain_regions(posterior)
+def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any]) -> Report:
+    """All files of a run. about: what summary.json says before the summary, ready for JSON."""
     segments = posterior.segments()
-    written = [
-        _table(run / "states.tsv", state_rows(posterior, signal, segments)),
-        _table(run / "segments.tsv", segment_rows(signal, segments)),
-        _table(run / "explanations.tsv", explanation_rows(signal, regions)),
-        _whole(run / "summary.json", json.dumps(finite(summary), indent=2) + "\n"),
-    ]
-    return written + write_figures(posterior, run / "figures", regions)
+    regions = uncertain_regions(posterior, segments)
+    summary = posterior.summary()
+    content = about | summary.to_dict() | {"segments": len(segments), "uncertain_segments": len(regions)}
+    write_table(run / "states.tsv", *state_table(posterior, signal, segments))
+    write_table(run / "segments.tsv", *segment_table(signal, segments))
+    write_table(run / "explanations.tsv", *explanation_table(signal, regions))
+    _whole(run / "summary.json", json.dumps(content, indent=2) + "\n")
+    write_figures(posterior, run / "figures", regions)
+    return Report(summary=summary, content=content, n_segments=len(segments), regions=tuple(regions))
 
 
-def state_rows(posterior: Posterior, signal: Signal, segments: Iterable[Segment]) -> list[dict[str, Any]]:
-    """Lines of states.tsv."""
+def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment]) -> Table:
+    """Names and lines of states.tsv."""
     marginals = posterior.marginals().values
+    values = signal.data.y.reshape(signal.data.n_columns, -1).T
+    columns: dict[str, Iterable[Any]] = {"site": range(signal.data.n_columns)}
+    columns |= {name: label for name, label in _labels(signal).items()}
+    columns |= {"value" if len(values) == 1 else f"value_{d}": y for d, y in enumerate(values)}
     level = _level(posterior, marginals)
-    text = [""] * signal.data.n_columns
-    for segment in segments:
-        text[segment.start : segment.stop] = ["".join(map(str, segment.states))] * (segment.stop - segment.start)
-    values = signal.data.y.reshape(signal.data.n_columns, -1)
-    names = ["value"] if values.shape[1] == 1 else [f"value_{d}" for d in range(values.shape[1])]
-    return [
-        {"site": t}
-        | _labels(signal, t)
-        | {name: _number(value) for name, value in zip(names, values[t], strict=True)}
-        | ({} if level is None else {"level": f"{level[t]:.6g}"})
-        | {"state": text[t]}
-        | {f"p_{k}": f"{p:.6g}" for k, p in enumerate(marginals[:, t])}
-        for t in range(signal.data.n_columns)
-    ]
+    if level is not None:
+        columns["level"] = _rounded(level)
+    columns["state"] = [_text(segment) for segment in segments for _ in range(segment.start, segment.stop)]
+    columns |= {f"p_{k}": _rounded(row) for k, row in enumerate(marginals)}
+    return list(columns), zip(*columns.values(), strict=True)
 
 
-def segment_rows(signal: Signal, segments: Iterable[Segment]) -> list[dict[str, Any]]:
-    """Lines of segments.tsv."""
-    return [
-        _span(signal, segment)
-        | {
-            "state": "".join(map(str, segment.states)),
-            "rows_on": segment.rows_on,
-            "probability": f"{segment.probability:.6g}",
-            "least_probability": f"{segment.minimum:.6g}",
-        }
-        for segment in segments
-    ]
+def segment_table(signal: Signal, segments: Iterable[Segment]) -> Table:
+    """Names and lines of segments.tsv."""
+    names = [*_span_names(signal), "state", "rows_on", "probability", "least_probability"]
+    rows = (
+        [*_span(signal, one), _text(one), one.rows_on, *_rounded([one.probability, one.minimum])] for one in segments
+    )
+    return names, rows
 
 
-def explanation_rows(signal: Signal, regions: Iterable[Region]) -> list[dict[str, Any]]:
-    """Lines of explanations.tsv, in the order of the sites."""
-    return [
-        _span(signal, region.segment)
-        | {"rank": rank, "state": one.state, "probability": f"{one.probability:.6g}"}
+def explanation_table(signal: Signal, regions: Iterable[Region]) -> Table:
+    """Names and lines of explanations.tsv, in the order of the sites."""
+    names = [*_span_names(signal), "rank", "state", "probability"]
+    rows = (
+        [*_span(signal, region.segment), rank, one.state, *_rounded([one.probability])]
         for region in sorted(regions, key=lambda region: region.segment.start)
         for rank, one in enumerate(region.explanations, start=1)
-    ]
+    )
+    return names, rows
+
+
+def write_region(posterior: Posterior, start: int, stop: int, folder: Path) -> tuple[list[Configuration], list[Path]]:
+    """The most probable patterns of sites start..stop-1, and two pictures of them."""
+    found = posterior.top_configurations(start, stop, n=N_RIVALS)
+    pictures: dict[str, Picture] = {"patterns": (TALL, lambda fig: plots.plot_configurations(found, fig=fig))}
+    if _is_additive(posterior):
+        pictures["level"] = (WIDE, lambda fig: plots.plot_level(posterior, ax=fig.subplots(), start=start, stop=stop))
+    return found, [_draw(folder / f"sites-{start}-{stop - 1}-{name}.png", *one) for name, one in pictures.items()]
 
 
 def write_figures(posterior: Posterior, folder: Path, regions: Sequence[Region]) -> list[Path]:
     """The pictures that fit the run: a ladder only where there is one, rivals only where there are some."""
-    pictures: dict[str, tuple[tuple[float, float], Callable[[Figure], object]]] = {
-        "level": ((11, 3.6), lambda fig: plots.plot_level(posterior, ax=fig.subplots())),
-        "marginals": (
-            (11, 1 + 0.9 * (posterior.n_rows or 0)),
-            lambda fig: plots.plot_marginals(posterior, fig=fig),
-        ),
-        "log-joint": ((8, 3.6), lambda fig: plots.plot_log_joint(posterior, ax=fig.subplots())),
+    tall = (11.0, 1 + 0.9 * (posterior.n_rows or 0))
+    pictures: dict[str, Picture] = {
+        "marginals": (tall, lambda fig: plots.plot_marginals(posterior, fig=fig)),
+        "log-joint": (WIDE, lambda fig: plots.plot_log_joint(posterior, ax=fig.subplots())),
     }
-    if not isinstance(posterior.model, FactorialHMM) or not isinstance(posterior.model.emission, Additive):
-        del pictures["level"]
+    if _is_additive(posterior):
+        pictures["level"] = (WIDE, lambda fig: plots.plot_level(posterior, ax=fig.subplots()))
     if len(posterior.betas) > 1:
-        pictures["ladder"] = ((9, 3.6), lambda fig: plots.plot_ladder(posterior, fig=fig))
+        pictures["ladder"] = (WIDE, lambda fig: plots.plot_ladder(posterior, fig=fig))
     if regions:
-        segment = regions[0].segment
-        row = _most_doubtful_row(posterior, segment)
-        pictures["row"] = ((11, 3.6), lambda fig: plots.plot_row(posterior, row, ax=fig.subplots()))
-        pictures["explanations"] = (
-            (9, 4.5),
-            lambda fig: plots.plot_configurations(
-                posterior.top_configurations(segment.start, segment.stop, n=N_RIVALS), fig=fig
-            ),
-        )
-    folder.mkdir(parents=True, exist_ok=True)
+        start, stop = regions[0].segment.start, regions[0].segment.stop
+        row = _most_doubtful_row(posterior, start, stop)
+        found = posterior.top_configurations(start, stop, n=N_RIVALS)
+        pictures["row"] = (WIDE, lambda fig: plots.plot_row(posterior, row, ax=fig.subplots()))
+        pictures["explanations"] = (TALL, lambda fig: plots.plot_configurations(found, fig=fig))
     return [_draw(folder / f"{name}.png", *picture) for name, picture in pictures.items()]
 
 
-def finite(value: Any) -> Any:
-    """The same with null for NaN and infinities, which JSON does not have.
-
-    >>> finite({"rhat": float("nan"), "ess": [1.5]})
-    {'rhat': None, 'ess': [1.5]}
-    """
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [finite(item) for item in value]
-    if isinstance(value, np.generic):
-        return finite(value.item())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _is_additive(posterior: Posterior) -> bool:
+    return isinstance(posterior.model, FactorialHMM) and isinstance(posterior.model.emission, Additive)
 
 
-def _most_doubtful_row(posterior: Posterior, segment: Segment) -> int:
-    share = posterior.marginals().values[:, segment.start : segment.stop]
+def _most_doubtful_row(posterior: Posterior, start: int, stop: int) -> int:
+    share = posterior.marginals().values[:, start:stop]
     return int(np.argmax((share * (1 - share)).sum(axis=1)))
 
 
@@ -214,45 +208,43 @@ def _level(posterior: Posterior, marginals: Floats) -> Floats | None:
     return marginals.T @ model.emission.weights if model.emission.weights.ndim == 1 else None
 
 
-def _labels(signal: Signal, t: int) -> dict[str, Any]:
-    labels: dict[str, Any] = {}
-    if signal.chromosome is not None:
-        labels["chromosome"] = signal.chromosome[t]
-    if signal.position is not None:
-        labels["position"] = _number(signal.position[t])
-    return labels
+def _labels(signal: Signal) -> dict[str, Sequence[Any] | Floats]:
+    """The labels of the sites that the data file had, by name."""
+    labels = {"chromosome": signal.chromosome, "position": signal.position}
+    return {name: label for name, label in labels.items() if label is not None}
 
 
-def _span(signal: Signal, segment: Segment) -> dict[str, Any]:
-    """First and last site, both included, with their labels."""
+def _span_names(signal: Signal) -> list[str]:
+    spans = {"chromosome": ["chromosome"], "position": ["first_position", "last_position"]}
+    return [name for label in _labels(signal) for name in spans[label]] + ["first_site", "last_site", "n_sites"]
+
+
+def _span(signal: Signal, segment: Segment) -> list[Any]:
+    """Labels and numbers of the first and of the last site, both included, as _span_names names them."""
     first, last = segment.start, segment.stop - 1
-    span: dict[str, Any] = {} if signal.chromosome is None else {"chromosome": signal.chromosome[first]}
-    if signal.position is not None:
-        span |= {"first_position": _number(signal.position[first]), "last_position": _number(signal.position[last])}
-    return span | {"first_site": first, "last_site": last, "n_sites": segment.stop - segment.start}
+    chromosome = [] if signal.chromosome is None else [signal.chromosome[first]]
+    position = [] if signal.position is None else [signal.position[first], signal.position[last]]
+    return [*chromosome, *position, first, last, segment.stop - segment.start]
 
 
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NA"
-    return str(int(value)) if value == int(value) else repr(float(value))
+def _text(segment: Segment) -> str:
+    return "".join(map(str, segment.states))
 
 
-def _table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    lines = ["\t".join(rows[0])] if rows else []
-    lines += ["\t".join(map(str, row.values())) for row in rows]
-    return _whole(path, "\n".join(lines) + "\n")
+def _rounded(values: Iterable[float]) -> list[str]:
+    return [f"{value:.6g}" for value in values]
 
 
-def _whole(path: Path, text: str) -> Path:
+def _whole(path: Path, text: str) -> None:
     aside = path.with_name(path.name + ".partial")
     aside.write_text(text, encoding="utf-8")
-    return aside.replace(path)
+    aside.replace(path)
 
 
 def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], object]) -> Path:
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".partial")
     figure.savefig(aside, dpi=DPI, format="png")
     return aside.replace(path)

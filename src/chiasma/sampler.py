@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -24,9 +25,10 @@ from chiasma.models.observations import Floats, Observations
 from chiasma.plan import Plan, plan_paths, plan_replicas
 from chiasma.posterior import Posterior
 from chiasma.progress import Progress
-from chiasma.results import collect
+from chiasma.records import begin, describe_run, open_posterior, posterior_in_memory, stored_seed, take_up
+from chiasma.store import check_new
 from chiasma.streams import Streams, fresh_entropy
-from chiasma.trace import MemoryTrace
+from chiasma.trace import Trace
 from chiasma.updates import Exact
 from chiasma.vectors import VectorProblem
 
@@ -51,6 +53,8 @@ def sample(
     init: npt.ArrayLike | None = None,
     seed: int | None = None,
     workers: int | None = None,
+    store: str | Path | None = None,
+    resume: bool = False,
     progress: bool = True,
 ) -> Posterior:
     """Draw from the posterior of the hidden paths, or from any density.
@@ -68,6 +72,8 @@ def sample(
     init : states (K, T) or codes (T,) from which every replica starts; default: a draw from the prior.
     seed : the same seed gives the same draws for any number of workers.
     workers : threads; default: one per core, at most one per chain.
+    store : a path for a Zarr store, to which draws are written as they come; ch.open_posterior reads it.
+    resume : go on with the run in `store`, as if it had never stopped, up to `draws`; a new run if there is none.
     progress : show a progress display where the output is a terminal, and say what was chosen.
 
     Ctrl-C ends the run and returns what all chains have drawn.
@@ -85,14 +91,27 @@ def sample(
     _check_counts(1, workers=1 if workers is None else workers)
     _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
     problem, plan, start = _settle(model, data, update, exchange, ladder, init)
-    entropy = fresh_entropy(seed)
-    display = Progress(progress, plan.reason, entropy)
-    engines = _engines(problem, plan, exchange_every, entropy, chains, start)
-    with Run(engines, min(workers or os.cpu_count() or 1, chains), display) as run:
-        run.warm_up(0 if plan.is_exact else warmup, plan)
-        trace = run.keep(draws, thin)
     seen = None if data is None else Observations.of(data)
-    return collect(model, seen, problem, plan, engines, trace, entropy, run.timings)
+    path = None if store is None else Path(store)
+    resumes = path is not None and resume and path.exists()
+    if path is not None and not resumes:
+        check_new(path)
+    entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
+    engines = _engines(problem, plan, exchange_every, entropy, chains, start)
+    settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
+    about = describe_run(model, seen, plan, settings, start, engines[0])
+    trace: Trace | None = take_up(path, about, draws) if path is not None and resumes else None
+    with Run(engines, min(workers or os.cpu_count() or 1, chains), Progress(progress, plan.reason, entropy)) as run:
+        if not plan.is_exact and (trace is None or not trace.all_began):
+            run.warm_up(warmup, plan)
+        if trace is None:
+            trace = begin(path, about, problem, engines, draws, seen)
+        trace.restore(engines)
+        run.keep(trace, draws, thin)
+        trace.finish(engines, run.timings)
+    if path is not None:
+        return open_posterior(path, model=model)
+    return posterior_in_memory(trace, about, engines, run.timings, model, seen)
 
 
 class Run:
@@ -136,20 +155,15 @@ class Run:
         for engine in self.engines:
             engine.place(placed)
 
-    def keep(self, n_draws: int, thin: int) -> MemoryTrace:
+    def keep(self, trace: Trace, n_draws: int, thin: int) -> None:
         began = time.perf_counter()
-        problem = self.engines[0].problem
-        n_replicas = len(self.engines[0].betas)
-        trace = MemoryTrace(len(self.engines), n_draws, problem.n_sites, n_replicas, problem.record_dtype)
         self.display.begin("draws", n_draws * thin, len(self.engines))
         try:
             self._all(partial(self._record, n_draws * thin, thin, trace))
         except KeyboardInterrupt:
             if min(trace.filled) == 0:
                 raise
-        trace.cut()
         self.timings["draws"] = time.perf_counter() - began
-        return trace
 
     def _all(self, task: Callable[[Engine, int], bool]) -> None:
         """Give chains turns until the task of each is done; an interrupt or an error stops all at their next piece."""
@@ -183,10 +197,10 @@ class Run:
             self.display.advance(chain, step, engine, None)
         return engine.iteration >= until
 
-    def _record(self, until: int, thin: int, trace: MemoryTrace, engine: Engine, chain: int) -> bool:
+    def _record(self, until: int, thin: int, trace: Trace, engine: Engine, chain: int) -> bool:
         for step in self._pieces(until, engine):
             chunk = engine.advance(step, thin)
-            trace.append(chain, chunk._replace(states=engine.problem.record(chunk.states)))
+            trace.append(chain, chunk._replace(states=engine.problem.record(chunk.states)), engine)
             self.display.advance(chain, step, engine, chunk)
         return engine.iteration >= until
 

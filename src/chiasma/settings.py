@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -161,6 +162,11 @@ class Settings:
         if arguments.get("exchange") == "none":
             arguments["exchange"] = None
         return arguments
+
+
+def fresh_seed() -> int:
+    """A seed that is short enough to be typed again."""
+    return secrets.randbelow(2**32)
 
 
 def settings_of(model: FactorialHMM) -> Section:

@@ -5,13 +5,15 @@ Chunks of draws and checkpoints are written first; then the group's own metadata
 chiasma, xarray and zarr all see the same finished part, whatever instant the process was killed at. A chunk that is
 only partly filled is rewritten whole, by rename as well.
 
-    codes (chain, draw, site), log_prior (chain, draw), replica_log_likelihood (chain, draw, replica), beta (replica,)
+    codes (chain, draw, site), log_prior (chain, draw), replica_log_likelihood (chain, draw, replica)
+    beta (replica,), and the data: y, starts, gaps
     checkpoints/chain-<c>-<n>.npz: states of the replicas, their streams and tallies after draw n, and running counts
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -69,25 +71,31 @@ class ZarrTrace:
         self.layout = layout
         self.header = header
         self.chains = [ChainRecord(layout) for _ in range(layout.n_chains)]
+        self.checkpoints: list[dict[str, Any]] = [{} for _ in range(layout.n_chains)]
         self._lock = Lock()
 
     @classmethod
     def create(
-        cls, path: Path, layout: Layout, betas: npt.NDArray[np.float64], provenance: dict[str, Any]
+        cls, path: Path, layout: Layout, static: dict[str, tuple[npt.NDArray[Any], str]], provenance: dict[str, Any]
     ) -> ZarrTrace:
-        """A new store; refuses a path that exists."""
-        if path.exists():
-            raise StoreError(f"{path} exists already; give another path, or resume=True to go on with that run")
-        header = {"format": FORMAT, "layout": layout._asdict(), "provenance": provenance, "timings": {}}
+        """A new store. static: arrays that do not grow, each with the names of its dimensions."""
+        check_new(path)
+        header = {
+            "format": FORMAT,
+            "layout": layout._asdict(),
+            "static": sorted(static),
+            "provenance": provenance,
+            "timings": {},
+        }
         trace = cls(path, layout, header)
         with _clear_errors(path, "create"):
-            trace._make_arrays(betas)
+            trace._make_arrays(static)
             trace._commit()
         return trace
 
     @classmethod
-    def reopen(cls, path: Path, n_draws: int) -> tuple[ZarrTrace, list[dict[str, Any]]]:
-        """A store to go on with, up to n_draws, and the checkpoint of every chain."""
+    def reopen(cls, path: Path, n_draws: int) -> ZarrTrace:
+        """A store to go on with, up to n_draws."""
         header = read_header(path)
         layout = Layout(**header["layout"])
         if n_draws < max(header["committed"], default=0):
@@ -97,12 +105,21 @@ class ZarrTrace:
             )
         trace = cls(path, layout._replace(n_draws=n_draws), header)
         header["layout"] = trace.layout._asdict()
-        checkpoints = [read_checkpoint(path, header, c) for c in range(layout.n_chains)]
+        trace.checkpoints = [read_checkpoint(path, header, c) for c in range(layout.n_chains)]
         with _clear_errors(path, "reopen"):
             trace._resize()
-            for chain, checkpoint in zip(trace.chains, checkpoints, strict=True):
+            for chain, checkpoint in zip(trace.chains, trace.checkpoints, strict=True):
                 trace._take_up(chain, checkpoint)
-        return trace, checkpoints
+        return trace
+
+    @property
+    def all_began(self) -> bool:
+        return all(self.checkpoints)
+
+    def restore(self, engines: list[Engine]) -> None:
+        for engine, checkpoint in zip(engines, self.checkpoints, strict=True):
+            if checkpoint:
+                engine.restore(checkpoint)
 
     @property
     def filled(self) -> list[int]:
@@ -113,7 +130,7 @@ class ZarrTrace:
         chain = self.chains[index]
         if self.layout.n_rows:
             add_counts(chunk.states, chain.counts)
-        chain.tail.append(Chunk(chunk.states.copy(), chunk.log_lik, chunk.log_prior))
+        chain.tail.append(chunk)
         chain.filled += len(chunk.log_prior)
         waiting = chain.filled - chain.flushed
         due = time.monotonic() - chain.written_at > FLUSH_SECONDS
@@ -138,11 +155,12 @@ class ZarrTrace:
         """Write what is left, and how long the run took."""
         for index, engine in enumerate(engines):
             self.flush(index, engine)
-        self.header["timings"] = timings
+        for name, seconds in timings.items():
+            self.header["timings"][name] = self.header["timings"].get(name, 0.0) + seconds
         with _clear_errors(self.path, "write to"), self._lock:
             self._commit()
 
-    def _make_arrays(self, betas: npt.NDArray[np.float64]) -> None:
+    def _make_arrays(self, static: dict[str, tuple[npt.NDArray[Any], str]]) -> None:
         import zarr
         from zarr.codecs import BloscCodec
 
@@ -163,7 +181,8 @@ class ZarrTrace:
                 dimension_names=("chain", "draw", *dims),
                 compressors=quick,
             )
-        group.create_array("beta", shape=(shape.n_replicas,), dtype="float64", dimension_names=("replica",))[:] = betas
+        for name, (values, dims_of) in static.items():
+            group.create_array(name, data=values, dimension_names=tuple(dims_of.split()))
         (self.path / "checkpoints").mkdir()
 
     def _resize(self) -> None:
@@ -233,11 +252,10 @@ class ZarrTrace:
         committed = [chain.flushed for chain in self.chains]
         self.header["committed"] = committed
         arrays = {}
-        for name in (self.layout.name, "replica_log_likelihood", "log_prior", "beta"):
-            metadata = json.loads((self.path / name / "zarr.json").read_text())
-            if name != "beta":
-                metadata["shape"][1] = min(committed)
-            arrays[name] = metadata
+        for name in (self.layout.name, "replica_log_likelihood", "log_prior", *self.header["static"]):
+            arrays[name] = json.loads((self.path / name / "zarr.json").read_text())
+            if name not in self.header["static"]:
+                arrays[name]["shape"][1] = min(committed)
         group = {
             "zarr_format": 3,
             "node_type": "group",
@@ -247,6 +265,16 @@ class ZarrTrace:
         aside = self.path / "zarr.json.partial"
         aside.write_text(json.dumps(group, indent=1))
         aside.replace(self.path / "zarr.json")
+
+
+def check_new(path: Path) -> None:
+    """Refuse a path that is taken or cannot be written to, before anything is computed."""
+    if path.exists():
+        raise StoreError(f"{path} exists already; give another path, or resume=True to go on with that run")
+    with _clear_errors(path, "create"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def read_header(path: Path) -> dict[str, Any]:

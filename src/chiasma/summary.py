@@ -39,6 +39,12 @@ def some_sites(draws: xr.DataArray) -> xr.DataArray:
     return draws.isel(site=sites).load()
 
 
+def tied(levels: xr.DataArray) -> xr.DataArray:
+    """Levels without the noise of their last digits: ranks must not tell 0.1 + 0.2 from 0.3."""
+    largest = float(np.abs(levels).max())
+    return levels.round(10 - math.floor(math.log10(largest))) if largest > 0 else levels
+
+
 @dataclass(frozen=True, kw_only=True)
 class Convergence:
     """R-hat and bulk effective sample size of n series; NaN where they cannot be told.
@@ -62,8 +68,9 @@ class Convergence:
 
 def convergence(series: xr.DataArray) -> Convergence:
     """Of a (chain, draw) series, or of one for every site (and channel): (chain, draw, site, ...)."""
-    from arviz_stats.base import array_stats
+    from arviz_stats.base import array
 
+    arviz: Any = array.array_stats
     values = series.values.reshape(*series.shape[:2], -1)
     still = (values == values[:, :1]).all(axis=(0, 1))
     constant = still & (values == values[:1, :1]).all(axis=(0, 1))
@@ -71,8 +78,8 @@ def convergence(series: xr.DataArray) -> Convergence:
     for i in np.flatnonzero(~constant):
         # A chain that does not move has no variance: R-hat is then infinite, as it should be.
         with np.errstate(divide="ignore", invalid="ignore"):
-            rhat[i] = array_stats.rhat(values[:, :, i])
-            ess[i] = array_stats.ess(values[:, :, i])
+            rhat[i] = arviz.rhat(values[:, :, i])
+            ess[i] = arviz.ess(values[:, :, i])
     worst = _worst(rhat, ess)
     site = None
     if "site" in series.dims and worst is not None:
@@ -172,7 +179,7 @@ class Summary:
 
         out = StringIO()
         Console(file=out, width=100, color_system=None).print(self)
-        return out.getvalue().rstrip()
+        return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 def _plain(value: Any) -> Any:
@@ -199,8 +206,8 @@ def summarise(
     n_chains, n_draws, n_sites = draws.shape
     run = {
         "plan": info.get("plan"),
-        "update": info.get("update"),
-        "exchange": info.get("exchange"),
+        "update": _named(info.get("update")),
+        "exchange": _named(info.get("exchange")),
         "chains": n_chains,
         "draws": n_draws,
         "sites": n_sites,
@@ -212,7 +219,7 @@ def summarise(
     }
     parts = (convergence(log_joint), convergence(series))
     independent = len(betas) == 1 and str(run["update"]).startswith("Exact(")
-    warnings = [] if independent else _chain_warnings(parts, n_chains, n_draws, len(betas))
+    warnings = [] if independent else _chain_warnings(parts, n_chains, n_draws, betas)
     return Summary(
         run=run,
         convergence=parts,
@@ -222,32 +229,45 @@ def summarise(
     )
 
 
-def _chain_warnings(parts: tuple[Convergence, ...], n_chains: int, n_draws: int, n_replicas: int) -> list[str]:
+def _named(text: str | None) -> str | None:
+    return None if text == "None" else text
+
+
+def _chain_warnings(parts: tuple[Convergence, ...], n_chains: int, n_draws: int, betas: Floats) -> list[str]:
     if n_draws < 4:
-        return [f"{n_draws} draw(s) per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
+        return [f"{_count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
     found = []
     if n_chains == 1:
         found.append("one chain only: nothing shows whether another would find other modes; run chains=4")
-    hotter = (
-        "let the ladder reach hotter (ladder='auto')" if n_replicas > 1 else "add tempered replicas (ladder='auto')"
-    )
     for part in parts:
         what = part.name.replace("_", " ")
         if part.rhat_worst > RHAT:
-            where = "" if part.worst_site is None else f" at {part.disagree} of {part.n} series, worst"
-            where += "" if part.worst_site is None else f" at site {part.worst_site}"
+            many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at site {part.worst_site}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
             found.append(
-                f"the chains disagree: R-hat of {what} is above {RHAT}{where} ({part.rhat_worst:.3g}){stuck}; "
-                f"warm up longer (warmup), take more draws, or {hotter}"
+                f"the chains disagree: R-hat of {what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}; "
+                f"warm up longer (warmup), take more draws, or {_better_ladder(betas)}"
             )
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(part.ess_worst, 1.0))
+            many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(
-                f"few effective draws: bulk ESS of {what} is {part.ess_worst:.0f}, wanted are {ESS_PER_CHAIN} per chain; "
-                f"take about draws={wanted}, or as many iterations with thin={math.ceil(wanted / n_draws)}"
+                f"few effective draws: bulk ESS of {what} is {part.ess_worst:,.0f}{many}, wanted are {ESS_PER_CHAIN} "
+                f"per chain; take about draws={wanted}, or thin={math.ceil(wanted / n_draws)} with as many draws as now"
             )
     return found
+
+
+def _better_ladder(betas: Floats) -> str:
+    if len(betas) == 1:
+        return "add tempered replicas (exchange='auto', ladder='auto')"
+    if betas[0] > 0:
+        return "let the ladder reach hotter (ladder='auto')"
+    return f"use more rungs (ladder=ch.Ladder.adapted({2 * len(betas)}))"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def _round_up(count: float) -> int:
@@ -281,13 +301,15 @@ def _facts(rows: list[tuple[str, str]]) -> Any:
 
 
 def _run_table(run: dict[str, Any]) -> Any:
-    rows = "" if run["rows"] is None else f" x {run['rows']} rows"
+    sizes = [_count(run["chains"], "chain"), _count(run["draws"], "draw"), _count(run["sites"], "site")]
+    sizes += [] if run["rows"] is None else [_count(run["rows"], "row")]
+    betas = f", beta {run['hottest_beta']:.3g} to 1" if run["replicas"] > 1 else ""
     seconds = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
     return _facts(
         [
             ("plan", str(run["plan"] or "-")),
-            ("draws", f"{run['chains']} chains x {run['draws']:,} draws x {run['sites']:,} sites{rows}"),
-            ("replicas", f"{run['replicas']} per chain, beta {run['hottest_beta']:.3g} to 1"),
+            ("draws", " x ".join(sizes)),
+            ("replicas", f"{run['replicas']} per chain{betas}"),
             ("seed", "-" if run["seed"] is None else str(run["seed"])),
             ("time", seconds or "-"),
         ]
@@ -295,9 +317,10 @@ def _run_table(run: dict[str, Any]) -> Any:
 
 
 def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title="Chains of the cold replica", title_justify="left")
+    table = Table(title="Chains of the cold replica", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     table.add_column("")
     for name in ("series", "R-hat, worst", "median", "bulk ESS, worst", "median", "constant", "worst site"):
         table.add_column(name, justify="right")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -155,6 +156,66 @@ def read_signal(path: Path, columns: Columns | None = None) -> Signal:
     if path.suffix.lower() == ".npy":
         return _read_array(path, columns)
     return _from_table(_read_table(path, _delimiter(path, columns.delimiter)), columns)
+
+
+def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """A CSV or TSV file, by the suffix; it appears whole or not at all."""
+    delimiter = _delimiter(path, None)
+    aside = path.with_name(path.name + ".partial")
+    try:
+        with aside.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows([cell_text(value) for value in row] for row in rows)
+        aside.replace(path)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
+
+
+def cell_text(value: Any) -> str:
+    """A value as a cell: NA for NaN, and the shortest form that reads back as the same float.
+
+    >>> cell_text(2.0), cell_text(0.1), cell_text(float("nan")), cell_text("chr1")
+    ('2', '0.1', 'NA', 'chr1')
+    """
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    if math.isnan(value):
+        return "NA"
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def find_region(signal: Signal, text: str) -> tuple[int, int]:
+    """start and stop of "chr17", "chr17:30000000-50000000" (positions), or "120-180" (sites; both ends included).
+
+    >>> signal = Signal(data=Observations([1.0, 2.0, 3.0], starts=[2]), chromosome=("1", "1", "2"))
+    >>> find_region(signal, "chr1"), find_region(signal, "1-2")
+    ((0, 2), (1, 3))
+    """
+    sites = re.fullmatch(r"\s*([\d,]+)\s*-\s*([\d,]+)\s*", text)
+    if sites:
+        first, last = (int(part.replace(",", "")) for part in sites.groups())
+        if not first <= last < signal.data.n_columns:
+            raise InvalidInput(f"sites are FIRST-LAST within 0-{signal.data.n_columns - 1}, got {text!r}")
+        return first, last + 1
+    name, _, span = text.partition(":")
+    if signal.chromosome is None:
+        raise InvalidInput(f"this run has no chromosomes; give the region as sites, such as 0-99, got {text!r}")
+    here = np.array([same_chromosome(label) == same_chromosome(name) for label in signal.chromosome])
+    if not here.any():
+        known = list(dict.fromkeys(signal.chromosome))
+        raise InvalidInput(f"there is no chromosome {name!r}; choose one of {_listed(known)}, or sites such as 0-99")
+    if span:
+        ends = re.fullmatch(r"\s*([\d,]+)\s*-\s*([\d,]+)\s*", span)
+        if not ends or signal.position is None:
+            why = "this run has no positions" if ends else f"{span!r} is not FIRST-LAST"
+            raise InvalidInput(f"{why}; give the region as {name}, or sites such as 0-99")
+        low, high = (int(part.replace(",", "")) for part in ends.groups())
+        here &= (signal.position >= low) & (signal.position <= high)
+        if not here.any():
+            raise InvalidInput(f"there is no site in {text!r}; widen it")
+    found = np.flatnonzero(here)
+    return int(found[0]), int(found[-1]) + 1
 
 
 def same_chromosome(name: str) -> str:

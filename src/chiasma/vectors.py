@@ -15,6 +15,8 @@ from chiasma.vector_updates import SiteGibbs, VectorStep, prepare_update, resolv
 class VectorProblem:
     """A density and the exchange between its replicas, as a sampler drives them."""
 
+    name = "x"
+
     def __init__(self, density: Density, exchange: Exchange | None = None):
         if exchange is not None:
             check_exchange(exchange)

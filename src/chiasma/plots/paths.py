@@ -17,6 +17,7 @@ from chiasma.plots.style import (
     BLACK,
     BLUE,
     MANY_POINTS,
+    NUMBERED,
     ORANGE,
     SKY,
     STATES,
@@ -25,9 +26,7 @@ from chiasma.plots.style import (
     block_means,
     canvas_for,
     entitle,
-    heading,
     label_sites,
-    legend_below,
     mark_starts,
     n_sites,
     region,
@@ -56,8 +55,7 @@ def plot_level(
     sites = np.arange(start, stop)
     pixels = stop - start > MANY_POINTS
     size = float(np.interp(stop - start, [200, 5_000], [3.5, 1.2]))
-    dots = {"marker": "o", "markersize": size, "linestyle": "none", "markeredgewidth": 0}
-    ax.plot(sites, y, color="0.62", rasterized=pixels, label="data", **dots)
+    ax.plot(sites, y, "o", color="0.62", markersize=size, markeredgewidth=0, rasterized=pixels, label="data")
     ax.fill_between(
         sites, low, high, step="mid", color=SKY, alpha=0.6, linewidth=0, rasterized=pixels, label="5–95% of draws"
     )
@@ -66,15 +64,16 @@ def plot_level(
     missing = sites[np.isnan(y)]
     limits = ax.get_ylim()
     if missing.size:
-        foot = {"transform": ax.get_xaxis_transform(), "clip_on": False, "zorder": 5}
-        ticks = {"marker": "|", "markersize": 8, "linestyle": "none", "color": BLACK}
-        ax.plot(missing, np.full(missing.size, 0.02), **ticks, **foot, label="missing", rasterized=pixels)
+        at_foot = np.full(missing.size, 0.02)
+        ax.plot(missing, at_foot, "|", color=BLACK, markersize=8, transform=ax.get_xaxis_transform(), label="missing")
     ax.set_ylim(limits)
     mark_starts(ax, data, start, stop)
     label_sites(ax, data, start, stop)
     ax.set_ylabel("signal (units of y)" if data.y.ndim == 1 else f"signal, channel {channel} (units of y)")
-    entitle(ax, "Data and posterior of the expected signal")
-    legend_below(ax, 4, markerscale=1.5)
+    entitle(ax, "Data and posterior of the expected signal", NUMBERED)
+    key = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
+    for handle in key.legend_handles[:1]:
+        handle.set(markersize=5)  # type: ignore[union-attr]
     return ax
 
 
@@ -102,14 +101,16 @@ def plot_row(
     spacing = kept[1] - kept[0] if len(kept) > 1 else 1
     foot = kept[0] - 0.5 * spacing
     extent = (start - 0.5, start - 0.5 + small.shape[1] * per_column, foot, foot + small.shape[0] * per_line * spacing)
-    ax.imshow(small, cmap=STATES, vmin=low, vmax=high, aspect="auto", origin="lower", extent=extent)
+    # Smoothing between pixels reaches over one cell; with cells this small it blurs no edge.
+    fine = np.repeat(np.repeat(small, -(-500 // small.shape[0]), axis=0), -(-1_000 // small.shape[1]), axis=1)
+    ax.imshow(fine, cmap=STATES, vmin=low, vmax=high, aspect="auto", origin="lower", extent=extent)
     ax.set_ylim(foot, foot + len(kept) * spacing)
     mark_starts(ax, posterior.data, start, stop)
     label_sites(ax, posterior.data, start, stop)
     whole_ticks(ax.yaxis)
     ax.set_ylabel("draw")
     shades = f"dark = {high:g}, light = {low:g}"
-    entitle(ax, f"{'Vector' if row is None else f'Row {row}'} over the draws of chain {chain} ({shades})")
+    entitle(ax, f"{'Draws' if row is None else f'Row {row}'} of chain {chain} ({shades})", NUMBERED)
     return ax
 
 
@@ -130,16 +131,16 @@ def plot_marginals(posterior: Posterior, *, fig: Canvas | None = None, exact: np
         ax.fill_between(sites, 0, p, step="mid", color=SKY, linewidth=0, alpha=0.75, rasterized=pixels, label="draws")
         ax.plot(sites, p, color=BLUE, drawstyle="steps-mid", lw=0.6, rasterized=pixels)
         if solution is not None:
-            line = {"color": BLACK, "drawstyle": "steps-mid", "lw": 0.9, "linestyle": (0, (3, 1.5))}
-            ax.plot(sites, solution[k], rasterized=pixels, label="exact", **line)
+            exact_line = ax.plot(sites, solution[k], color=BLACK, drawstyle="steps-mid", lw=0.9, rasterized=pixels)
+            exact_line[0].set(linestyle=(0, (3, 1.5)), label="exact")
         ax.set_ylim(-0.03, 1.06)
         ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
         held = f"\n(fixed at {fixed[k]})" if k in fixed else ""
-        ax.set_ylabel(f"row {k}{held}", rotation=0, ha="right", va="center")
+        ax.set_ylabel(f"row {k}{held}", rotation=0, ha="right", va="center", labelpad=8)
         mark_starts(ax, posterior.data, 0, stop, numbers=k == 0)
     label_sites(panels[-1], posterior.data, 0, stop)
     overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
-    heading(fig, f"Posterior probability that each row is on{overlay}")
+    entitle(panels[0], f"Posterior probability that each row is on{overlay}", NUMBERED)
     return fig
 
 
@@ -164,7 +165,7 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
         # White lines tell the rows apart where neighbours are equal.
         ax.hlines(np.arange(n_rows - 1) + 0.5, *extent[:2], colors="white", linewidths=1)
         ax.set_yticks(range(n_rows), labels=[str(k) if n_rows <= 8 else "" for k in range(n_rows)], fontsize="small")
-        ax.tick_params(left=False)
+        ax.tick_params(left=False, bottom=i == len(patterns) - 1)
         ax.set_ylabel(f"#{i + 1}", rotation=0, ha="right", va="center")
         for spine in ax.spines.values():
             spine.set_visible(False)
@@ -174,8 +175,9 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
         bar.set_xlim(0, 1.5 * widest)
         bar.axis("off")
     label_sites(panels[-1, 0], None, start, start + length)
-    entitle(panels[0, 0], f"Rows 0 to {n_rows - 1} of each configuration (dark = 1, light = 0)")
-    entitle(panels[0, 1], "Probability")
+    total = sum(probability for probability, _, _ in patterns)
+    entitle(panels[0, 0], f"Configurations that hold {100 * total:.3g}% of the posterior (dark = 1, light = 0)")
+    entitle(panels[0, 1], "probability")
     return fig
 
 

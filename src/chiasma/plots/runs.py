@@ -17,19 +17,21 @@ from chiasma.plots.style import (
     BLACK,
     BLUE,
     MANY_POINTS,
-    QUIET,
     SKY,
     Canvas,
     axes_for,
+    block_means,
     canvas_for,
     entitle,
-    legend_below,
+    legend_beside,
     look,
     named,
     whole_ticks,
 )
 from chiasma.posterior import Posterior
 
+# A longer trace is drawn faintly, with the means of this many blocks over it.
+TRACE_BLOCKS = 40
 # Codes that distances are computed from at once; longer runs are seen through their last draws.
 HAMMING_CODES = 200_000_000
 # Single values that are shown behind a box.
@@ -46,29 +48,33 @@ def plot_log_joint(
 ) -> Axes:
     """Traces of the log joint density: one per chain, or those of several named posteriors.
 
+    A long trace is drawn faintly, with the means of blocks of draws over it.
     exact_band : mean, low and high of the exact posterior, drawn as a line in a band.
     """
     ax = axes_for(ax, (8, 3.4))
     if exact_band is not None:
         mean, low, high = _ordered(exact_band)
-        ax.axhspan(low, high, color="0.85", linewidth=0, label="exact posterior, band")
-        ax.axhline(mean, color=BLACK, lw=1, ls=(0, (5, 2)), label="exact posterior, mean")
-    traces = _traces(posteriors)
-    for i, (name, lines) in enumerate(traces.items()):
+        ax.axhspan(low, high, color="0.85", linewidth=0, label="exact, band")
+        ax.axhline(mean, color=BLACK, lw=1, ls=(0, (5, 2)), label="exact, mean")
+    for i, (name, lines) in enumerate(_traces(posteriors).items()):
         own = look(i)
         for c, (draws, values) in enumerate(lines):
             n = len(values)
-            # A few markers, at other draws on every trace, tell the traces apart without colour.
-            marks = {"marker": own.marker, "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
-            places = np.unique(np.linspace(0, n - 1, 8 * len(traces) + 1).astype(int)[i :: len(traces)])
-            width = 0.6 if n > 500 else 0.9
-            line = {"color": own.colour, "lw": width, "rasterized": n > MANY_POINTS, "label": name if c == 0 else None}
-            ax.plot(draws, values, markevery=places.tolist(), **marks, **line)
-    whole_ticks(ax.xaxis, 8)
+            long = n > 4 * TRACE_BLOCKS
+            alpha, width = (0.4, 0.5) if long else (0.9, 0.9)
+            ax.plot(draws, values, color=own.colour, alpha=alpha, lw=width, rasterized=n > MANY_POINTS)
+            at, _ = block_means(draws, 0, TRACE_BLOCKS) if long else (draws, 1)
+            means, _ = block_means(values, 0, TRACE_BLOCKS) if long else (values, 1)
+            # Markers stand at other places on every trace.
+            places = (2 * i % 5, max(1, len(means) // 8))
+            marks = ax.plot(at, means, marker=own.marker, markevery=places, label=name if c == 0 else f"_{name}")
+            marks[0].set(color=own.colour, markersize=6, markeredgecolor="white", linewidth=1.6 if long else 0)
+    ax.margins(x=0.01)
+    whole_ticks(ax.xaxis)
     ax.set_xlabel("draw")
     ax.set_ylabel("log joint density (nats)")
     entitle(ax, "Trace of log p(X, y)" if exact_band is None else "Trace of log p(X, y), against the exact posterior")
-    legend_below(ax, 6)
+    legend_beside(ax)
     return ax
 
 
@@ -79,7 +85,7 @@ def plot_hamming(
 
     A box spans the quartiles, its whiskers 5% to 95%; the dots are single pairs of draws.
     """
-    several = named("posteriors", posteriors, "draws")
+    several = named("posteriors", _several(posteriors, "draws"))
     distances = {name: _distances(posterior, lags) for name, posterior in several.items()}
     ax = axes_for(ax, (7, 3.6))
     width = 0.8 / len(several)
@@ -96,7 +102,7 @@ def plot_hamming(
             manage_ticks=False, medianprops={"color": BLACK, "linewidth": 1.8}, zorder=2,
         )  # fmt: skip
         for box in boxes["boxes"]:
-            box.set(facecolor=(own.colour, 0.55), hatch=own.hatch, edgecolor=own.colour, label=name)
+            box.set(facecolor=(own.colour, 0.4), hatch=own.hatch, edgecolor=own.colour, label=name)
     ax.set_xticks(range(len(lags)), labels=[str(lag) for lag in lags])
     ax.set_xlabel("lag (draws)")
     ax.set_ylabel("normalised Hamming distance")
@@ -105,16 +111,16 @@ def plot_hamming(
     if len(several) > 1:
         looks = [look(i) for i in range(len(several))]
         keys = [
-            Patch(facecolor=(own.colour, 0.55), hatch=own.hatch, edgecolor=own.colour, label=name)
+            Patch(facecolor=(own.colour, 0.4), hatch=own.hatch, edgecolor=own.colour, label=name)
             for own, name in zip(looks, several, strict=True)
         ]
-        legend_below(ax, 6, handles=keys)
+        legend_beside(ax, handles=keys, handleheight=1.2)
     return ax
 
 
 def plot_jumps(curves: Mapping[str, npt.ArrayLike], *, ax: Axes | None = None) -> Axes:
     """Cumulative jumps between modes, name -> (runs, iterations): the mean over runs, and a band of their quartiles."""
-    checked = {name: _curve(name, values) for name, values in named("curves", curves, "runs").items()}
+    checked = {name: _curve(name, values) for name, values in named("curves", curves).items()}
     ax = axes_for(ax, (6, 3.6))
     n_runs = {len(values) for values in checked.values()}
     for i, (name, values) in enumerate(checked.items()):
@@ -126,11 +132,16 @@ def plot_jumps(curves: Mapping[str, npt.ArrayLike], *, ax: Axes | None = None) -
         ax.plot(kept + 1, values[:, kept].mean(axis=0), color=own.colour, ls=own.line, lw=1.8, label=name)
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
+    whole_ticks(ax.xaxis)
+    whole_ticks(ax.yaxis)
     ax.set_xlabel("iteration")
     ax.set_ylabel("jumps between modes (cumulative)")
     runs = f"{n_runs.pop()} runs" if len(n_runs) == 1 else "runs"
     entitle(ax, f"Jumps between modes: mean and quartiles of {runs}")
-    legend_below(ax, 6, handlelength=3.5)
+    # The legend lists the curves as they lie above each other on the right.
+    order = sorted(checked, key=lambda name: -checked[name][:, -1].mean())
+    handles = dict(zip(checked, ax.get_lines()[-len(checked) :], strict=True))
+    legend_beside(ax, handles=[handles[name] for name in order], handlelength=3.5)
     return ax
 
 
@@ -145,19 +156,14 @@ def plot_ladder(posterior: Posterior, *, fig: Canvas | None = None) -> Canvas:
     fig = canvas_for(fig, (10, 3.2))
     rejection_ax, columns_ax, barrier_ax = fig.subplots(1, 3)
     pairs = stats["pair"].values
-    _bars(rejection_ax, pairs, stats["rejection"].values, "rejection of whole swaps (share)", "Rejection per pair")
-    rejection_ax.set_ylim(0, 1.02)
     mean = float(stats["rejection"].mean())
-    rejection_ax.axhline(mean, color=BLACK, lw=1, ls=(0, (4, 2)), label="mean")
-    rejection_ax.text(1, mean, f" {mean:.2f}", transform=rejection_ax.get_yaxis_transform(), va="center", fontsize=8)
-    sites = posterior.draws.sizes["site"]
-    _bars(columns_ax, pairs, stats["columns"].values, f"sites moved per exchange (of {sites:,})", "Sites moved")
-    barrier = np.concatenate([[0.0], stats["barrier"].values])
-    barrier_ax.plot(posterior.betas, barrier, "o-", color=BLUE, ms=4, lw=1.2)
-    _beta_axis(barrier_ax, posterior.betas)
-    barrier_ax.set_ylim(bottom=0)
-    barrier_ax.set_ylabel("barrier Λ(β)")
-    entitle(barrier_ax, f"Barrier, {barrier[-1]:.2f} in all")
+    _bars(rejection_ax, pairs, stats["rejection"].values, "rejection (share)", f"Whole swaps rejected, mean {mean:.2f}")
+    rejection_ax.axhline(mean, color=BLACK, lw=1, ls=(0, (4, 2)))
+    rejection_ax.set_ylim(0, 1.02)
+    columns = stats["columns"].values
+    _bars(columns_ax, pairs, columns, "sites", f"Sites moved per exchange, of {posterior.draws.sizes['site']:,}")
+    columns_ax.set_ylim(0, max(1.0, 1.05 * columns.max()))
+    _barrier(barrier_ax, posterior)
     for ax in (rejection_ax, columns_ax, barrier_ax):
         ax.spines[["top", "right"]].set_visible(False)
     return fig
@@ -166,31 +172,55 @@ def plot_ladder(posterior: Posterior, *, fig: Canvas | None = None) -> Canvas:
 def _bars(ax: Axes, pairs: npt.NDArray[np.int64], heights: Floats, label: str, title: str) -> None:
     ax.bar(pairs, heights, color=SKY, edgecolor=BLUE, linewidth=0.8)
     whole_ticks(ax.xaxis)
+    ax.set_xlim(-1, len(pairs))
     ax.set_xlabel("pair of rungs (0: hottest)")
     ax.set_ylabel(label)
     entitle(ax, title)
+
+
+def _barrier(ax: Axes, posterior: Posterior) -> None:
+    """The barrier from the rejections; where those saturate, also the one from the distances of the rungs."""
+    stats, betas = posterior.exchange_stats, posterior.betas
+    barrier = np.concatenate([[0.0], stats["barrier"].values])
+    distance = np.concatenate([[0.0], np.cumsum(stats["length"].values)])
+    ax.plot(betas, barrier, "o-", color=BLUE, ms=4, lw=1.2, label="from rejection")
+    if distance[-1] > 1.1 * barrier[-1]:
+        ax.plot(betas, distance, "s", color=BLACK, ms=3.5, lw=1.2, ls=(0, (4, 2)), label="where rejection saturates")
+        ax.legend(loc="upper left", frameon=False, fontsize="small")
+    _beta_axis(ax, betas)
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("barrier Λ(β)")
+    entitle(ax, f"Barrier from hottest to target, {max(barrier[-1], distance[-1]):.1f}")
 
 
 def _beta_axis(ax: Axes, betas: Floats) -> None:
     """A logarithmic axis, with a linear piece from 0 to the first rung above it where the ladder reaches the prior."""
     positive = betas[betas > 0]
     if betas[0] == 0:
-        ax.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
-        ax.set_xlim(-0.1 * positive[0], 1.3)
-        ax.axvline(0, color=QUIET, lw=0.8, ls=":")
+        ax.set_xscale("symlog", linthresh=positive[0], linscale=0.6)
+        ax.set_xlim(-0.15 * positive[0], 1.5)
+        decades = 10.0 ** np.arange(np.ceil(np.log10(positive[0])), 1)
+        ax.set_xticks([0, *decades], labels=["0", *(f"{beta:g}" for beta in decades)])
     else:
         ax.set_xscale("log")
-    ax.set_xlabel("inverse temperature β" + (" (0: prior, 1: target)" if betas[0] == 0 else " (1: target)"))
+        ticks = betas if len(betas) <= 5 else betas[:: -(-len(betas) // 5)]
+        ax.set_xticks(ticks, labels=[f"{beta:.2g}" for beta in ticks])
+    ax.tick_params(axis="x", which="minor", labelbottom=False, bottom=False)
+    ax.set_xlabel("inverse temperature β")
 
 
 def _traces(posteriors: Posterior | Mapping[str, Posterior]) -> dict[str, list[tuple[Floats, Floats]]]:
     """name -> (draws, log joint) of each of its chains; a single posterior has its chains as names."""
-    several = named("posteriors", posteriors, "")
+    several = named("posteriors", _several(posteriors, ""))
     lines = {
         name: [(chain["draw"].values, chain.values) for chain in posterior.log_joint]
         for name, posterior in several.items()
     }
     return lines if isinstance(posteriors, Mapping) else {f"chain {c}": [line] for c, line in enumerate(lines[""])}
+
+
+def _several(posteriors: Posterior | Mapping[str, Posterior], name: str) -> Mapping[str, Posterior]:
+    return posteriors if isinstance(posteriors, Mapping) else {name: posteriors}
 
 
 def _ordered(band: tuple[float, float, float]) -> tuple[float, float, float]:

@@ -6,6 +6,7 @@ Column t of a path covers t - 1/2 to t + 1/2 of the x axis.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib.pyplot as plt
@@ -29,7 +30,8 @@ STATES = LinearSegmentedColormap.from_list("states", ["#eef2f6", "#12304f"])
 # Artists with more points than this are drawn as pixels: in a PDF they would weigh megabytes.
 MANY_POINTS = 2_000
 # A sequence narrower than this share of the axes has no room for its number.
-NARROW = 0.012
+NARROW = 0.014
+NUMBERED = 14
 
 
 class Look(NamedTuple):
@@ -67,29 +69,25 @@ def canvas_for(fig: Canvas | None, size: tuple[float, float]) -> Canvas:
     return plt.figure(figsize=size, layout="constrained") if fig is None else fig
 
 
-def entitle(ax: Axes, title: str) -> None:
-    ax.set_title(title, loc="left", fontsize="medium")
+def entitle(ax: Axes, title: str, pad: float | None = None) -> None:
+    ax.set_title(title, fontsize="medium", pad=pad)
 
 
-def heading(fig: Canvas, title: str) -> None:
-    fig.suptitle(title, x=0.01, ha="left", fontsize="medium")
+def whole_ticks(axis: Any) -> None:
+    """Ticks at round whole numbers, as many as there is room for."""
+    axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
 
 
-def whole_ticks(axis: Any, most: int = 6) -> None:
-    axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
+def legend_beside(ax: Axes, **options: Any) -> None:
+    """A legend to the right of the axes, where it hides nothing."""
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, **options)
 
 
-def legend_below(ax: Axes, columns: int, **options: Any) -> None:
-    """A legend under the axes, where it hides nothing."""
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False, **options)
-
-
-def named(name: str, given: Mapping[str, Value] | Value, single: str) -> dict[str, Value]:
-    """Several named things as they are; one thing under the name `single`."""
-    several = dict(given) if isinstance(given, Mapping) else {single: given}
-    if not several:
-        raise InvalidInput(f"{name} must hold at least one entry, got an empty dict")
-    return several
+def named(name: str, given: Mapping[str, Value]) -> dict[str, Value]:
+    """A dict with at least one entry."""
+    if not given:
+        raise InvalidInput(f"{name} must hold at least one entry, name -> values, got {given!r}")
+    return dict(given)
 
 
 def region(start: int, stop: int | None, n_sites: int) -> tuple[int, int]:
@@ -101,7 +99,10 @@ def region(start: int, stop: int | None, n_sites: int) -> tuple[int, int]:
 
 
 def mark_starts(ax: Axes, data: Observations | None, start: int, stop: int, *, numbers: bool = True) -> None:
-    """Dotted lines where sequences start between the two sites, and the sequences' numbers above, from 1."""
+    """Dotted lines where sequences start between the two sites, and the sequences' numbers above, from 1.
+
+    Numbers take the room under a title: give it a pad of NUMBERED points.
+    """
     inside = _starts_between(data, start, stop)
     if data is None or not inside.size:
         return
@@ -113,18 +114,17 @@ def mark_starts(ax: Axes, data: Observations | None, start: int, stop: int, *, n
         return
     edges = np.array([start, *inside, stop])
     first = int(np.searchsorted(data.starts, start, side="right"))
-    for i, (left, right) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for i, (left, right) in enumerate(pairwise(edges)):
         if right - left >= NARROW * (stop - start):
-            place = {"ha": "center", "va": "bottom", "fontsize": 7, "color": QUIET}
-            ax.text((left + right - 1) / 2, 1.005, str(first + i), transform=across, **place)
+            x = (left + right - 1) / 2
+            ax.text(x, 1.01, str(first + i), transform=across, ha="center", va="bottom", fontsize=7, color=QUIET)
 
 
 def label_sites(ax: Axes, data: Observations | None, start: int, stop: int) -> None:
     """The limits and the name of the x axis."""
     ax.set_xlim(start - 0.5, stop - 0.5)
-    whole_ticks(ax.xaxis, 8)
-    dotted = "  (dotted lines: starts of sequences, numbered above)" if _starts_between(data, start, stop).size else ""
-    ax.set_xlabel(f"site{dotted}")
+    whole_ticks(ax.xaxis)
+    ax.set_xlabel("site (dotted: starts)" if _starts_between(data, start, stop).size else "site")
 
 
 def _starts_between(data: Observations | None, start: int, stop: int) -> npt.NDArray[np.int64]:

@@ -1,0 +1,53 @@
+"""The command line: parse, call one public function, print.
+
+Results go to stdout; progress, notes and errors go to stderr. Commands import what they need when they run, so that
+help and completion do not wait for it. Exit codes: 0, 2 for a user's mistake, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from chiasma.cli.demo import demo
+from chiasma.cli.examples import OVERVIEW, examples
+from chiasma.cli.fit import fit
+from chiasma.cli.mistakes import Commands
+from chiasma.cli.show import show
+from chiasma.cli.simulate import simulate
+
+app = typer.Typer(
+    name="chiasma",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Entry point."""
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from chiasma import __version__
+
+        typer.echo(f"chiasma {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=examples(OVERVIEW))
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Bayesian inference in factorial hidden Markov models."""
+
+
+for command in (demo, simulate, fit, show):
+    app.command(epilog=examples(command.__name__))(command)

@@ -1,0 +1,44 @@
+"""Examples that the help ends with. Tests run every one of them."""
+
+from __future__ import annotations
+
+OVERVIEW = "chiasma"
+
+EXAMPLES = {
+    OVERVIEW: (
+        "chiasma demo",
+        "chiasma simulate genome.tsv --seed 1",
+        "chiasma fit genome.tsv --model genome.toml --out run",
+        "chiasma show run",
+    ),
+    "demo": (
+        "chiasma demo",
+        "chiasma demo --seed 7 --out another-genome",
+        "chiasma demo --study --sweeps 20000",
+    ),
+    "simulate": (
+        "chiasma simulate genome.tsv --seed 1",
+        "chiasma simulate small.tsv --sites 500 --sd 20",
+        "chiasma simulate study.csv --preset study",
+    ),
+    "fit": (
+        "chiasma fit genome.tsv --model genome.toml --out run",
+        "chiasma fit genome.tsv --chromosome chromosome --position position --weights 0.2,0.3,0.5 --depth 180 "
+        "--sd 12 --enter 0.001 --out three-rows",
+        "chiasma fit genome.tsv --model genome.toml --update hamming-ball:3 --exchange augmented --ladder 1,5 "
+        "--exchange-every 10 --out paper",
+        "chiasma fit genome.tsv --out run --resume --draws 2000",
+    ),
+    "show": (
+        "chiasma show run",
+        "chiasma show run --region chr17",
+        "chiasma show run --json",
+    ),
+}
+
+
+def examples(command: str) -> str:
+    """The examples of a command as the end of its help."""
+    # A blank line between paragraphs keeps the lines apart; a backslash keeps rich from reading [..] as a style.
+    lines = "\n\n".join(f"  {line}" for line in EXAMPLES[command])
+    return f"[bold]Examples[/bold]\n\n{lines}\n"

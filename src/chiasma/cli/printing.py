@@ -1,0 +1,81 @@
+"""What is printed where: results on stdout, notes on stderr; less of both when asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from chiasma.report import Report
+    from chiasma.tables import Signal
+
+# Segments in doubt that are worth a place on the screen; the file has them all.
+SHOWN_REGIONS = 5
+SHOWN_RIVALS = 3
+
+
+@dataclass(frozen=True)
+class Voice:
+    """quiet: only the seed and errors. as_json: the summary as JSON, and nothing else on stdout."""
+
+    quiet: bool = False
+    as_json: bool = False
+
+    @property
+    def progress(self) -> bool:
+        return not self.quiet
+
+    def note(self, text: str) -> None:
+        """A line on stderr."""
+        if not self.quiet:
+            typer.echo(text, err=True)
+
+    def seed(self, seed: int) -> None:
+        """The seed, whatever was asked."""
+        typer.echo(f"seed {seed}", err=True)
+
+    def report(self, report: Report, signal: Signal, run: Path) -> None:
+        """The summary, the largest doubts, and where the files are."""
+        if self.as_json:
+            typer.echo(json.dumps(report.content, indent=2))
+        elif not self.quiet:
+            from rich.console import Console
+
+            console = Console(highlight=False, soft_wrap=False)
+            console.print(report.summary)
+            console.print(_doubts(report, signal))
+            console.print(
+                f"Wrote states.tsv, segments.tsv, explanations.tsv, summary.json and figures/ to {run}{_slash(run)}",
+                soft_wrap=True,
+                markup=False,
+            )
+
+
+def _doubts(report: Report, signal: Signal) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from chiasma.report import CERTAIN, place
+
+    n, doubtful = report.n_segments, len(report.regions)
+    if not doubtful:
+        return Text(f"{n:,} segments, each with one state of probability {CERTAIN} or more.")
+    table = Table(title=f"Rival explanations, one digit per row ({doubtful:,} of {n:,} segments)", title_justify="left")
+    table.add_column("where")
+    table.add_column("sites", justify="right")
+    table.add_column("state: probability", no_wrap=True)
+    for region in report.regions[:SHOWN_REGIONS]:
+        segment = region.segment
+        rivals = "   ".join(f"{one.state}: {one.probability:.2f}" for one in region.explanations[:SHOWN_RIVALS])
+        table.add_row(place(signal, segment.start, segment.stop), f"{segment.stop - segment.start:,}", rivals)
+    more = doubtful - SHOWN_REGIONS
+    return Group(table, Text(f"and {more:,} more in explanations.tsv")) if more > 0 else table
+
+
+def _slash(path: Path) -> str:
+    return "" if str(path).endswith("/") else "/"

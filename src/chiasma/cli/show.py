@@ -1,0 +1,42 @@
+"""chiasma show: the summary, tables and figures of a finished or interrupted run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chiasma.cli.printing import Voice
+
+
+def show(
+    run: Annotated[Path, typer.Argument(help="Directory that `chiasma fit --out` wrote.", show_default=False)],
+    region: Annotated[
+        str | None,
+        typer.Option(
+            help="Look at one region: chr17, chr17:30000000-50000000, or sites 120-180 (both ends included).",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write the files, print the seed only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
+) -> None:
+    """Summarise a run, finished or interrupted, and write its tables and figures anew."""
+    from chiasma.report import write_report
+    from chiasma.runs import RunDirectory
+
+    voice = Voice(quiet, as_json)
+    directory = RunDirectory(run)
+    posterior, signal = directory.open()
+    n_draws, wanted = posterior.draws.sizes["draw"], directory.wanted_draws()
+    voice.seed(posterior.info["seed"])
+    if n_draws < wanted:
+        voice.note(f"interrupted: {n_draws:,} of {wanted:,} draws per chain; {directory.how_to_resume()}")
+    if region is None:
+        voice.report(write_report(posterior, signal, run, directory.about()), signal, run)
+        return
+    from chiasma.report import write_region
+    from chiasma.tables import find_region
+
+    voice.region(write_region(posterior, signal, *find_region(signal, region), run / "figures"), signal)

@@ -1,0 +1,191 @@
+"""From a run to its records and back: beginning and taking up stores, reading posteriors from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from chiasma.engine import Engine, Problem
+from chiasma.errors import InvalidInput, StoreError
+from chiasma.independent import ExactEngine
+from chiasma.kernels.ensemble import Tally, make_tally
+from chiasma.models.density import Density
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.plan import Plan
+from chiasma.posterior import Posterior, labelled
+from chiasma.provenance import describe_data, describe_model, differences, digest, rebuild_model, versions
+from chiasma.results import assemble
+from chiasma.store import Layout, ZarrTrace, check_chunks, read_checkpoint, read_header
+from chiasma.trace import MemoryTrace, Trace
+
+# A run may be taken up again only where these are what they were.
+_SAME = ("model", "data", "run")
+
+
+def describe_run(
+    model: FactorialHMM | Density,
+    data: Observations | None,
+    plan: Plan,
+    settings: dict[str, Any],
+    start: npt.NDArray[Any] | None,
+    engine: Engine,
+) -> dict[str, Any]:
+    """Everything that the draws depend on, and how it was chosen, as plain JSON."""
+    ladder = plan.ladder
+    return {
+        "model": describe_model(model),
+        "data": describe_data(data),
+        "run": settings
+        | {
+            "update": repr(plan.update),
+            "exchange": repr(plan.exchange),
+            "ladder": {"betas": list(ladder.betas), "adapt": ladder.adapt, "resize": ladder.resize},
+            "init": None if start is None else digest(start),
+        },
+        "plan": plan.reason,
+        "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
+        "log_evidence": engine.shared.passes.log_evidence if isinstance(engine, ExactEngine) else None,
+        "versions": versions(),
+    }
+
+
+def begin(
+    path: Path | None,
+    about: dict[str, Any],
+    problem: Problem,
+    engines: list[Engine],
+    n_draws: int,
+    data: Observations | None,
+) -> Trace:
+    """A new place for records: memory, or a store."""
+    betas = engines[0].betas
+    if path is None:
+        return MemoryTrace(len(engines), n_draws, problem.n_sites, len(betas), problem.record_dtype)
+    layout = Layout(
+        name=problem.name,
+        n_chains=len(engines),
+        n_draws=n_draws,
+        n_sites=problem.n_sites,
+        n_replicas=len(betas),
+        dtype=np.dtype(problem.record_dtype).name,
+        n_rows=about["n_rows"] or 0,
+    )
+    static: dict[str, tuple[npt.NDArray[Any], str]] = {"beta": (betas, "replica")}
+    if data is not None:
+        static["y"] = (data.y, "site" if data.y.ndim == 1 else "site channel")
+        static["starts"] = (data.starts, "sequence")
+        if data.gaps is not None and len(data.gaps):
+            static["gaps"] = (data.gaps, "gap")
+    return ZarrTrace.create(path, layout, static, about)
+
+
+def stored_seed(path: Path) -> int:
+    return int(read_header(path)["provenance"]["run"]["seed"])
+
+
+def take_up(path: Path, about: dict[str, Any], n_draws: int) -> ZarrTrace:
+    """The store of an earlier run, to go on with; refuses one that was made differently."""
+    stored = read_header(path)["provenance"]
+    found = [text for part in _SAME for text in differences(stored[part], about[part], f"{part}.")]
+    if found:
+        raise StoreError(
+            f"{path} holds another run and cannot be resumed with these settings: {'; '.join(found)}; "
+            "call sample as before, or give another store"
+        )
+    return ZarrTrace.reopen(path, n_draws)
+
+
+def posterior_in_memory(
+    trace: Trace,
+    about: dict[str, Any],
+    engines: list[Engine],
+    timings: dict[str, float],
+    model: FactorialHMM | Density,
+    data: Observations | None,
+) -> Posterior:
+    assert isinstance(trace, MemoryTrace)
+    return assemble(
+        draws=labelled(engines[0].problem.name, trace.states, "site"),
+        log_prior=trace.log_prior,
+        log_lik=trace.log_lik,
+        betas=engines[0].betas,
+        tallies=[engine.tally for engine in engines],
+        exact_evidence=about["log_evidence"],
+        info=_info(about, timings),
+        model=model,
+        data=data,
+    )
+
+
+def open_posterior(
+    path: str | Path, draws: int | None = None, model: FactorialHMM | Density | None = None
+) -> Posterior:
+    """The posterior of a stored run, finished or not: every draw up to the last flush, loaded when it is looked at.
+
+    Parameters
+    ----------
+    path : what was given to sample(store=...).
+    draws : open only the first so many draws of every chain.
+    model : the model, where it holds a user's own function and could not be stored.
+    """
+    path = Path(path)
+    header = read_header(path)
+    about, layout = header["provenance"], Layout(**header["layout"])
+    checkpoints = [read_checkpoint(path, header, chain) for chain in range(layout.n_chains)]
+    n_draws = min(header["committed"])
+    if n_draws == 0:
+        raise StoreError(f"{path} holds no draws yet: the run stopped before its first flush; resume it")
+    if draws is None:
+        for chain, checkpoint in enumerate(checkpoints):
+            check_chunks(path, header, chain, checkpoint)
+    elif not 1 <= draws <= n_draws:
+        raise InvalidInput(f"draws must be in 1..{n_draws} (draws in {path}), got {draws}")
+    whole = xr.open_zarr(path, consolidated=True)
+    stored = whole.isel(draw=slice(draws))
+    names = {dim: np.arange(stored.sizes[dim]) for dim in ("chain", "draw", "site")}
+    # Running counts are of whole chains; they speak for the draws when all chains are equally far.
+    level = draws is None and len(set(header["committed"])) == 1 and layout.n_rows > 0
+    return assemble(
+        draws=stored[layout.name].assign_coords(names),
+        log_prior=stored["log_prior"].values,
+        log_lik=stored["replica_log_likelihood"].values,
+        betas=whole["beta"].values,
+        tallies=[_tally(checkpoint, layout.n_replicas) for checkpoint in checkpoints],
+        exact_evidence=about["log_evidence"],
+        info=_info(about, header["timings"]) | {"complete": n_draws == layout.n_draws},
+        model=model or rebuild_model(about["model"]),
+        data=_data(whole),
+        row_counts=sum(checkpoint["counts"] for checkpoint in checkpoints) if level else None,
+    )
+
+
+def _tally(checkpoint: dict[str, Any], n_replicas: int) -> Tally:
+    if not checkpoint:
+        return make_tally(n_replicas)
+    return Tally(*(checkpoint[f"tally_{name}"] for name in Tally._fields))
+
+
+def _data(stored: xr.Dataset) -> Observations | None:
+    if "y" not in stored:
+        return None
+    gaps = stored["gaps"].values if "gaps" in stored else None
+    return Observations(stored["y"].values, stored["starts"].values, gaps)
+
+
+def _info(about: dict[str, Any], timings: dict[str, float]) -> dict[str, Any]:
+    run = about["run"]
+    return {
+        "n_rows": about["n_rows"],
+        "seed": run["seed"],
+        "plan": about["plan"],
+        "update": run["update"],
+        "exchange": run["exchange"],
+        "settings": run,
+        "versions": about["versions"],
+        "timings": dict(timings),
+    }

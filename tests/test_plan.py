@@ -1,0 +1,246 @@
+"""What is chosen when it is left open, what is said about it, and where it is shown."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import rich.console
+
+import chiasma as ch
+from chiasma.errors import InvalidInput
+from chiasma.ladder import Ladder
+from chiasma.plan import Plan, exact_cost, plan_paths, plan_replicas
+
+pytestmark = pytest.mark.jit_off
+
+
+def model(n_rows: int) -> ch.FactorialHMM:
+    return ch.FactorialHMM(
+        chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian(np.linspace(0.4, 1.0, n_rows), sd=0.5)
+    )
+
+
+def plan(n_rows: int, n_columns: int, update: Any = "auto", exchange: Any = "auto", ladder: Any = "auto") -> Plan:
+    return plan_paths(model(n_rows).target(np.zeros(n_columns)), update, exchange, ladder)
+
+
+# ---- Choices --------------------------------------------------------------------------------------------------------
+
+
+def test_auto__is_exact_where_that_is_affordable():
+    chosen = plan(6, 10_877)
+    assert chosen.is_exact
+    assert chosen.update == ch.Exact()
+    assert chosen.exchange is None
+    assert chosen.ladder.betas == (1.0,)
+    assert chosen.reason == (
+        "exact independent draws: the exact filter over 6 free rows x 10,877 columns takes about 0.0056 s and 0 MiB"
+    )
+
+
+def test_auto__is_an_ensemble_where_exact_is_not():
+    chosen = plan(24, 2000)
+    assert not chosen.is_exact
+    assert chosen.update == ch.BlockGibbs(size=3)
+    assert chosen.exchange == ch.MosaicCrossover()
+    assert chosen.ladder == Ladder.adapted()
+    for part in (
+        "blocks of 3 rows: the exact filter over 24 free rows x 2,000 columns takes about 872 s and 17,",
+        "over the budget of 60 s and 512 MiB",
+        "ladder from the prior to the target, adapted in warm-up",
+        "MosaicCrossover exchanges",
+    ):
+        assert part in chosen.reason
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(10, 100_000), (18, 20_000), (20, 200)])
+def test_auto__looks_at_time_and_memory(n_rows, n_columns):
+    """In the budget, over the time, over the memory."""
+    seconds, memory = exact_cost(model(n_rows).target(np.zeros(n_columns)))
+    assert plan(n_rows, n_columns).is_exact == (seconds <= 60 and memory <= 512 * 2**20)
+    assert plan(n_rows, n_columns).is_exact == (n_rows == 10)
+
+
+def test_exact_cost__covers_what_the_passes_ask_for():
+    """The least memory is enough for a filter with checkpoints and lazy draws."""
+    target = model(3).target(np.zeros(5000))
+    _, memory = exact_cost(target)
+    assert ch.exact.Passes(target, 1.0, memory=int(memory), stay=True).n_segments > 1
+
+
+def test_auto__blocks_are_no_larger_than_the_model():
+    chosen = plan(2, 50, exchange="swap")
+    assert chosen.update == ch.BlockGibbs(size=2)
+    assert chosen.reason.startswith("blocks of 2 rows;")
+
+
+@pytest.mark.parametrize(
+    ("exchange", "ladder", "exact"),
+    [
+        ("auto", "auto", True),
+        (None, "auto", True),
+        ("auto", [1], True),
+        (None, Ladder(betas=(1.0,)), True),
+        ("mosaic", "auto", False),
+        (ch.Swap(), "auto", False),
+        ("auto", [1, 5], False),
+        (None, [1, 5], False),
+    ],
+)
+def test_auto__update_with_replicas_asked_for(exchange, ladder, exact):
+    assert plan(3, 50, "auto", exchange, ladder).is_exact == exact
+
+
+@pytest.mark.parametrize(
+    ("name", "update"),
+    [("row", ch.RowGibbs()), ("block", ch.BlockGibbs(size=3)), ("hamming-ball", ch.HammingBall(radius=1))],
+)
+def test_update__by_name(name, update):
+    chosen = plan(5, 50, name)
+    assert chosen.update == update
+    assert chosen.exchange == ch.MosaicCrossover()
+    assert chosen.ladder == Ladder.adapted()
+    assert chosen.reason.startswith("update as given;")
+
+
+def test_update__exact_as_asked_whatever_it_costs():
+    chosen = plan(24, 2000, "exact")
+    assert chosen.is_exact
+    assert chosen.reason.startswith("exact draws as asked: the exact filter over 24 free rows")
+    own = ch.Exact(memory=2**20)
+    assert plan(3, 50, own).update is own
+    assert plan(3, 50, own, None, [1]).is_exact
+    on_a_ladder = plan(3, 50, own, "auto", [1, 5])
+    assert not on_a_ladder.is_exact
+    assert on_a_ladder.exchange == ch.MosaicCrossover()
+
+
+@pytest.mark.parametrize(
+    ("name", "exchange"),
+    [
+        ("swap", ch.Swap()),
+        ("random", ch.RandomCrossover()),
+        ("augmented", ch.AugmentedCrossover()),
+        ("mosaic", ch.MosaicCrossover()),
+    ],
+)
+def test_exchange__by_name(name, exchange):
+    assert plan(3, 50, "row", name, [1, 5]).exchange == exchange
+
+
+def test_objects__are_taken_as_they_are():
+    update, exchange = ch.HammingBall(radius=2), ch.AugmentedCrossover(flipped=False, rows=[0, 2])
+    ladder = Ladder(betas=(0.1, 0.4, 1.0))
+    chosen = plan(3, 50, update, exchange, ladder)
+    assert chosen.update is update
+    assert chosen.exchange is exchange
+    assert chosen.ladder is ladder
+    assert chosen.reason == "update as given; 3 rungs as given; AugmentedCrossover exchanges"
+
+
+def test_one_replica():
+    chosen = plan(3, 50, "row", None)
+    assert chosen.ladder.betas == (1.0,)
+    assert chosen.reason == "update as given; one replica"
+    assert plan(3, 50, "row", "auto", [1]).exchange is None
+    assert plan(3, 50, "row", None, [1, 5]).exchange is None
+
+
+def test_density__takes_augmented_crossovers():
+    chosen = plan_replicas(None, "auto", "auto", ch.AugmentedCrossover(), "update of the density")
+    assert chosen.exchange == ch.AugmentedCrossover()
+    assert chosen.reason.startswith("update of the density; ladder from the prior")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"update": "gibbs"}, "update must be \"auto\", 'exact', 'row', .* got 'gibbs'"),
+        ({"update": 3}, "or an object such as ch.HammingBall.radius=2., got 3"),
+        ({"update": ch.Swap()}, "update must be"),
+        ({"exchange": "crossover"}, 'exchange must be None, "auto", \'swap\', .* got "crossover"'),
+        ({"exchange": ch.RowGibbs(), "update": "row"}, r"an Exchange such as ch.Swap\(\), got RowGibbs"),
+        ({"exchange": 2}, "got 2"),
+        ({"ladder": "hot"}, 'ladder must be "auto", a list of temperatures or a Ladder, got "hot"'),
+        ({"ladder": "hot", "update": "exact"}, 'got "hot"'),
+        ({"ladder": "hot", "update": "row"}, 'got "hot"'),
+        ({"ladder": []}, "at least one temperature"),
+        ({"ladder": [1], "exchange": "swap"}, "Swap needs at least two replicas, got a ladder of one; give ladder="),
+        ({"ladder": [1], "exchange": ch.MosaicCrossover(), "update": "row"}, "MosaicCrossover needs at least two"),
+    ],
+)
+def test_refused(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        plan(3, 50, **options)
+
+
+# ---- What is said ---------------------------------------------------------------------------------------------------
+
+
+def run(**options: Any) -> ch.Posterior:
+    options = {"draws": 4, "warmup": 6, "chains": 2, "seed": 123} | options
+    return ch.sample(model(2), np.array([0.3, 1.2, 0.9, 0.1]), **options)
+
+
+def test_info__holds_the_plan():
+    assert run(progress=False).info["plan"].startswith("exact independent draws: the exact filter over 2 free rows")
+    assert run(progress=False, update="row", ladder=[1, 5]).info["plan"] == (
+        "update as given; 2 rungs as given; MosaicCrossover exchanges"
+    )
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_display__is_silent_where_there_is_no_terminal(progress, capfd):
+    run(progress=progress, update="row", ladder=[1, 5])
+    run(progress=progress)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> io.StringIO:
+    """A wide terminal in place of every console."""
+    screen = io.StringIO()
+    console = partial(rich.console.Console, file=screen, force_terminal=True, width=200, color_system=None)
+    monkeypatch.setattr(rich.console, "Console", console)
+    return screen
+
+
+@pytest.mark.parametrize("warmup", [6, 0])
+def test_display__on_a_terminal(terminal, warmup):
+    posterior = run(update="row", exchange="mosaic", ladder=[1, 5], warmup=warmup)
+    shown = terminal.getvalue()
+    assert f"chiasma {posterior.info['plan']} (seed 123)" in shown
+    for part in ("draws, chain 0", "draws, chain 1", "4/4", "log joint -", "columns per exchange"):
+        assert part in shown
+    assert ("6/6" in shown) == (warmup > 0)
+
+
+def test_display__says_which_seed_was_drawn(terminal):
+    posterior = run(seed=None)
+    assert f"(seed {posterior.info['seed']})" in terminal.getvalue()
+
+
+def test_display__does_not_change_the_run(terminal):
+    shown, silent = (run(update="row", ladder=[1, 5], progress=progress) for progress in (True, False))
+    np.testing.assert_array_equal(shown.draws, silent.draws)
+
+
+def test_display__silent_when_unwanted(terminal):
+    run(progress=False)
+    assert terminal.getvalue() == ""
+
+
+def test_display__is_closed_after_an_error(terminal):
+    """The cursor comes back, and the message is not drawn over."""
+
+    def fails(x, beta, rng):
+        raise RuntimeError("the update gave up")
+
+    target = ch.Density(lambda x: -(x**2).sum(axis=1), size=1, init=[0.0], update=fails)
+    with pytest.raises(RuntimeError, match="the update gave up"):
+        ch.sample(target, exchange=None, draws=3, chains=1, seed=1)
+    assert terminal.getvalue().rstrip("\n").endswith("\x1b[?25h")
