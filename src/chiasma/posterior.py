@@ -16,6 +16,7 @@ from chiasma import configurations, export, segments, summary
 from chiasma.configurations import Configuration
 from chiasma.errors import InvalidInput
 from chiasma.evidence import Evidence
+from chiasma.kernels.counting import add_counts
 from chiasma.models.density import Density
 from chiasma.models.emissions import Additive
 from chiasma.models.factorial import FactorialHMM
@@ -63,10 +64,15 @@ class Posterior:
         return (self.draws >> row & 1).astype(np.int8).rename("states")
 
     def marginals(self) -> xr.DataArray:
-        """(row, site): share of draws with the row on."""
-        n_rows = self._rows()
-        means = [self.states(k).mean(("chain", "draw")) for k in range(n_rows)]
-        return xr.concat(means, dim=xr.DataArray(np.arange(n_rows), dims="row", name="row")).rename("marginals")
+        """(row, site): share of draws with the row on. A stored run has counted them while it was drawing."""
+        counts = self.row_counts
+        if counts is None:
+            counts = np.zeros((self._rows(), self.draws.sizes["site"]), np.int64)
+            for _, _, codes in configurations.pieces(self.codes):
+                add_counts(codes, counts)
+        n_draws = self.draws.sizes["chain"] * self.draws.sizes["draw"]
+        coords = {"row": np.arange(len(counts)), "site": self.draws["site"].values}
+        return xr.DataArray(counts / n_draws, dims=("row", "site"), coords=coords, name="marginals")
 
     def marginals_error(self) -> xr.DataArray:
         """(row, site): Monte Carlo standard error of the marginals, by batch means."""

@@ -31,15 +31,16 @@ _PARAMETERS = {
 
 def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
     if isinstance(model, Density):
-        return {"kind": type(model).__name__, "size": model.size, "repr": repr(model)}
-    emission = model.emission
+        return {"kind": type(model).__name__, **_attributes(model), "dtype": model.dtype.name}
+    emission, chains = model.emission, model.chains
     name = type(emission).__name__
-    parameters: dict[str, Any] = {key: np.asarray(getattr(emission, key)).tolist() for key in _PARAMETERS.get(name, ())}
-    if isinstance(emission, emissions.Table):
-        parameters["log_lik"] = digest(emission.log_lik)
-    if isinstance(emission, emissions.Custom):
-        parameters = {"weights": emission.weights.tolist(), "function": getattr(emission.function, "__name__", "?")}
-    chains = model.chains
+    if type(emission) is not getattr(emissions, name, None):
+        name = f"{type(emission).__module__}.{type(emission).__qualname__}"
+    parameters = (
+        {key: np.asarray(getattr(emission, key)).tolist() for key in _PARAMETERS[name]}
+        if name in _PARAMETERS
+        else _attributes(emission)
+    )
     return {
         "kind": "FactorialHMM",
         "enter": chains.enter.tolist(),
@@ -49,6 +50,22 @@ def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
         "parameters": parameters,
         "fixed_rows": {str(k): x for k, x in model.fixed_rows.items()},
     }
+
+
+def _attributes(thing: object) -> dict[str, Any]:
+    """What an object of any class says of itself: values as they are, arrays as digests, functions by their names."""
+    return {key: _told(value) for key, value in sorted(vars(thing).items()) if not key.startswith("_")}
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str | None):
+        return value
+    if isinstance(value, np.ndarray | list | tuple):
+        return digest(value)
+    if hasattr(value, "__qualname__"):
+        return value.__qualname__
+    # Where the text is an address, no two runs share it.
+    return type(value).__qualname__ if " at 0x" in repr(value) else repr(value)
 
 
 def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:

@@ -20,7 +20,7 @@ from chiasma.plan import Plan
 from chiasma.posterior import Posterior, labelled
 from chiasma.provenance import describe_data, describe_model, differences, digest, rebuild_model, versions
 from chiasma.results import assemble
-from chiasma.store import Layout, ZarrTrace, check_chunks, read_checkpoint, read_header
+from chiasma.store import Layout, ZarrTrace, check_chunks, draws_per_chunk, read_header, read_run
 from chiasma.trace import MemoryTrace, Trace
 
 # A run may be taken up again only where these are what they were.
@@ -74,6 +74,7 @@ def begin(
         n_replicas=len(betas),
         dtype=np.dtype(problem.record_dtype).name,
         n_rows=about["n_rows"] or 0,
+        chunk_draws=draws_per_chunk(problem.n_sites, len(betas), problem.record_dtype),
     )
     static: dict[str, tuple[npt.NDArray[Any], str]] = {"beta": (betas, "replica")}
     if data is not None:
@@ -134,19 +135,17 @@ def open_posterior(
     model : the model, where it holds a user's own function and could not be stored.
     """
     path = Path(path)
-    header = read_header(path)
+    header, checkpoints = read_run(path)
     about, layout = header["provenance"], Layout(**header["layout"])
-    checkpoints = [read_checkpoint(path, header, chain) for chain in range(layout.n_chains)]
     n_draws = min(header["committed"])
     if n_draws == 0:
         raise StoreError(f"{path} holds no draws yet: the run stopped before its first flush; resume it")
     if draws is None:
-        for chain, checkpoint in enumerate(checkpoints):
-            check_chunks(path, header, chain, checkpoint)
+        check_chunks(path, header, checkpoints)
     elif not 1 <= draws <= n_draws:
         raise InvalidInput(f"draws must be in 1..{n_draws} (draws in {path}), got {draws}")
     whole = xr.open_zarr(path, consolidated=True)
-    stored = whole.isel(draw=slice(draws))
+    stored = whole.isel(draw=slice(draws or n_draws))
     names = {dim: np.arange(stored.sizes[dim]) for dim in ("chain", "draw", "site")}
     # Running counts are of whole chains; they speak for the draws when all chains are equally far.
     level = draws is None and len(set(header["committed"])) == 1 and layout.n_rows > 0

@@ -30,7 +30,7 @@ from chiasma.models.observations import Floats
 from chiasma.posterior import Posterior
 from chiasma.segments import Segment
 from chiasma.summary import Summary
-from chiasma.tables import Signal, cell_text
+from chiasma.tables import Signal, write_table
 
 # A segment whose most probable state has at least this mean probability has no rivals worth a line.
 CERTAIN = 0.95
@@ -107,11 +107,13 @@ def state_text(code: int, n_rows: int) -> str:
 
 
 def place(signal: Signal, start: int, stop: int) -> str:
-    """Where sites start..stop-1 are, in the words of the data file."""
-    name = "" if signal.chromosome is None else f"chromosome {signal.chromosome[start]}, "
+    """Where sites start..stop-1 are, in a form that `tables.find_region` takes."""
+    sites = f"{start}-{stop - 1}"
+    if signal.chromosome is None:
+        return sites
     if signal.position is None:
-        return f"{name}sites {start:,}-{stop - 1:,}"
-    return f"{name}{signal.position[start]:,.0f}-{signal.position[stop - 1]:,.0f}"
+        return f"{signal.chromosome[start]} (sites {sites})"
+    return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{signal.position[stop - 1]:.0f}"
 
 
 def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any]) -> Report:
@@ -133,7 +135,7 @@ def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment
     marginals = posterior.marginals().values
     values = signal.data.y.reshape(signal.data.n_columns, -1).T
     columns: dict[str, Iterable[Any]] = {"site": range(signal.data.n_columns)}
-    columns |= {name: label for name, label in _labels(signal).items()}
+    columns |= _labels(signal)
     columns |= {"value" if len(values) == 1 else f"value_{d}": y for d, y in enumerate(values)}
     level = _level(posterior, marginals)
     if level is not None:

@@ -78,7 +78,7 @@ KEYS: dict[str, tuple[str, ...]] = {
 
 
 class Settings:
-    """Three sections of plain values. `merged` puts others on top; model(), columns() and sampler() make use of them."""
+    """Three sections of plain values, and what they make: columns to read, a model, arguments of the sampler."""
 
     def __init__(self, **sections: Mapping[str, Any]):
         self.sections: dict[str, Section] = {name: dict(sections.get(name, {})) for name in KEYS}
@@ -112,12 +112,14 @@ class Settings:
         )
 
     def write(self, path: Path, title: str) -> None:
-        """As a TOML file that `read` takes."""
+        """As a TOML file that `read` takes; it appears whole or not at all."""
         lines = [f"# {title}"]
         for name, section in self.sections.items():
             if section:
                 lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section.items())]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        aside = path.with_name(path.name + ".partial")
+        aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        aside.replace(path)
 
     def columns(self) -> Columns:
         """Which columns of the data file to read."""
@@ -130,7 +132,7 @@ class Settings:
     def model(self) -> FactorialHMM:
         """The model; says all that is missing at once."""
         given = self.sections["model"]
-        name = given.get("emission", "gaussian")
+        name = str(given.get("emission", "gaussian"))
         if name not in EMISSIONS:
             raise InvalidInput(f"emission must be one of {', '.join(EMISSIONS)}, got {name!r}")
         kind = EMISSIONS[name]
@@ -148,8 +150,9 @@ class Settings:
                 f"the model ({name}) needs {', '.join(absent)}; give them on the command line or in a file with --model"
             )
         parameters = {one.argument: given[key] for key, one in kind.parameters.items() if key in given}
+        leave = given["leave"] if "leave" in given else given["enter"]
         return FactorialHMM(
-            chains=BinaryChains(given["enter"], given.get("leave", given["enter"]), given.get("initial")),
+            chains=BinaryChains(given["enter"], leave, given.get("initial")),
             emission=kind.make(weights=given["weights"], **parameters),
             fixed_rows=_fixed_rows(given.get("fixed_rows", {})),
         )
@@ -229,10 +232,11 @@ def parse_update(name: Any) -> Any:
     kind, _, size = str(name).partition(":")
     if not size:
         return name
-    makers = {"hamming-ball": lambda n: HammingBall(radius=n), "block": lambda n: BlockGibbs(size=n)}
-    if kind not in makers or not size.isdecimal():
-        raise InvalidInput(f"an update with a size is hamming-ball:RADIUS or block:ROWS, got {name!r}")
-    return makers[kind](int(size))
+    if kind == "hamming-ball" and size.isdecimal():
+        return HammingBall(radius=int(size))
+    if kind == "block" and size.isdecimal():
+        return BlockGibbs(size=int(size))
+    raise InvalidInput(f"an update with a size is hamming-ball:RADIUS or block:ROWS, got {name!r}")
 
 
 def _fixed_rows(given: Any) -> dict[int, int]:

@@ -1,9 +1,9 @@
 """A run on disk: draws in a Zarr store that a killed process leaves readable.
 
-Chunks of draws and checkpoints are written first; then the group's own metadata file is replaced in one stroke
-(write aside, rename). It holds the consolidated metadata of all arrays with the number of draws that are safe, so that
-chiasma, xarray and zarr all see the same finished part, whatever instant the process was killed at. A chunk that is
-only partly filled is rewritten whole, by rename as well.
+Every file is written aside and renamed, so it is there whole or not at all. A flush writes chunks of draws and a
+checkpoint first, then the group's metadata. That one file holds the consolidated metadata of all arrays, with the
+number of draws that are safe: chiasma, xarray and zarr all see the same finished part, whatever instant the process
+was killed at. A chunk that is only partly filled is padded with zeros and later replaced by a fuller one.
 
     codes (chain, draw, site), log_prior (chain, draw), replica_log_likelihood (chain, draw, replica)
     beta (replica,), and the data: y, starts, gaps
@@ -14,15 +14,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
+import shutil
 import time
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
+from numcodecs.zstd import Zstd
 
 from chiasma.engine import Chunk, Engine
 from chiasma.errors import StoreError
@@ -33,6 +39,10 @@ KEY = "chiasma"
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
 CHUNK_BYTES = 4 * 2**20
 FLUSH_SECONDS = 10.0
+# Level 1 packs draws that resemble each other at about 3 GB/s; the checksum finds a damaged chunk.
+ZSTD = {"level": 1, "checksum": True}
+_AGAIN = "make room there, then go on with resume=True: draws up to the last flush are safe"
+_REMEDIES = {"create": "choose another path", "write to": _AGAIN, "read": "check the path"}
 
 
 class Layout(NamedTuple):
@@ -45,10 +55,23 @@ class Layout(NamedTuple):
     n_replicas: int
     dtype: str
     n_rows: int  # 0 for plain vectors
+    chunk_draws: int
 
     @property
-    def chunk_draws(self) -> int:
-        return max(1, CHUNK_BYTES // (self.n_sites * np.dtype(self.dtype).itemsize))
+    def records(self) -> dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]]:
+        """What is kept of every draw, in the order of a Chunk: shape, type and names of its dimensions."""
+        return {
+            self.name: ((self.n_sites,), self.dtype, ("site",)),
+            "replica_log_likelihood": ((self.n_replicas,), "float64", ("replica",)),
+            "log_prior": ((), "float64", ()),
+        }
+
+    def chunk_file(self, name: str, chain: int, chunk: int) -> Path:
+        return Path(name, ".".join(["c", str(chain), str(chunk), *("0" for _ in self.records[name][0])]))
+
+
+def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike) -> int:
+    return max(1, CHUNK_BYTES // (n_sites * np.dtype(dtype).itemsize + 8 * (n_replicas + 1)))
 
 
 class ChainRecord:
@@ -59,7 +82,7 @@ class ChainRecord:
         self.flushed = 0
         self.tail: list[Chunk] = []
         self.counts = np.zeros((layout.n_rows, layout.n_sites), np.int64)
-        self.sizes: list[int] = []
+        self.sizes: list[list[int]] = []  # bytes of the files of every full chunk
         self.written_at = time.monotonic()
 
 
@@ -72,6 +95,7 @@ class ZarrTrace:
         self.header = header
         self.chains = [ChainRecord(layout) for _ in range(layout.n_chains)]
         self.checkpoints: list[dict[str, Any]] = [{} for _ in range(layout.n_chains)]
+        self.arrays: dict[str, Any] = {}  # metadata of every array
         self._lock = Lock()
 
     @classmethod
@@ -80,36 +104,39 @@ class ZarrTrace:
     ) -> ZarrTrace:
         """A new store. static: arrays that do not grow, each with the names of its dimensions."""
         check_new(path)
-        header = {
-            "format": FORMAT,
-            "layout": layout._asdict(),
-            "static": sorted(static),
-            "provenance": provenance,
-            "timings": {},
-        }
-        trace = cls(path, layout, header)
+        header = {"format": FORMAT, "layout": layout._asdict(), "provenance": provenance, "timings": {}}
+        trace = cls(path.with_name(f"{path.name}.{uuid4().hex}.partial"), layout, header)
         with _clear_errors(path, "create"):
-            trace._make_arrays(static)
-            trace._commit()
+            try:
+                trace._make_arrays(static)
+                trace._read_arrays([*layout.records, *static])
+                trace._commit()
+                trace.path.rename(path)
+            except BaseException:
+                shutil.rmtree(trace.path, ignore_errors=True)
+                raise
+        trace.path = path
         return trace
 
     @classmethod
     def reopen(cls, path: Path, n_draws: int) -> ZarrTrace:
         """A store to go on with, up to n_draws."""
-        header = read_header(path)
-        layout = Layout(**header["layout"])
-        if n_draws < max(header["committed"], default=0):
+        header, checkpoints = read_run(path)
+        most = max(header["committed"])
+        if n_draws < most:
             raise StoreError(
-                f"{path} holds {max(header['committed'])} draws per chain already, got draws={n_draws}; "
-                "ask for at least as many, or open it with open_posterior"
+                f"{path} holds {most} draws per chain already, got draws={n_draws}; ask for at least as many, "
+                "or open it with open_posterior"
             )
-        trace = cls(path, layout._replace(n_draws=n_draws), header)
+        check_chunks(path, header, checkpoints)
+        trace = cls(path, Layout(**header["layout"])._replace(n_draws=n_draws), header)
         header["layout"] = trace.layout._asdict()
-        trace.checkpoints = [read_checkpoint(path, header, c) for c in range(layout.n_chains)]
-        with _clear_errors(path, "reopen"):
-            trace._resize()
-            for chain, checkpoint in zip(trace.chains, trace.checkpoints, strict=True):
-                trace._take_up(chain, checkpoint)
+        trace.checkpoints = checkpoints
+        with _clear_errors(path, "read"):
+            trace._read_arrays(header["arrays"])
+            for index, checkpoint in enumerate(checkpoints):
+                if checkpoint:
+                    trace._take_up(index, checkpoint)
         return trace
 
     @property
@@ -117,9 +144,20 @@ class ZarrTrace:
         return all(self.checkpoints)
 
     def restore(self, engines: list[Engine]) -> None:
-        for engine, checkpoint in zip(engines, self.checkpoints, strict=True):
+        for chain, (engine, checkpoint) in enumerate(zip(engines, self.checkpoints, strict=True)):
             if checkpoint:
                 engine.restore(checkpoint)
+                self._check_functions(chain, _log_densities(engine), checkpoint["log_densities"])
+
+    def _check_functions(self, chain: int, found: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
+        """A user's own functions cannot be compared, but what they say of the last states can."""
+        if not np.allclose(found, stored, rtol=1e-9, atol=0):
+            at = np.unravel_index(np.argmin(np.isclose(found, stored, rtol=1e-9, atol=0)), found.shape)
+            raise StoreError(
+                f"{self.path} holds another run and cannot be resumed: for the last state of chain {chain} the model "
+                f"gives a {('log-likelihood', 'log prior')[at[0]]} of {found[at]}, in the store it is {stored[at]}; "
+                "a function of the model has changed: put it back, or give another store"
+            )
 
     @property
     def filled(self) -> list[int]:
@@ -128,13 +166,15 @@ class ZarrTrace:
     def append(self, index: int, chunk: Chunk, engine: Engine) -> None:
         """Take records of a chain; write when a chunk is full or draws have waited long enough."""
         chain = self.chains[index]
+        if not len(chunk.log_prior):
+            return
         if self.layout.n_rows:
             add_counts(chunk.states, chain.counts)
         chain.tail.append(chunk)
         chain.filled += len(chunk.log_prior)
         waiting = chain.filled - chain.flushed
         due = time.monotonic() - chain.written_at > FLUSH_SECONDS
-        if waiting >= self.layout.chunk_draws or (due and waiting) or chain.filled == self.layout.n_draws:
+        if waiting >= self.layout.chunk_draws or due or chain.filled == self.layout.n_draws:
             self.flush(index, engine)
 
     def flush(self, index: int, engine: Engine) -> None:
@@ -162,84 +202,71 @@ class ZarrTrace:
 
     def _make_arrays(self, static: dict[str, tuple[npt.NDArray[Any], str]]) -> None:
         import zarr
-        from zarr.codecs import BloscCodec
+        from zarr.codecs import ZstdCodec
 
-        shape = self.layout
         group = zarr.create_group(str(self.path))
-        quick = BloscCodec(cname="lz4", clevel=5, shuffle="noshuffle")
-        per_draw: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
-            shape.name: ((shape.n_sites,), shape.dtype, ("site",)),
-            "replica_log_likelihood": ((shape.n_replicas,), "float64", ("replica",)),
-            "log_prior": ((), "float64", ()),
-        }
-        for name, (last, dtype, dims) in per_draw.items():
+        for name, (last, dtype, dims) in self.layout.records.items():
             group.create_array(
                 name,
-                shape=(shape.n_chains, shape.n_draws, *last),
-                chunks=(1, shape.chunk_draws, *last),
+                shape=(self.layout.n_chains, 0, *last),
+                chunks=(1, self.layout.chunk_draws, *last),
                 dtype=dtype,
                 dimension_names=("chain", "draw", *dims),
-                compressors=quick,
+                compressors=ZstdCodec(**ZSTD),
+                chunk_key_encoding={"name": "default", "separator": "."},
             )
         for name, (values, dims_of) in static.items():
             group.create_array(name, data=values, dimension_names=tuple(dims_of.split()))
         (self.path / "checkpoints").mkdir()
 
-    def _resize(self) -> None:
-        import zarr
+    def _read_arrays(self, names: list[str]) -> None:
+        self.header["arrays"] = names
+        self.arrays = {name: json.loads((self.path / name / "zarr.json").read_text()) for name in names}
 
-        for name in (self.layout.name, "replica_log_likelihood", "log_prior"):
-            array = zarr.open_array(str(self.path / name), mode="r+")
-            array.resize((array.shape[0], self.layout.n_draws, *array.shape[2:]))
-
-    def _take_up(self, chain: ChainRecord, checkpoint: dict[str, Any]) -> None:
-        """Go on where the disk is: a partly filled chunk is read back, to be rewritten whole."""
-        if not checkpoint:
-            return
-        import zarr
-
+    def _take_up(self, index: int, checkpoint: dict[str, Any]) -> None:
+        """Go on where the disk is: a partly filled chunk is read back, to be replaced by a fuller one."""
+        chain = self.chains[index]
         chain.filled = chain.flushed = int(checkpoint["n_draws"])
         chain.counts = checkpoint["counts"]
-        chain.sizes = [int(size) for size in checkpoint["sizes"]]
-        first = chain.flushed - chain.flushed % self.layout.chunk_draws
-        if first < chain.flushed:
-            index = int(checkpoint["chain"])
-            parts = [
-                zarr.open_array(str(self.path / name), mode="r")[index, first : chain.flushed]
-                for name in (self.layout.name, "replica_log_likelihood", "log_prior")
-            ]
-            chain.tail = [Chunk(*(np.asarray(part) for part in parts))]
+        chain.sizes = checkpoint["sizes"].tolist()
+        n_full, kept = divmod(chain.flushed, self.layout.chunk_draws)
+        if kept:
+            parts = (read_chunk(self.path, self.layout, name, index, n_full) for name in self.layout.records)
+            chain.tail = [Chunk(*(part[:kept] for part in parts))]
 
     def _write_tail(self, index: int, chain: ChainRecord) -> None:
-        import zarr
-
         n_chunk = self.layout.chunk_draws
-        first = chain.flushed - chain.flushed % n_chunk
         tail = Chunk(*(np.concatenate(parts) for parts in zip(*chain.tail, strict=True)))
-        names = (self.layout.name, "replica_log_likelihood", "log_prior")
-        for name, values in zip(names, tail, strict=True):
-            zarr.open_array(str(self.path / name), mode="r+")[index, first : chain.filled] = values
-        del chain.sizes[first // n_chunk :]
-        for chunk in range(first // n_chunk, -(-chain.filled // n_chunk)):
-            chain.sizes.append(self._chunk_file(index, chunk).stat().st_size)
-        kept = chain.filled % n_chunk
-        chain.tail = [Chunk(*(part[len(part) - kept :] for part in tail))] if kept else []
+        n_full, kept = divmod(len(tail.log_prior), n_chunk)
+        for i in range(n_full + (kept > 0)):
+            part = Chunk(*(values[i * n_chunk : (i + 1) * n_chunk] for values in tail))
+            sizes = self._write_chunk(index, len(chain.sizes), part)
+            if i < n_full:
+                chain.sizes.append(sizes)
+        chain.tail = [Chunk(*(values[n_full * n_chunk :] for values in tail))] if kept else []
 
-    def _chunk_file(self, chain: int, chunk: int) -> Path:
-        return self.path / self.layout.name / "c" / str(chain) / str(chunk) / "0"
+    def _write_chunk(self, chain: int, chunk: int, part: Chunk) -> list[int]:
+        """Files of one chunk; returns their sizes."""
+        sizes = []
+        for (name, (last, dtype, _)), values in zip(self.layout.records.items(), part, strict=True):
+            padded = np.zeros((self.layout.chunk_draws, *last), np.dtype(dtype).newbyteorder("<"))
+            padded[: len(values)] = values
+            content = Zstd(**ZSTD).encode(padded)
+            replace_file(self.path / self.layout.chunk_file(name, chain, chunk), content)
+            sizes.append(len(content))
+        return sizes
 
     def _write_checkpoint(self, index: int, chain: ChainRecord, engine: Engine) -> None:
-        content = engine.checkpoint() | {
-            "chain": index,
-            "n_draws": chain.filled,
-            "counts": chain.counts,
-            "sizes": np.array(chain.sizes, np.int64),
-        }
-        target = self.path / "checkpoints" / _checkpoint_name(index, chain.filled)
-        aside = target.with_suffix(".partial")
-        with aside.open("wb") as file:
-            np.savez(file, **content)
-        aside.replace(target)
+        content = io.BytesIO()
+        np.savez(
+            content,
+            **engine.checkpoint(),
+            n_draws=chain.filled,
+            counts=chain.counts,
+            sizes=np.array(chain.sizes, np.int64).reshape(-1, len(self.layout.records)),
+            log_densities=_log_densities(engine),
+        )
+        replace_file(self.path / "checkpoints" / _checkpoint_name(index, chain.filled), content.getbuffer())
 
     def _drop_old_checkpoints(self, index: int, chain: ChainRecord) -> None:
         keep = _checkpoint_name(index, chain.flushed)
@@ -249,22 +276,31 @@ class ZarrTrace:
 
     def _commit(self) -> None:
         """Replace the group's metadata: from here on the flushed draws exist."""
-        committed = [chain.flushed for chain in self.chains]
-        self.header["committed"] = committed
-        arrays = {}
-        for name in (self.layout.name, "replica_log_likelihood", "log_prior", *self.header["static"]):
-            arrays[name] = json.loads((self.path / name / "zarr.json").read_text())
-            if name not in self.header["static"]:
-                arrays[name]["shape"][1] = min(committed)
+        self.header["committed"] = [chain.flushed for chain in self.chains]
+        for name in self.layout.records:
+            self.arrays[name]["shape"][1] = min(self.header["committed"])
         group = {
             "zarr_format": 3,
             "node_type": "group",
             "attributes": {KEY: self.header},
-            "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
+            "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": self.arrays},
         }
-        aside = self.path / "zarr.json.partial"
-        aside.write_text(json.dumps(group, indent=1))
-        aside.replace(self.path / "zarr.json")
+        replace_file(self.path / "zarr.json", _as_json(group))
+        # For readers that do not know of consolidated metadata; they may see fewer draws, never more.
+        for name in self.layout.records:
+            replace_file(self.path / name / "zarr.json", _as_json(self.arrays[name]))
+
+
+def replace_file(path: Path, content: bytes | memoryview) -> None:
+    """Put a file in place whole: a process that is killed leaves the old one or the new one."""
+    aside = path.with_name(f"{path.name}.partial")
+    try:
+        aside.write_bytes(content)
+        aside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
 
 
 def check_new(path: Path) -> None:
@@ -272,6 +308,8 @@ def check_new(path: Path) -> None:
     if path.exists():
         raise StoreError(f"{path} exists already; give another path, or resume=True to go on with that run")
     with _clear_errors(path, "create"):
+        if path.parent.exists() and not path.parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path.parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -283,15 +321,27 @@ def read_header(path: Path) -> dict[str, Any]:
     if not file.exists():
         raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
     try:
-        header = json.loads(file.read_text())["attributes"][KEY]
-    except (json.JSONDecodeError, KeyError) as error:
+        with _clear_errors(path, "read"):
+            header = dict(json.loads(file.read_text(encoding="utf-8"))["attributes"][KEY])
+    except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is not a chiasma run: its zarr.json has no chiasma entry; check the path") from error
     if header.get("format") != FORMAT:
         raise StoreError(
             f"{path} was written in format {header.get('format')}, this version reads format {FORMAT}; "
             "open it with the version of chiasma that wrote it"
         )
-    return dict(header)
+    return header
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The header and the checkpoints that belong to it, also while the run goes on and replaces them."""
+    while True:
+        header = read_header(path)
+        try:
+            return header, [read_checkpoint(path, header, chain) for chain in range(len(header["committed"]))]
+        except StoreError:
+            if read_header(path)["committed"] == header["committed"]:
+                raise
 
 
 def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str, Any]:
@@ -303,36 +353,76 @@ def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str,
     try:
         with np.load(file, allow_pickle=False) as content:
             return {name: content[name] for name in content.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{file} cannot be read ({error}); the draws of {path} are intact, resuming is not") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
+        raise StoreError(
+            f"{file} cannot be read ({reason}) and the run cannot go on without it; restore the file from a copy. "
+            f"The draws are intact: read them with xarray.open_zarr({str(path)!r})"
+        ) from error
 
 
-def check_chunks(path: Path, header: dict[str, Any], chain: int, checkpoint: dict[str, Any]) -> None:
-    """Compare the chunk files of a chain with the sizes that were written."""
-    name = header["layout"]["name"]
-    for i, size in enumerate(checkpoint.get("sizes", ())):
-        file = path / name / "c" / str(chain) / str(i) / "0"
-        found = file.stat().st_size if file.exists() else None
-        if found != size:
-            what = "is missing" if found is None else f"has {found} bytes and was written with {size}"
-            n_chunk = Layout(**header["layout"]).chunk_draws
-            raise StoreError(
-                f"{file} {what}: draws {i * n_chunk} and later of chain {chain} are damaged; restore the file from a "
-                f"copy, or open the draws before it with open_posterior(path, draws={i * n_chunk})"
-            )
+def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
+    """(chunk_draws, ...): a chunk as it was written."""
+    last, dtype, _ = layout.records[name]
+    content = Zstd(**ZSTD).decode((path / layout.chunk_file(name, chain, chunk)).read_bytes())
+    values = np.frombuffer(content, np.dtype(dtype).newbyteorder("<"))
+    return values.reshape(layout.chunk_draws, *last).astype(dtype)
+
+
+def check_chunks(path: Path, header: dict[str, Any], checkpoints: list[dict[str, Any]]) -> None:
+    """Compare full chunks with the sizes that were written, and unpack partly filled ones.
+
+    A kill may have left a fuller one than was committed, so its size says nothing.
+    """
+    layout = Layout(**header["layout"])
+    for chain, checkpoint in enumerate(checkpoints):
+        for chunk, sizes in enumerate(checkpoint.get("sizes", ())):
+            for name, size in zip(layout.records, sizes, strict=True):
+                file = path / layout.chunk_file(name, chain, chunk)
+                found = file.stat().st_size if file.exists() else None
+                if found != size:
+                    what = "is missing" if found is None else f"has {found} bytes and was written with {size}"
+                    raise _damaged(path, layout, name, chain, chunk, what)
+        n_full, kept = divmod(header["committed"][chain], layout.chunk_draws)
+        for name in layout.records if kept else ():
+            try:
+                read_chunk(path, layout, name, chain, n_full)
+            except FileNotFoundError:
+                raise _damaged(path, layout, name, chain, n_full, "is missing") from None
+            except (OSError, ValueError, RuntimeError) as error:
+                raise _damaged(path, layout, name, chain, n_full, f"cannot be unpacked ({error})") from error
+
+
+def _damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what: str) -> StoreError:
+    first = chunk * layout.chunk_draws
+    before = f", or open the draws before it with open_posterior(path, draws={first})" if first else ""
+    return StoreError(
+        f"{path / layout.chunk_file(name, chain, chunk)} {what}: draws {first} and later of chain {chain} are damaged; "
+        f"restore the file from a copy{before}"
+    )
+
+
+def _log_densities(engine: Engine) -> npt.NDArray[np.float64]:
+    """(2, R): log-likelihood and log prior of where the replicas are."""
+    problem = engine.problem
+    return np.array([[part(state) for state in engine.states] for part in (problem.log_likelihood, problem.log_prior)])
 
 
 def _checkpoint_name(chain: int, n_draws: int) -> str:
     return f"chain-{chain}-{n_draws}.npz"
 
 
+def _as_json(content: dict[str, Any]) -> bytes:
+    # Settings may be NumPy's integers.
+    return json.dumps(content, indent=1, default=np.generic.item).encode()
+
+
 @contextlib.contextmanager
-def _clear_errors(path: Path, doing: str) -> Any:
+def _clear_errors(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
+    except StoreError:
+        raise
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StoreError(
-            f"cannot {doing} {path}: {reason}; free space or choose another path, then go on with resume=True "
-            "(draws up to the last flush are safe)"
-        ) from error
+        reason = error.strerror or str(error)
+        raise StoreError(f"cannot {doing} {path}: {reason}; {_REMEDIES[doing]}") from error

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 # Sites that are looked at: at most so many, and fewer when chains are so long that ranking them would take minutes.
 SITES, FEWEST_SITES = 200, 20
 VALUES = 8_000_000
-# Vehtari and others (2021): below these, estimates and their errors can be trusted.
+# Vehtari and others (2021): R-hat should be below the one, the effective sample size above the other.
 RHAT = 1.01
 ESS_PER_CHAIN = 100
-# In nats; twice as much is already decisive between two models.
+# In nats: two such errors are a factor e in a Bayes factor.
 EVIDENCE_ERROR = 0.5
 
 
@@ -76,10 +76,11 @@ def convergence(series: xr.DataArray) -> Convergence:
     constant = still & (values == values[:1, :1]).all(axis=(0, 1))
     rhat, ess = np.full(values.shape[2], np.nan), np.full(values.shape[2], np.nan)
     for i in np.flatnonzero(~constant):
-        # A chain that does not move has no variance: R-hat is then infinite, as it should be.
+        # Chains that do not move have no variance: R-hat is then infinite, or huge by rounding.
         with np.errstate(divide="ignore", invalid="ignore"):
             rhat[i] = arviz.rhat(values[:, :, i])
             ess[i] = arviz.ess(values[:, :, i])
+    rhat[rhat > 1e6] = np.inf
     worst = _worst(rhat, ess)
     site = None
     if "site" in series.dims and worst is not None:

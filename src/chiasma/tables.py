@@ -11,7 +11,7 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,8 +86,8 @@ class Signal:
         """Keep all of it, exactly, in an NPZ file."""
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
         labels = None if self.chromosome is None else np.array(self.chromosome)
-        content = fields | {"chromosome": labels, "gap_unit": self.gap_unit}
-        np.savez_compressed(path, **{key: np.asarray(value) for key, value in content.items() if value is not None})
+        content: dict[str, Any] = fields | {"chromosome": labels, "gap_unit": self.gap_unit}
+        np.savez_compressed(path, **{key: value for key, value in content.items() if value is not None})
 
     @classmethod
     def load(cls, path: Path) -> Signal:

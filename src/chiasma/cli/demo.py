@@ -10,11 +10,13 @@ import typer
 
 from chiasma.cli.fit import run_fit
 from chiasma.cli.printing import Voice
-from chiasma.cli.run import REPORT, RunDirectory
+from chiasma.cli.run import RunDirectory
 from chiasma.cli.simulate import truth_file, write_simulation
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from rich.table import Table
 
     from chiasma.experiments.study import Comparison
@@ -42,28 +44,62 @@ def demo(
 
     voice = Voice()
     _make_room(out)
+    data, directory = out / DATA, RunDirectory(out / "run")
+    voice.note(f"$ chiasma simulate {data} --seed {seed} --sites {sites}")
     genome = tumour_genome(seed, sites)
-    data = out / DATA
     settings = write_simulation(data, genome.model, genome.states, genome.signal, seed)
-    voice.note(
-        f"simulated a tumour genome: {genome.signal.in_words()}, {genome.model.n_rows} rows "
-        f"(row {next(iter(genome.model.fixed_rows))} is the baseline), in {out}/"
-    )
-    voice.note(f"$ chiasma fit {data} --model {settings} --seed {seed} --out {out}")
-    directory = RunDirectory(out)
+    voice.note(f"$ chiasma fit {data} --model {settings} --seed {seed} --out {directory.path}")
     run_fit(data, Settings.read(settings).merged(sampler={"seed": seed}), directory, voice)
     _compare_with_truth(directory, genome.states)
 
 
 def _make_room(out: Path) -> None:
     """Remove an earlier demo, and nothing else."""
-    directory = RunDirectory(out)
     files = [out / DATA, truth_file(out / DATA), (out / DATA).with_suffix(".toml")]
     if out.exists() and any(out.iterdir()):
         if not all(path.exists() for path in files):
             raise InvalidInput(f"{out} exists and holds no earlier demo; choose another --out")
-        for folder in (directory.store, out / "figures"):
-            shutil.rmtree(folder, ignore_errors=True)
-        for path in (*files, directory.settings_file, directory.data_file, *(out / name for name in REPORT)):
-            path.unlink(missing_ok=True)
+        shutil.rmtree(out / "run", ignore_errors=True)
+        for path in files:
+            path.unlink()
     out.mkdir(parents=True, exist_ok=True)
+
+
+def _compare_with_truth(directory: RunDirectory, states: npt.NDArray[np.int8]) -> None:
+    from chiasma.experiments.genome import agreement
+
+    posterior, _ = directory.open()
+    expected, found = agreement(posterior, states)
+    typer.echo(
+        f"Against the truth: the more probable state of a row is right at {found:.1%} of sites and rows; "
+        f"its probabilities promise {expected:.1%}."
+    )
+
+
+def _compare(sweeps: int, seed: int) -> None:
+    from rich.console import Console
+
+    from chiasma.experiments.study import compare_updates, simulation_study
+
+    console = Console()
+    study = simulation_study(seed)
+    with console.status("solving and sampling (the first run compiles, which takes a little longer)"):
+        comparison = compare_updates(study, sweeps, seed)
+    console.print(_study_table(comparison, seed))
+    console.print(comparison.in_words())
+
+
+def _study_table(comparison: Comparison, seed: int) -> Table:
+    from rich.table import Table
+
+    table = Table(
+        title="Is a block of the signal (1, 1, 0) or (0, 0, 1)?",
+        caption=f"Seed {seed}, {comparison.n_sweeps:,} sweeps of every update. "
+        f"Log evidence, exact: {comparison.log_evidence:.4f}",
+    )
+    table.add_column("method")
+    for heading in ("mean error of\nthe marginals", "mean P(x3 = 1)\nin the blocks", "seconds"):
+        table.add_column(heading, justify="right", vertical="bottom")
+    for name, error, third_row, seconds in comparison.entries:
+        table.add_row(name, f"{error:.4f}", f"{third_row:.3f}", "" if seconds is None else f"{seconds:.4f}")
+    return table

@@ -14,6 +14,7 @@ from chiasma.cli.run import RunDirectory
 from chiasma.errors import ChiasmaError
 
 if TYPE_CHECKING:
+    from chiasma.models.factorial import FactorialHMM
     from chiasma.posterior import Posterior
     from chiasma.settings import Settings
     from chiasma.tables import Signal
@@ -27,9 +28,6 @@ def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
 
 def fit(
     data: Annotated[Path, typer.Argument(help="CSV, TSV or NPY file, one line per site.", show_default=False)],
-    model: Annotated[
-        Path | None, _option(MODEL, "TOML file with \\[data], \\[model] and \\[sampler] settings; options win over it.")
-    ] = None,
     value: Annotated[str | None, _option(DATA, "Column of the signal, by name or number.")] = None,
     chromosome: Annotated[str | None, _option(DATA, "Column whose changes start a new sequence.")] = None,
     position: Annotated[str | None, _option(DATA, "Column whose differences are the gaps between sites.")] = None,
@@ -38,6 +36,9 @@ def fit(
     ] = None,
     delimiter: Annotated[
         str | None, _option(DATA, "One character, or tab, comma, semicolon, space. Default: by the suffix.")
+    ] = None,
+    model: Annotated[
+        Path | None, _option(MODEL, "TOML file with \\[data], \\[model] and \\[sampler] settings; options win over it.")
     ] = None,
     emission: Annotated[
         str | None,
@@ -68,9 +69,7 @@ def fit(
         str | None, _option(SAMPLER, "auto (default), none, swap, random, augmented or mosaic.")
     ] = None,
     ladder: Annotated[str | None, _option(SAMPLER, "auto (default), or temperatures: 1,5.")] = None,
-    exchange_every: Annotated[
-        int | None, _option(SAMPLER, "Iterations from exchange to exchange. Default: 1.")
-    ] = None,
+    exchange_every: Annotated[int | None, _option(SAMPLER, "Iterations from exchange to exchange. Default: 1.")] = None,
     seed: Annotated[int | None, _option(SAMPLER, "Default: a fresh one, which is printed.", min=0)] = None,
     workers: Annotated[int | None, _option(SAMPLER, "Threads. Default: one per core.")] = None,
     out: Annotated[Path, _option(OUTPUT, "Directory for the run. Default: chiasma-run.")] = Path("chiasma-run"),
@@ -138,14 +137,20 @@ def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Vo
     from chiasma.report import write_report
     from chiasma.tables import read_signal
 
-    signal = read_signal(source, settings.columns())
+    model, signal = settings.model(), read_signal(source, settings.columns())
     settings = complete(settings)
     voice.seed(settings.sections["sampler"]["seed"])
     voice.note(f"{source}: {signal.in_words()}")
-    posterior = _sample(source, settings, signal, directory, voice, resume)
+    if not resume:
+        directory.begin(settings, signal, source)
+    posterior = _sample(model, settings, signal, source, directory, voice, resume)
     n_draws, wanted = posterior.draws.sizes["draw"], settings.sections["sampler"]["draws"]
+    if resume:
+        directory.keep_settings(settings, source)
     if n_draws < wanted:
-        raise _interrupted(f"{n_draws:,} of {wanted:,} draws per chain are kept", source, directory)
+        kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"
+        raise stop(f"interrupted: {kept}; {directory.how_to_resume(source)}", INTERRUPTED)
+    voice.note("writing tables and figures")
     voice.report(write_report(posterior, signal, directory.path, directory.about()), signal, directory.path)
 
 
@@ -160,27 +165,22 @@ def complete(settings: Settings) -> Settings:
 
 
 def _sample(
-    source: Path, settings: Settings, signal: Signal, directory: RunDirectory, voice: Voice, resume: bool
+    model: FactorialHMM,
+    settings: Settings,
+    signal: Signal,
+    source: Path,
+    directory: RunDirectory,
+    voice: Voice,
+    resume: bool,
 ) -> Posterior:
     from chiasma.sampler import sample
 
-    model, arguments = settings.model(), settings.sampler()
-    if not resume:
-        directory.begin(settings, signal, source)
+    options = {"store": directory.store, "resume": resume, "progress": voice.progress}
     try:
-        posterior = sample(
-            model, signal.data, **arguments, store=directory.store, resume=resume, progress=voice.progress
-        )
+        return sample(model, signal.data, **settings.sampler(), **options)
     except ChiasmaError:
-        directory.abandon()
+        if not resume:
+            directory.abandon()
         raise
     except KeyboardInterrupt:
-        raise _interrupted("no draws yet, nothing to keep but the settings", source, directory) from None
-    if resume:
-        settings.write(directory.settings_file, f"Settings of a fit of {source}.")
-    return posterior
-
-
-def _interrupted(kept: str, source: Path, directory: RunDirectory) -> typer.Exit:
-    how = directory.how_to_resume().replace("DATA", str(source))
-    return stop(f"interrupted: {kept} in {directory.path}; look at them with: {directory.how_to_show()}; {how}", INTERRUPTED)
+        raise stop(f"interrupted: there are no draws yet; {directory.how_to_resume(source)}", INTERRUPTED) from None

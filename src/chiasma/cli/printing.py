@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from chiasma.configurations import Configuration
     from chiasma.report import Report
     from chiasma.tables import Signal
 
 # Segments in doubt that are worth a place on the screen; the file has them all.
 SHOWN_REGIONS = 5
 SHOWN_RIVALS = 3
+SHOWN_PROBABILITY = 0.01
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,49 @@ class Voice:
                 markup=False,
             )
 
+    def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
+        """The most probable patterns of a region."""
+        patterns = [
+            {
+                "probability": one.probability,
+                "standard_error": _known(one.standard_error),
+                "runs": [{"first_site": a, "last_site": b - 1, "state": _state(one, a)} for a, b, _ in one.runs],
+            }
+            for one in found
+        ]
+        if self.as_json:
+            typer.echo(json.dumps({"region": where, "patterns": patterns}, indent=2))
+        elif not self.quiet:
+            from rich.console import Console
+
+            console = Console(highlight=False)
+            console.print(_patterns(patterns, where))
+            console.print(f"Wrote {' and '.join(map(str, figures))}", soft_wrap=True, markup=False)
+
+
+def _patterns(patterns: list[dict[str, Any]], where: str) -> Any:
+    from rich.table import Table
+
+    total = sum(one["probability"] for one in patterns)
+    table = Table(
+        title=f"{where}: the {len(patterns)} most probable patterns ({total:.0%} of the draws)", title_justify="left"
+    )
+    table.add_column("probability", justify="right")
+    table.add_column("states, one digit per row, and their sites")
+    for one in patterns:
+        error = "" if one["standard_error"] is None else f" ± {one['standard_error']:.2f}"
+        runs = [f"{run['state']} {run['first_site']}-{run['last_site']}" for run in one["runs"]]
+        table.add_row(f"{one['probability']:.3f}{error}", ", ".join(runs))
+    return table
+
+
+def _state(pattern: Configuration, site: int) -> str:
+    return "".join(map(str, pattern.states[:, site - pattern.start]))
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
 
 def _doubts(report: Report, signal: Signal) -> Any:
     from rich.console import Group
@@ -71,8 +117,9 @@ def _doubts(report: Report, signal: Signal) -> Any:
     table.add_column("state: probability", no_wrap=True)
     for region in report.regions[:SHOWN_REGIONS]:
         segment = region.segment
-        rivals = "   ".join(f"{one.state}: {one.probability:.2f}" for one in region.explanations[:SHOWN_RIVALS])
-        table.add_row(place(signal, segment.start, segment.stop), f"{segment.stop - segment.start:,}", rivals)
+        rivals = [one for one in region.explanations[:SHOWN_RIVALS] if one.probability >= SHOWN_PROBABILITY]
+        states = "   ".join(f"{one.state}: {one.probability:.2f}" for one in rivals)
+        table.add_row(place(signal, segment.start, segment.stop), f"{segment.stop - segment.start:,}", states)
     more = doubtful - SHOWN_REGIONS
     return Group(table, Text(f"and {more:,} more in explanations.tsv")) if more > 0 else table
 

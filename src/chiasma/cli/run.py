@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from chiasma.settings import Settings
     from chiasma.tables import Signal
 
-REPORT = ("states.tsv", "segments.tsv", "explanations.tsv", "summary.json")
-
 
 class RunDirectory:
     """Paths of one run, and what is written before sampling begins."""
@@ -30,10 +28,13 @@ class RunDirectory:
         """Keep the settings and the data, so that the run can be resumed and shown without anything else."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            settings.write(self.settings_file, f"Settings of a fit of {source}.")
             signal.save(self.data_file)
+            self.keep_settings(settings, source)
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error.strerror or error}; choose another --out") from error
+
+    def keep_settings(self, settings: Settings, source: Path) -> None:
+        settings.write(self.settings_file, f"Settings of a fit of {source}.")
 
     def abandon(self) -> None:
         """Take back what `begin` wrote, where sampling never began."""
@@ -60,14 +61,14 @@ class RunDirectory:
 
     def open(self) -> tuple[Posterior, Signal]:
         """The draws there are, and the data with the labels of their sites."""
-        from chiasma.store import open_posterior
+        import chiasma as ch
         from chiasma.tables import Signal
 
         if not self.store.exists():
             begun = self.settings_file.exists()
             how = "it has no draws yet" if begun else "give a directory that chiasma fit --out wrote"
             raise InvalidInput(f"there is no run in {self.path}: {how}")
-        posterior = open_posterior(self.store)
+        posterior = ch.open_posterior(self.store)
         signal = Signal.load(self.data_file)
         if posterior.draws.sizes["draw"] == 0:
             raise InvalidInput(f"the run in {self.path} has no draws yet; {self.how_to_resume()}")
@@ -83,8 +84,9 @@ class RunDirectory:
 
         return {"chiasma": __version__, "draws_wanted": self.wanted_draws()}
 
-    def how_to_resume(self) -> str:
-        return f"go on with: chiasma fit DATA --out {shlex.quote(str(self.path))} --resume"
+    def how_to_resume(self, source: Path | None = None) -> str:
+        data = "DATA" if source is None else shlex.quote(str(source))
+        return f"go on with: chiasma fit {data} --out {shlex.quote(str(self.path))} --resume"
 
     def how_to_show(self) -> str:
         return f"chiasma show {shlex.quote(str(self.path))}"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from chiasma.cli.printing import Voice
+from chiasma.cli.run import RunDirectory
 
 
 def show(
@@ -23,8 +24,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
     """Summarise a run, finished or interrupted, and write its tables and figures anew."""
-    from chiasma.report import write_report
-    from chiasma.runs import RunDirectory
+    from chiasma.report import place, write_region, write_report
+    from chiasma.tables import find_region
 
     voice = Voice(quiet, as_json)
     directory = RunDirectory(run)
@@ -36,7 +37,5 @@ def show(
     if region is None:
         voice.report(write_report(posterior, signal, run, directory.about()), signal, run)
         return
-    from chiasma.report import write_region
-    from chiasma.tables import find_region
-
-    voice.region(write_region(posterior, signal, *find_region(signal, region), run / "figures"), signal)
+    start, stop = find_region(signal, region)
+    voice.region(*write_region(posterior, start, stop, run / "figures"), where=place(signal, start, stop))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chiasma.tables import Signal
 
 
-class Preset(str, Enum):
+class Preset(StrEnum):
     """What can be simulated."""
 
     genome = "genome"
@@ -37,15 +37,14 @@ def simulate(
 
     For OUT.tsv, the states that made the data are in OUT.truth.tsv, the model and the columns in OUT.toml.
     """
-    from chiasma.experiments.genome import tumour_genome
+    from chiasma.experiments.genome import N_BINS, SD, tumour_genome
     from chiasma.experiments.study import simulation_study
     from chiasma.settings import fresh_seed
     from chiasma.tables import Signal
 
     seed = fresh_seed() if seed is None else seed
     if preset is Preset.genome:
-        options = {"n_bins": sites, "sd": sd}
-        model, states, signal = tumour_genome(seed, **{key: x for key, x in options.items() if x is not None})
+        model, states, signal = tumour_genome(seed, N_BINS if sites is None else sites, SD if sd is None else sd)
     elif sites is None and sd is None:
         model, states, data = simulation_study(seed)
         signal = Signal(data=data)

@@ -16,6 +16,7 @@ from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.posterior import Posterior
 from chiasma.tables import Signal
 
 WEIGHTS = (0.075, 0.125, 0.15, 0.175, 0.2, 0.275)
@@ -60,6 +61,13 @@ def tumour_genome(seed: int | None = None, n_bins: int = N_BINS, sd: float = SD)
         position=np.concatenate([np.arange(n) * float(BIN) for n in sizes]),
     )
     return Genome(model, states, signal)
+
+
+def agreement(posterior: Posterior, states: npt.NDArray[np.int8]) -> tuple[float, float]:
+    """Share of sites and free rows whose more probable state is the true one: as the marginals promise, and in fact."""
+    free = [k for k in range(len(states)) if k not in FIXED_ROWS]
+    on = posterior.marginals().values[free]
+    return float(np.maximum(on, 1 - on).mean()), float(((on > 0.5) == states[free]).mean())
 
 
 def chromosome_sizes(n_bins: int) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
+from chiasma.configurations import Configuration, levels
 from chiasma.errors import InvalidInput
 from chiasma.models.emissions import Additive, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT
 from chiasma.models.factorial import FactorialHMM
@@ -17,7 +18,6 @@ from chiasma.plots.style import (
     BLACK,
     BLUE,
     MANY_POINTS,
-    NUMBERED,
     ORANGE,
     SKY,
     STATES,
@@ -27,6 +27,7 @@ from chiasma.plots.style import (
     canvas_for,
     entitle,
     label_sites,
+    legend_below,
     mark_starts,
     n_sites,
     region,
@@ -55,7 +56,7 @@ def plot_level(
     sites = np.arange(start, stop)
     pixels = stop - start > MANY_POINTS
     size = float(np.interp(stop - start, [200, 5_000], [3.5, 1.2]))
-    ax.plot(sites, y, "o", color="0.62", markersize=size, markeredgewidth=0, rasterized=pixels, label="data")
+    ax.plot(sites, y, "o", color="0.65", markersize=size, markeredgewidth=0, rasterized=pixels, label="data")
     ax.fill_between(
         sites, low, high, step="mid", color=SKY, alpha=0.6, linewidth=0, rasterized=pixels, label="5–95% of draws"
     )
@@ -70,10 +71,10 @@ def plot_level(
     mark_starts(ax, data, start, stop)
     label_sites(ax, data, start, stop)
     ax.set_ylabel("signal (units of y)" if data.y.ndim == 1 else f"signal, channel {channel} (units of y)")
-    entitle(ax, "Data and posterior of the expected signal", NUMBERED)
-    key = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
-    for handle in key.legend_handles[:1]:
-        handle.set(markersize=5)  # type: ignore[union-attr]
+    entitle(ax, "Data and posterior of the expected signal")
+    dot = legend_below(ax, 4).legend_handles[0]
+    assert dot is not None
+    dot.set(markersize=5)
     return ax
 
 
@@ -110,7 +111,7 @@ def plot_row(
     whole_ticks(ax.yaxis)
     ax.set_ylabel("draw")
     shades = f"dark = {high:g}, light = {low:g}"
-    entitle(ax, f"{'Draws' if row is None else f'Row {row}'} of chain {chain} ({shades})", NUMBERED)
+    entitle(ax, f"{'Draws' if row is None else f'Row {row}'} of chain {chain} ({shades})")
     return ax
 
 
@@ -140,7 +141,7 @@ def plot_marginals(posterior: Posterior, *, fig: Canvas | None = None, exact: np
         mark_starts(ax, posterior.data, 0, stop, numbers=k == 0)
     label_sites(panels[-1], posterior.data, 0, stop)
     overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
-    entitle(panels[0], f"Posterior probability that each row is on{overlay}", NUMBERED)
+    entitle(panels[0], f"Posterior probability that each row is on{overlay}")
     return fig
 
 
@@ -152,14 +153,14 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
     patterns = [_pattern(item) for item in configurations]
     if not patterns:
         raise InvalidInput("configurations must hold at least one, got none; ask top_configurations for n >= 1")
-    shapes = {(states.shape, start) for _, states, start in patterns}
+    shapes = {(states.shape, start) for _, _, states, start in patterns}
     if len(shapes) > 1:
         raise InvalidInput(f"configurations must be of one region, got shapes and starts {sorted(shapes)}")
     ((n_rows, length), start) = shapes.pop()
     fig = canvas_for(fig, (8, 0.9 + len(patterns) * max(0.5, 0.16 * n_rows + 0.12)))
-    widest = max(probability for probability, _, _ in patterns)
-    panels = fig.subplots(len(patterns), 2, squeeze=False, sharex="col", width_ratios=[6, 1])
-    for i, ((ax, bar), (probability, states, _)) in enumerate(zip(panels, patterns, strict=True)):
+    widest = max(probability for probability, *_ in patterns)
+    panels = fig.subplots(len(patterns), 2, squeeze=False, sharex="col", width_ratios=[5, 1])
+    for i, ((ax, bar), (probability, error, states, _)) in enumerate(zip(panels, patterns, strict=True)):
         extent = (start - 0.5, start + length - 0.5, n_rows - 0.5, -0.5)
         ax.imshow(states, cmap=STATES, vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="none")
         # White lines tell the rows apart where neighbours are equal.
@@ -170,12 +171,12 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
         for spine in ax.spines.values():
             spine.set_visible(False)
         bar.barh([0], [probability], height=0.5, color=ORANGE, edgecolor=BLACK, linewidth=0.6)
-        bar.text(probability + 0.03 * widest, 0, f"{probability:.3g}", va="center", fontsize="small")
+        bar.text(probability + 0.03 * widest, 0, f"{probability:.3g}{error}", va="center", fontsize="small")
         bar.set_ylim(-1, 1)
-        bar.set_xlim(0, 1.5 * widest)
+        bar.set_xlim(0, 2 * widest)
         bar.axis("off")
     label_sites(panels[-1, 0], None, start, start + length)
-    total = sum(probability for probability, _, _ in patterns)
+    total = sum(probability for probability, *_ in patterns)
     entitle(panels[0, 0], f"Configurations that hold {100 * total:.3g}% of the posterior (dark = 1, light = 0)")
     entitle(panels[0, 1], "probability")
     return fig
@@ -207,11 +208,9 @@ def _band(
     """Mean, 5% and 95% of the expected signal, (stop - start,) each, over draws spread evenly over the run."""
     sizes = posterior.draws.sizes
     every = -(-sizes["chain"] * sizes["draw"] // BAND_DRAWS)
-    codes = posterior.codes[:, ::every, start:stop].values.reshape(-1, stop - start)
+    codes = posterior.codes[:, ::every, start:stop]
     weights = emission.weights.reshape(emission.n_rows, -1)[:, channel]
-    level = np.zeros(codes.shape)
-    for k, weight in enumerate(weights):
-        level += weight * (codes >> k & 1)
+    level = levels(codes, weights).values.reshape(-1, stop - start)
     signal = _expected(emission, level, channel)
     # A quantile is a level that was drawn, not a value between two of them.
     low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
@@ -245,16 +244,16 @@ def _trace_of(
     return values, kept["draw"].values
 
 
-def _pattern(item: Any) -> tuple[float, npt.NDArray[np.int8], int]:
-    """Probability, states (K, L) and start of a configuration in either form."""
+def _pattern(item: Any) -> tuple[float, str, npt.NDArray[np.int8], int]:
+    """Probability, its error in words, states (K, L) and start of a configuration in either form."""
+    own = isinstance(item, Configuration)
     try:
-        probability, states, start = (
-            (item.probability, item.states, item.start) if hasattr(item, "states") else tuple(item)
-        )
+        probability, states, start = (item.probability, item.states, item.start) if own else item
         states = np.asarray(states)
         if states.ndim != 2 or not states.size or not np.isin(states, (0, 1)).all():
             raise ValueError
-        return float(probability), states.astype(np.int8), int(start)
+        error = f" ± {item.standard_error:.1g}" if own else ""
+        return float(probability), error, states.astype(np.int8), int(start)
     except (TypeError, ValueError):
         raise InvalidInput(
             "a configuration must be an item of top_configurations or (probability, states (K, L) of zeros and ones, "

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
 from chiasma.diagnostics import hamming_distances
 from chiasma.errors import InvalidInput
@@ -61,14 +62,15 @@ def plot_log_joint(
         for c, (draws, values) in enumerate(lines):
             n = len(values)
             long = n > 4 * TRACE_BLOCKS
-            alpha, width = (0.4, 0.5) if long else (0.9, 0.9)
-            ax.plot(draws, values, color=own.colour, alpha=alpha, lw=width, rasterized=n > MANY_POINTS)
+            alpha, width = (0.3, 0.5) if long else (0.9, 0.9)
+            ax.plot(draws, values, color=own.colour, alpha=alpha, lw=width, zorder=1, rasterized=n > MANY_POINTS)
             at, _ = block_means(draws, 0, TRACE_BLOCKS) if long else (draws, 1)
             means, _ = block_means(values, 0, TRACE_BLOCKS) if long else (values, 1)
             # Markers stand at other places on every trace.
             places = (2 * i % 5, max(1, len(means) // 8))
             marks = ax.plot(at, means, marker=own.marker, markevery=places, label=name if c == 0 else f"_{name}")
-            marks[0].set(color=own.colour, markersize=6, markeredgecolor="white", linewidth=1.6 if long else 0)
+            marks[0].set(color=own.colour, markersize=6, markeredgecolor=BLACK, linewidth=1.6 if long else 0, zorder=3)
+            marks[0].set_path_effects([withStroke(linewidth=3.2 if long else 0, foreground="white")])
     ax.margins(x=0.01)
     whole_ticks(ax.xaxis)
     ax.set_xlabel("draw")
@@ -99,10 +101,10 @@ def plot_hamming(
             ax.plot(x + spread, shown, "o", ms=2, mew=0, color="0.55", alpha=0.5, zorder=1, label="_values")
         boxes = ax.boxplot(
             per_lag, positions=at, widths=0.75 * width, whis=(5, 95), showfliers=False, patch_artist=True,
-            manage_ticks=False, medianprops={"color": BLACK, "linewidth": 1.8}, zorder=2,
+            manage_ticks=False, medianprops={"color": BLACK, "linewidth": 2.2}, zorder=2,
         )  # fmt: skip
         for box in boxes["boxes"]:
-            box.set(facecolor=(own.colour, 0.4), hatch=own.hatch, edgecolor=own.colour, label=name)
+            box.set(facecolor=(own.colour, 0.5), hatch=own.hatch, label=name)
     ax.set_xticks(range(len(lags)), labels=[str(lag) for lag in lags])
     ax.set_xlabel("lag (draws)")
     ax.set_ylabel("normalised Hamming distance")
@@ -111,7 +113,7 @@ def plot_hamming(
     if len(several) > 1:
         looks = [look(i) for i in range(len(several))]
         keys = [
-            Patch(facecolor=(own.colour, 0.4), hatch=own.hatch, edgecolor=own.colour, label=name)
+            Patch(facecolor=(own.colour, 0.5), hatch=own.hatch, edgecolor=BLACK, label=name)
             for own, name in zip(looks, several, strict=True)
         ]
         legend_beside(ax, handles=keys, handleheight=1.2)
@@ -172,7 +174,7 @@ def plot_ladder(posterior: Posterior, *, fig: Canvas | None = None) -> Canvas:
 def _bars(ax: Axes, pairs: npt.NDArray[np.int64], heights: Floats, label: str, title: str) -> None:
     ax.bar(pairs, heights, color=SKY, edgecolor=BLUE, linewidth=0.8)
     whole_ticks(ax.xaxis)
-    ax.set_xlim(-1, len(pairs))
+    ax.set_xlim(-0.8, len(pairs) - 0.2)
     ax.set_xlabel("pair of rungs (0: hottest)")
     ax.set_ylabel(label)
     entitle(ax, title)
@@ -183,9 +185,9 @@ def _barrier(ax: Axes, posterior: Posterior) -> None:
     stats, betas = posterior.exchange_stats, posterior.betas
     barrier = np.concatenate([[0.0], stats["barrier"].values])
     distance = np.concatenate([[0.0], np.cumsum(stats["length"].values)])
-    ax.plot(betas, barrier, "o-", color=BLUE, ms=4, lw=1.2, label="from rejection")
+    ax.plot(betas, barrier, "o-", color=BLUE, ms=4, lw=1.2, label="from rejections")
     if distance[-1] > 1.1 * barrier[-1]:
-        ax.plot(betas, distance, "s", color=BLACK, ms=3.5, lw=1.2, ls=(0, (4, 2)), label="where rejection saturates")
+        ax.plot(betas, distance, "s", color=BLACK, ms=3.5, lw=1.2, ls=(0, (4, 2)), label="from log-likelihoods")
         ax.legend(loc="upper left", frameon=False, fontsize="small")
     _beta_axis(ax, betas)
     ax.set_ylim(bottom=0)
@@ -233,6 +235,8 @@ def _ordered(band: tuple[float, float, float]) -> tuple[float, float, float]:
 
 def _distances(posterior: Posterior, lags: Sequence[int]) -> list[Floats]:
     """Per lag, the distances of all chains."""
+    if not len(lags):
+        raise InvalidInput("lags must hold at least one, got none")
     sizes = posterior.draws.sizes
     most = max(HAMMING_CODES // (sizes["chain"] * sizes["site"]), *lags) + 1
     if sizes["draw"] > most:

@@ -15,7 +15,9 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.legend import Legend
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from chiasma.errors import InvalidInput
 from chiasma.models.observations import Floats, Observations
@@ -31,7 +33,6 @@ STATES = LinearSegmentedColormap.from_list("states", ["#eef2f6", "#12304f"])
 MANY_POINTS = 2_000
 # A sequence narrower than this share of the axes has no room for its number.
 NARROW = 0.014
-NUMBERED = 14
 
 
 class Look(NamedTuple):
@@ -69,13 +70,19 @@ def canvas_for(fig: Canvas | None, size: tuple[float, float]) -> Canvas:
     return plt.figure(figsize=size, layout="constrained") if fig is None else fig
 
 
-def entitle(ax: Axes, title: str, pad: float | None = None) -> None:
-    ax.set_title(title, fontsize="medium", pad=pad)
+def entitle(ax: Axes, title: str) -> None:
+    ax.set_title(title, fontsize="medium")
 
 
 def whole_ticks(axis: Any) -> None:
     """Ticks at round whole numbers, as many as there is room for."""
     axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+
+
+def legend_below(ax: Axes, columns: int) -> Legend:
+    """A legend under the axes and their label, whatever their height."""
+    below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
+    return ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=columns, frameon=False)
 
 
 def legend_beside(ax: Axes, **options: Any) -> None:
@@ -99,29 +106,28 @@ def region(start: int, stop: int | None, n_sites: int) -> tuple[int, int]:
 
 
 def mark_starts(ax: Axes, data: Observations | None, start: int, stop: int, *, numbers: bool = True) -> None:
-    """Dotted lines where sequences start between the two sites, and the sequences' numbers above, from 1.
-
-    Numbers take the room under a title: give it a pad of NUMBERED points.
-    """
+    """Dotted lines where sequences start between the two sites, and the sequences' numbers above, from 1."""
     inside = _starts_between(data, start, stop)
     if data is None or not inside.size:
         return
-    across = ax.get_xaxis_transform()
     limits = ax.get_ylim()
-    ax.vlines(inside - 0.5, 0, 1, transform=across, colors=QUIET, linestyles=":", linewidths=0.8, label="_starts")
+    place = ax.get_xaxis_transform()
+    ax.vlines(inside - 0.5, 0, 1, transform=place, colors=QUIET, linestyles=":", linewidths=0.8, label="_starts")
     ax.set_ylim(limits)
     if not numbers:
         return
     edges = np.array([start, *inside, stop])
     first = int(np.searchsorted(data.starts, start, side="right"))
-    for i, (left, right) in enumerate(pairwise(edges)):
-        if right - left >= NARROW * (stop - start):
-            x = (left + right - 1) / 2
-            ax.text(x, 1.01, str(first + i), transform=across, ha="center", va="bottom", fontsize=7, color=QUIET)
+    roomy = [(i, a, b) for i, (a, b) in enumerate(pairwise(edges), first) if b - a >= NARROW * (stop - start)]
+    # An axis of its own, so that a title moves out of its way.
+    above = ax.secondary_xaxis("top")
+    above.set_xticks([(a + b - 1) / 2 for _, a, b in roomy], labels=[str(i) for i, _, _ in roomy])
+    above.tick_params(length=0, pad=2, labelsize=7, labelcolor=QUIET)
+    above.spines[:].set_visible(False)
 
 
 def label_sites(ax: Axes, data: Observations | None, start: int, stop: int) -> None:
-    """The limits and the name of the x axis."""
+    """Limits and name of the x axis."""
     ax.set_xlim(start - 0.5, stop - 0.5)
     whole_ticks(ax.xaxis)
     ax.set_xlabel("site (dotted: starts)" if _starts_between(data, start, stop).size else "site")

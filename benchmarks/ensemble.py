@@ -1,0 +1,172 @@
+"""What the ensemble costs around its sweeps: Python, exchanges, a second worker, one exchange by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import numpy as np
+from core import example, fastest
+
+import chiasma as ch
+from chiasma._jit import njit
+from chiasma.engine import CompiledEngine, PathProblem
+from chiasma.kernels import ensemble, moves
+from chiasma.streams import Streams
+
+if TYPE_CHECKING:
+    from run import Report
+
+BETAS = (0.2, 1.0)
+EXCHANGES: dict[str, Any] = {
+    "swap": ch.Swap(),
+    "random, 1 point": ch.RandomCrossover(points=1),
+    "random, 2 points": ch.RandomCrossover(points=2),
+    "augmented, T": ch.AugmentedCrossover(flipped=False),
+    "augmented, 2T": ch.AugmentedCrossover(),
+    "mosaic": ch.MosaicCrossover(),
+}
+
+
+def run(report: Report) -> None:
+    report.text("Two replicas, at temperatures 1 and 5, with row updates throughout.")
+    overhead(report)
+    every_tenth(report)
+    workers(report)
+    one_exchange(report)
+
+
+def settings(exchange: Any, **more: Any) -> dict[str, Any]:
+    return {"update": "row", "exchange": exchange, "ladder": [1, 5], "seed": 1, "progress": False} | more
+
+
+def verdict(share: float, most: float) -> str:
+    return "reached" if share <= most else "missed"
+
+
+def overhead(report: Report, most: float = 0.10) -> None:
+    """Share of `sample` that is spent outside the compiled loop and its random numbers."""
+    model, data = example(3, 200)
+    compiled = ensemble.run_iterations
+    draw = CompiledEngine._sweep_uniforms
+    rows = []
+    for sweeps in (2_000, 20_000):
+        best = np.full(3, np.inf)
+        for _ in range(15):
+            inside = {"loop": 0.0, "uniforms": 0.0}
+
+            def timed(name: str, function: Callable[..., Any], spent: dict[str, float] = inside) -> Callable[..., Any]:
+                def call(*args: Any) -> Any:
+                    began = perf_counter()
+                    out = function(*args)
+                    spent[name] += perf_counter() - began
+                    return out
+
+                return call
+
+            with (
+                patch.object(ensemble, "run_iterations", timed("loop", compiled)),
+                patch.object(CompiledEngine, "_sweep_uniforms", timed("uniforms", draw)),
+            ):
+                began = perf_counter()
+                ch.sample(model, data, **settings("mosaic", draws=sweeps // 2, warmup=sweeps // 2, chains=1))
+                total = perf_counter() - began
+            parts = np.array([total, inside["loop"], inside["uniforms"]])
+            best = parts if total < best[0] else best
+        total, loop, uniforms = best / sweeps * 1e6
+        share = (total - loop - uniforms) / (loop + uniforms)
+        cells = [f"{value:.2f}" for value in (total, loop, uniforms, total - loop - uniforms)]
+        rows.append([f"{sweeps:,}", *cells, f"{100 * share:.1f}%", verdict(share, most)])
+    report.text(
+        "## Python around the compiled loop\n\n"
+        "One call of `ch.sample`, one chain, T = 200, K = 3, a mosaic exchange after every sweep, half of the sweeps "
+        "kept: microseconds per sweep of both replicas, by the clock, in the fastest of 15 calls. To keep: at most "
+        f"{100 * most:.0f}% on top of the loop and its random numbers."
+    )
+    report.table(["sweeps", "sample", "compiled loop", "uniforms", "the rest", "overhead", "goal"], rows)
+
+
+def engine(model: ch.FactorialHMM, data: ch.Observations, exchange: Any, every: int) -> CompiledEngine:
+    problem = PathProblem(model.target(data), ch.RowGibbs(), exchange)
+    return CompiledEngine(problem, BETAS, every, Streams(1, 0), None)
+
+
+def every_tenth(report: Report, sweeps: int = 500, most: float = 0.05) -> None:
+    """What an exchange after every tenth sweep adds to a run without any."""
+    model, data = example(3, 1_000)
+    names = list(EXCHANGES)
+    alone = engine(model, data, EXCHANGES["swap"], 0)
+    engines = [alone, *(engine(model, data, EXCHANGES[name], 10) for name in names)]
+    base, *seconds = fastest(*(lambda one=one: one.advance(sweeps, 1) for one in engines), repeats=31)
+    rows = []
+    for name, cost in zip(names, seconds, strict=True):
+        added = cost / base - 1
+        rows.append([name, f"{cost / sweeps * 1e6:.2f}", f"{100 * added:+.1f}%", verdict(added, most)])
+    report.text(
+        "## An exchange after every tenth sweep\n\n"
+        f"T = 1,000, K = 3, every sweep recorded, random numbers included: microseconds per sweep. Without exchanges: "
+        f"{base / sweeps * 1e6:.2f}. To keep: at most {100 * most:.0f}% more."
+    )
+    report.table(["exchange", "µs per sweep", "added", "goal"], rows)
+
+
+def workers(report: Report, most: float = 0.6) -> None:
+    """Two chains on two workers against one, by the clock."""
+    rows = []
+    for n_rows, n_columns, draws in ((6, 10_877, 150), (6, 1_000, 2_000), (3, 1_000, 4_000)):
+        model, data = example(n_rows, n_columns)
+
+        def seconds(workers: int, case: tuple[Any, ...] = (model, data), draws: int = draws) -> float:
+            began = perf_counter()
+            ch.sample(*case, **settings("augmented", draws=draws, warmup=0, chains=2, workers=workers))
+            return perf_counter() - began
+
+        seconds(2)
+        one, two = np.min([[seconds(1), seconds(2)] for _ in range(7)], axis=0)
+        times = [f"{draws:,}", f"{one:.3f}", f"{two:.3f}", f"{two / one:.2f}"]
+        rows.append([f"K = {n_rows}, T = {n_columns:,}", *times, verdict(two / one, most)])
+    report.text(
+        "## A second worker\n\n"
+        "Two chains, an augmented crossover after every sweep: seconds by the clock, set-up and tables included. To "
+        f"keep: two workers take at most {most} of the time of one."
+    )
+    report.table(["problem", "draws", "1 worker, s", "2 workers, s", "ratio", "goal"], rows)
+
+
+@njit
+def repeat_exchange(n, move, tables_i, tables_j, beta_i, beta_j, n_uniforms, uniforms, a, b, work):
+    moved = 0
+    for i in range(n):
+        own = uniforms[i * n_uniforms : (i + 1) * n_uniforms]
+        moved += moves.exchange_pair(move, tables_i, tables_j, beta_i, beta_j, own, a, b, work)
+    return moved
+
+
+def one_exchange(report: Report, repeats: int = 20) -> None:
+    """One exchange by itself, given its random numbers, per column."""
+    rows = []
+    for n_rows, n_columns in ((3, 1_000), (6, 1_000), (6, 10_877)):
+        model, data = example(n_rows, n_columns)
+        rng = np.random.default_rng(1)
+        uniforms = np.empty(repeats * n_columns)
+        (uniform,) = fastest(lambda rng=rng, buffer=uniforms: rng.random(out=buffer), repeats=11)
+        uniform /= repeats * n_columns
+        start = engine(model, data, EXCHANGES["mosaic"], 1)
+        start.advance(200, 0)
+        steps = {name: exchange.prepare(*2 * (model.target(data),), *BETAS) for name, exchange in EXCHANGES.items()}
+        calls = []
+        for step in steps.values():
+            a, b = start.states.copy()
+            fixed = repeats, step.move, *step.tables, *step.betas, step.n_uniforms, uniforms, a, b, step.work
+            calls.append(lambda fixed=fixed: repeat_exchange(*fixed))
+        costs = np.array(fastest(*calls, repeats=11)) / (repeats * n_columns)
+        rows.append([f"K = {n_rows}, T = {n_columns:,}", f"{uniform * 1e9:.2f}"])
+        rows[-1] += [f"{cost * 1e9:.1f} ({cost / uniform:.1f})" for cost in costs]
+    report.text(
+        "## One exchange\n\n"
+        "Nanoseconds per column, and in brackets the same in bulk uniforms, given the random numbers. Only the mosaic "
+        "needs one uniform per column on top; the others need two or three in all."
+    )
+    report.table(["problem", "uniform", *EXCHANGES], rows)

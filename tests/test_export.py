@@ -1,0 +1,111 @@
+"""DataTrees: ArviZ's own functions take them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import arviz_plots
+import arviz_stats
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib import pyplot as plt
+
+from chiasma.posterior import labelled
+from test_configurations import by_hand, some_codes, with_dask
+
+pytestmark = pytest.mark.jit_off
+
+
+@pytest.fixture
+def posterior():
+    info = {"n_rows": 3, "seed": 2**100, "plan": "as given", "update": "RowGibbs()", "exchange": "None"}
+    scores = labelled("log_joint", np.random.default_rng(1).normal(size=(4, 60)))
+    return by_hand(
+        some_codes(n_chains=4, n_draws=60), starts=[4], info=info, log_joint=scores, log_likelihood=scores - 1
+    )
+
+
+def test_groups_and_their_variables(posterior):
+    tree = posterior.to_datatree()
+    assert set(tree.children) == {"posterior", "sample_stats", "observed_data", "constant_data"}
+    xr.testing.assert_equal(tree["posterior/codes"], posterior.codes)
+    xr.testing.assert_equal(tree["posterior/level"], posterior.levels())
+    xr.testing.assert_equal(tree["posterior/rows_on"], posterior.rows_on())
+    xr.testing.assert_equal(tree["sample_stats/lp"], posterior.log_joint)
+    xr.testing.assert_equal(tree["sample_stats/log_likelihood"], posterior.log_likelihood)
+    assert tree["observed_data/y"].dims == ("site",)
+    assert tree["constant_data/weights"].values.tolist() == [0.2, 0.3, 0.5]
+    assert tree["constant_data/starts"].values.tolist() == [0, 4]
+
+
+def test_attributes_say_where_it_comes_from(posterior):
+    tree = posterior.to_datatree()
+    for attributes in (tree.attrs, tree["posterior"].attrs):
+        assert attributes["seed"] == str(2**100)
+        assert attributes["plan"] == "as given"
+        assert attributes["inference_library"] == "chiasma"
+        assert attributes["numpy_version"] == np.__version__
+        assert attributes["inference_library_version"]
+        assert "exchange" not in attributes
+    posterior.info["versions"] = {"chiasma": "0.0.7", "numpy": "2.1"}
+    assert posterior.to_datatree().attrs["inference_library_version"] == "0.0.7"
+
+
+def test_arviz_summary_rhat_and_ess(posterior):
+    tree = posterior.to_datatree()
+    table = arviz_stats.summary(tree, round_to="none")
+    assert len(table) == 3 * 12
+    assert table.loc["level[3]", "mean"] == pytest.approx(float(posterior.levels()[:, :, 3].mean()))
+    joint, level = posterior.summary().convergence
+    assert float(arviz_stats.rhat(tree)["level"].max()) == pytest.approx(level.rhat_worst)
+    assert float(arviz_stats.ess(tree)["level"].min()) == pytest.approx(level.ess_worst)
+    assert float(arviz_stats.rhat(tree, group="sample_stats")["lp"]) == joint.rhat_worst
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_arviz_trace_plot(posterior, lazy):
+    tree = (with_dask(posterior) if lazy else posterior).to_datatree()
+    arviz_plots.plot_trace(tree.sel(site=[0, 5]).load(), var_names=["level", "codes"], backend="matplotlib")
+    plt.close("all")
+    arviz_plots.plot_trace(tree, group="sample_stats", var_names=["lp"], backend="matplotlib")
+    plt.close("all")
+
+
+def test_lazy_draws_stay_lazy_until_loaded(posterior):
+    lazy = with_dask(posterior).to_datatree()
+    assert all(variable.chunks is not None for variable in lazy["posterior"].data_vars.values())
+    part = lazy.sel(site=[0, 5]).load()
+    assert len(arviz_stats.summary(part)) == 3 * 2
+    xr.testing.assert_equal(lazy.load(), posterior.to_datatree())
+
+
+def test_channels_have_their_own_dimension():
+    weights = np.array([[0.2, 1.0], [0.3, 2.0], [0.5, 3.0]])
+    tree = by_hand(some_codes(), weights).to_datatree()
+    assert tree["posterior/level"].dims == ("chain", "draw", "site", "channel")
+    assert tree["observed_data/y"].dims == ("site", "channel")
+    assert tree["constant_data/weights"].dims == ("row", "channel")
+
+
+def test_a_run_without_its_model_or_data(posterior):
+    tree = replace(posterior, model=None, data=None).to_datatree()
+    assert set(tree.children) == {"posterior", "sample_stats"}
+    assert set(tree["posterior"].data_vars) == {"codes", "rows_on"}
+
+
+def test_plain_vectors(posterior):
+    x = labelled("x", np.random.default_rng(2).normal(size=(4, 60, 3)), "site")
+    tree = replace(posterior, draws=x, model=None, data=None, info={}).to_datatree()
+    assert set(tree["posterior"].data_vars) == {"x"}
+    assert len(arviz_stats.summary(tree)) == 3
+
+
+def test_saved_and_read_again(posterior, tmp_path):
+    tree = replace(posterior, draws=posterior.draws.chunk({"chain": 2})).to_datatree()
+    tree.to_zarr(tmp_path / "tree.zarr")
+    xr.testing.assert_equal(xr.open_datatree(tmp_path / "tree.zarr", engine="zarr").load(), posterior.to_datatree())

@@ -1,0 +1,155 @@
+"""Settings: what the command line and a TOML file become, and how they are refused."""
+
+import math
+import re
+
+import pytest
+
+import chiasma as ch
+from chiasma.errors import InvalidInput
+from chiasma.settings import (
+    EMISSIONS,
+    KEYS,
+    Settings,
+    fresh_seed,
+    parse_fixed_rows,
+    parse_ladder,
+    parse_list,
+    parse_numbers,
+    parse_update,
+    settings_of,
+)
+
+pytestmark = pytest.mark.jit_off
+
+GAUSSIAN = {"weights": [0.2, 0.3], "depth": 10.0, "sd": 1.0, "enter": 0.1}
+MODELS = [
+    ch.Gaussian([0.2, 0.3], depth=10, sd=2),
+    ch.IntegratedDepth([0.2, 0.3], depth_mean=10, depth_sd=1, sd=2),
+    ch.Poisson([0.2, 0.3], depth=10, background=1),
+    ch.NegativeBinomial([0.2, 0.3], depth=10, dispersion=0.2, background=1),
+    ch.StudentT([0.2, 0.3], depth=10, sd=2, df=5),
+]
+
+
+@pytest.mark.parametrize("emission", MODELS, ids=lambda emission: type(emission).__name__)
+def test_model__is_the_one_that_was_written(tmp_path, emission):
+    chains = ch.BinaryChains([0.1, 0.2], 0.3, initial=0.5)
+    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})
+    Settings(model=settings_of(model)).write(tmp_path / "model.toml", "A model.")
+    again = Settings.read(tmp_path / "model.toml").model()
+    assert type(again.emission) is type(emission)
+    assert repr(again) == repr(model)
+    assert settings_of(again) == settings_of(model)
+
+
+def test_emissions__are_all_tested():
+    assert {kind.make for kind in EMISSIONS.values()} == {type(emission) for emission in MODELS}
+
+
+def test_model__leave_is_enter_unless_given():
+    model = Settings(model=GAUSSIAN).model()
+    assert model.chains.leave == model.chains.enter == 0.1
+    assert Settings(model=GAUSSIAN | {"leave": 0.2}).model().chains.leave == 0.2
+
+
+def test_merged__the_later_wins_and_none_changes_nothing():
+    settings = Settings(model=GAUSSIAN).merged(model={"sd": 3.0, "depth": None}, sampler={"draws": 5, "seed": None})
+    assert settings.sections["model"] == GAUSSIAN | {"sd": 3.0}
+    assert settings.sampler() == {"draws": 5}
+
+
+def test_sampler__objects_and_names():
+    sampler = {"update": "hamming-ball:2", "exchange": "none", "ladder": [1.0, 5.0]}
+    assert Settings(sampler=sampler).sampler() == {
+        "update": ch.HammingBall(radius=2),
+        "exchange": None,
+        "ladder": [1.0, 5.0],
+    }
+
+
+def test_write__every_kind_of_value_reads_back(tmp_path):
+    sections = {
+        "data": {"value": 'a "b"\\c', "gap_unit": 0.5},
+        "model": {"weights": [[1.0, 2.0], [3.0, 4.0]], "fixed_rows": {"1": 0}},
+        "sampler": {"ladder": [1.0, math.inf], "seed": 2**32 - 1, "update": "auto"},
+    }
+    Settings(**sections).write(tmp_path / "a.toml", "All of it.")
+    assert Settings.read(tmp_path / "a.toml").sections == sections
+
+
+@pytest.mark.parametrize(
+    ("section", "what"),
+    [
+        ({}, "the model (gaussian) needs --weights, --sd, --enter; give them on the command line or in a file"),
+        ({"emission": "integrated-depth"}, "needs --weights, --depth, --depth-sd, --sd, --enter"),
+        ({"emission": "normal"}, "emission must be one of gaussian, integrated-depth, poisson"),
+        (GAUSSIAN | {"df": 3}, "--df belongs to student-t, and the emission is gaussian; drop it"),
+        (GAUSSIAN | {"background": 3}, "--background belongs to poisson and negative-binomial"),
+        (GAUSSIAN | {"fixed_rows": [1]}, "fixed_rows must be a table of rows and states such as {5 = 1}"),
+        (GAUSSIAN | {"fixed_rows": {"7": 1}}, "fixed_rows maps rows 0..1 to 0 or 1, got {7: 1}"),
+        (GAUSSIAN | {"sd": "wide"}, "sd must be numbers"),
+    ],
+)
+def test_model__refuses(section, what):
+    with pytest.raises(InvalidInput, match=re.escape(what)):
+        Settings(model=section).model()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[modle]\nsd = 1\n", "expected the sections [data], [model], [sampler], got 'modle'; did you mean 'model'?"),
+        ("sd = 1\n", "expected the sections"),
+        ("[model]\nstd = 1\n", "section [model] has no setting 'std'; did you mean 'sd'?"),
+        ("[sampler]\nqqq = 1\n", "section [sampler] has no setting 'qqq'; it knows draws, warmup"),
+        ("[model\n", "is not a TOML file"),
+    ],
+)
+def test_read__refuses(tmp_path, text, what):
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(InvalidInput, match=re.escape(what)):
+        Settings.read(tmp_path / "a.toml")
+
+
+def test_read__refuses_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InvalidInput, match="there is no such file"):
+        Settings.read(tmp_path / "none.toml")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        Settings.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("parse", "what"),
+    [
+        (lambda: parse_numbers("enter", "0.1,x"), "--enter must be numbers, several with commas between them; got 'x'"),
+        (lambda: parse_list("weights", ""), "--weights must be numbers"),
+        (lambda: parse_ladder("hot"), "--ladder must be numbers"),
+        (lambda: parse_fixed_rows(["5"]), "--fixed-row takes ROW=STATE such as 5=1 (rows count from 0), got '5'"),
+        (lambda: parse_fixed_rows(["5=2"]), "got '5=2'"),
+        (lambda: parse_update("row:2"), "hamming-ball:RADIUS or block:ROWS, got 'row:2'"),
+        (lambda: parse_update("block:two"), "got 'block:two'"),
+    ],
+)
+def test_parse__refuses(parse, what):
+    with pytest.raises(InvalidInput, match=re.escape(what)):
+        parse()
+
+
+def test_parse__accepts():
+    assert parse_list("weights", "0.5") == [0.5]
+    assert parse_ladder("auto") == "auto"
+    assert parse_ladder("1,5,inf") == [1, 5, math.inf]
+    assert parse_update("block:2") == ch.BlockGibbs(size=2)
+    assert parse_numbers("enter", None) is parse_fixed_rows([]) is parse_ladder(None) is None
+
+
+def test_columns__numbers_are_names():
+    columns = Settings(data={"value": 2, "gap_unit": "10"}).columns()
+    assert columns.value == "2"
+    assert columns.gap_unit == 10
+
+
+def test_fresh_seed__is_fresh():
+    assert fresh_seed() != fresh_seed()
+    assert set(KEYS) == {"data", "model", "sampler"}

@@ -1,0 +1,176 @@
+"""Data files: what is read from them, and how a malformed one is refused."""
+
+import re
+
+import numpy as np
+import pytest
+
+from chiasma.errors import InvalidInput
+from chiasma.models.observations import Observations
+from chiasma.tables import Columns, Signal, find_region, read_signal, write_table
+
+pytestmark = pytest.mark.jit_off
+
+GENOME = """chrom\tstart\tdepth
+chr1\t0\t1.5
+chr1\t100\tNA
+chr1\t250\t2
+2\t0\t.
+chr2\t100\t-1e1
+"""
+ALL = Columns(value="depth", chromosome="chrom", position="start", gap_unit=100)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="data.tsv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def test_read__values_starts_and_gaps(write):
+    signal = read_signal(write(GENOME), ALL)
+    np.testing.assert_array_equal(signal.data.y, [1.5, np.nan, 2, np.nan, -10])
+    assert signal.data.starts.tolist() == [0, 3]
+    assert signal.data.gaps.tolist() == [1, 1.5, 1, 1]
+    assert signal.chromosome == ("chr1", "chr1", "chr1", "2", "2")  # a prefix does not make another chromosome
+    assert signal.position.tolist() == [0, 100, 250, 0, 100]
+    assert signal.in_words() == "5 sites, 2 chromosomes, 2 missing, gaps in steps of 100"
+
+
+def test_read__the_median_distance_is_one_step(write):
+    signal = read_signal(write(GENOME), Columns(value="depth", chromosome="chrom", position="start"))
+    assert signal.gap_unit == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "columns", "expected"),
+    [
+        ("value\n1\n2\n", "a.csv", None, [1, 2]),
+        ("1\n2\n\n", "a.csv", None, [1, 2]),
+        ("1,5\n2,6\n", "a.csv", Columns(value="2"), [5, 6]),
+        ("a,y\n1,5\n2,6\n", "a.csv", None, [5, 6]),
+        ("a;b\n1;5\n2;6\n", "a.csv", Columns(value="b", delimiter="semicolon"), [5, 6]),
+        ("a b\n1 5\n", "a.dat", Columns(value="a", delimiter=" "), [1]),
+        ('"a","b"\n"1","5"\n', "a.csv", Columns(value="1"), [1]),
+        ("# made by hand\n@HD\tVN:1.5\nCONTIG\tRATIO\n1\t0.5\n", "a.tsv", Columns(value="RATIO"), [0.5]),
+        ("\ufeffvalue\r\n1\r\nnan\r\nNA\r\n \r\n4\r\n", "a.csv", None, [1, np.nan, np.nan, 4]),
+        ("x,y\n1,\n2,N/A\n3,7\n", "a.csv", None, [np.nan, np.nan, 7]),
+    ],
+)
+def test_read__forms_of_a_table(write, text, name, columns, expected):
+    np.testing.assert_array_equal(read_signal(write(text, name), columns).data.y, expected)
+
+
+def test_read__arrays(tmp_path):
+    for y in (np.arange(3.0), np.arange(3.0)[:, None]):
+        np.save(tmp_path / "y.npy", y)
+        np.testing.assert_array_equal(read_signal(tmp_path / "y.npy").data.y, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "where", "what"),
+    [
+        ("a,b\n1,2\n3,high\n", Columns(value="b"), "line 3", "column 'b' must hold numbers, got 'high'; correct it or"),
+        ("a;b\n1;2,5\n", Columns(value="b", delimiter=";"), "line 2", "got '2,5'; write decimals with a point"),
+        ("a,b\n1,1_000\n", Columns(value="b"), "line 2", "must hold numbers, got '1_000'"),
+        ("a,b\n1,2\n\n3\n", Columns(value="b"), "line 4", "expected 2 columns as in line 1, got 1; complete the line"),
+        ("a,b\n1,2,3\n", Columns(value="b"), "line 2", "expected 2 columns as in line 1, got 3"),
+        ("a,b\n1,2\n1,inf\n", Columns(value="b"), "line 3", "must be finite, got 'inf'; write NA"),
+        ("a,b\n1,1e999\n", Columns(value="b"), "line 2", "must be finite"),
+        ("a,b\n", Columns(value="b"), "line 1", "there is a header and nothing below it"),
+        ("", None, "data.csv", "has no rows; expected a header"),
+        ("# nothing\n\n", None, "data.csv", "has no rows"),
+        ("a,b\n1,2\n", Columns(value="c"), "data.csv", "has no column 'c' for the value; choose one of 'a', 'b'"),
+        ("1,2\n3,4\n", Columns(value="3"), "data.csv", "(no header: its columns are 1..2); choose one of '1', '2'"),
+        ("b,b\n1,2\n", Columns(value="b"), "data.csv", "has 2 columns called 'b'; choose one by its number"),
+        ("a,b\n1,2\n", None, "data.csv", "which column holds the signal? Name the value column: one of 'a', 'b'"),
+        ("a,b\n1,NA\n", Columns(value="b"), "data.csv", "every value of column 'b' is missing"),
+        ("a,b\n1,2\n", Columns(value="b", chromosome="c"), "data.csv", "has no column 'c' for the chromosome"),
+        (
+            "c,b\nchr1,2\n2,2\n1,3\n",
+            Columns(value="b", chromosome="c"),
+            "line 4",
+            "chromosome '1' began in line 2 and is back after '2'; sort the file",
+        ),
+        ("c,b\n1,2\n,2\n", Columns(value="b", chromosome="c"), "line 3", "must name a chromosome, got ''"),
+        ("p,b\n5,2\n3,2\n", Columns(value="b", position="p"), "line 3", "got 3 after 5; sort the file by position, or"),
+        ("p,b\n5,2\n5,2\n", Columns(value="b", position="p"), "line 3", "got 5 after 5; merge the lines of one"),
+        ("p,b\n5,2\n.,2\n", Columns(value="b", position="p"), "line 3", "has no position here"),
+        ('a,b\n1,"2\n', Columns(value="b"), "line 2", "check the quotes"),
+        (b"a,b\n1,2\n\xff\xfe,3\n", Columns(value="b"), "line 3", "not UTF-8 text (byte 0xff); save it as UTF-8"),
+        ("a,b\n1,2\n", Columns(value="b", delimiter="tabs"), "a delimiter is one character", "got 'tabs'"),
+        ("a,b\n1,2\n", Columns(value="b", gap_unit=2), "", "a gap unit needs a position column"),
+        ("a,b\n1,2\n", Columns(value="b", position="a", gap_unit=-2), "", "must be a positive number, got -2"),
+    ],
+)
+def test_read__refuses_with_file_line_and_remedy(write, text, columns, where, what):
+    path = write(text, "data.csv")
+    with pytest.raises(InvalidInput, match=re.escape(what)) as refusal:
+        read_signal(path, columns)
+    assert where in str(refusal.value)
+    assert str(path) in str(refusal.value) or "line" not in where
+
+
+def test_read__refuses_files_that_cannot_be_read(tmp_path, write):
+    with pytest.raises(InvalidInput, match=r"none\.csv: there is no such file; check the path"):
+        read_signal(tmp_path / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InvalidInput, match="is a directory"):
+        read_signal(tmp_path / "folder.csv")
+    with pytest.raises(InvalidInput, match="the suffix '.dat' does not say how columns are separated"):
+        read_signal(write("1\n", "a.dat"))
+    with pytest.raises(InvalidInput, match="is not a NumPy array file"):
+        read_signal(write("1\n", "a.npy"))
+    np.save(tmp_path / "b.npy", np.array([1.0, np.inf]))
+    with pytest.raises(InvalidInput, match=r"b\.npy: y must be finite or NaN, got inf at column 1"):
+        read_signal(tmp_path / "b.npy")
+    with pytest.raises(InvalidInput, match="an NPY file has no columns to choose"):
+        read_signal(tmp_path / "b.npy", Columns(value="y"))
+
+
+@pytest.mark.parametrize("columns", [ALL, Columns(value="depth")])
+def test_save__load_gives_the_same(tmp_path, write, columns):
+    signal = read_signal(write(GENOME), columns)
+    signal.save(tmp_path / "data.npz")
+    again = Signal.load(tmp_path / "data.npz")
+    np.testing.assert_array_equal(again.data.y, signal.data.y)
+    np.testing.assert_array_equal(again.data.starts, signal.data.starts)
+    assert again.chromosome == signal.chromosome
+    assert again.gap_unit == signal.gap_unit
+    assert (again.data.gaps is None) == (signal.data.gaps is None)
+
+
+def test_load__refuses_what_is_not_one(write):
+    with pytest.raises(InvalidInput, match=r"data\.npz cannot be read"):
+        Signal.load(write("1\n", "data.npz"))
+
+
+def test_write__reads_back(tmp_path):
+    y = np.array([0.1, np.nan, 3.0])
+    write_table(tmp_path / "a.csv", ["name", "value"], zip("ab,", y, strict=True))
+    assert (tmp_path / "a.csv").read_text() == 'name,value\na,0.1\nb,NA\n",",3\n'
+    np.testing.assert_array_equal(read_signal(tmp_path / "a.csv").data.y, y)
+    with pytest.raises(InvalidInput, match="cannot be written: No such file or directory"):
+        write_table(tmp_path / "nowhere" / "a.csv", ["a"], [])
+
+
+def test_region__refuses_what_is_not_there(write):
+    signal = read_signal(write(GENOME), ALL)
+    assert find_region(signal, "2") == (3, 5)
+    assert find_region(signal, "chr1:100-1,000") == (1, 3)
+    for text, what in {
+        "chr3": "there is no chromosome 'chr3'; choose one of 'chr1', '2'",
+        "1:300-400": "there is no site in '1:300-400'",
+        "1:3": "'3' is not FIRST-LAST",
+        "3-9": "sites are FIRST-LAST within 0-4, got '3-9'",
+    }.items():
+        with pytest.raises(InvalidInput, match=re.escape(what)):
+            find_region(signal, text)
+    with pytest.raises(InvalidInput, match="this run has no positions"):
+        find_region(Signal(data=signal.data, chromosome=signal.chromosome), "1:0-5")
+    with pytest.raises(InvalidInput, match="this run has no chromosomes"):
+        find_region(Signal(data=Observations([1.0])), "chr1")
