@@ -108,6 +108,14 @@ def test_level__region_and_starts(posterior):
     assert alone.get_xlabel() == "site"
 
 
+def test_level__a_narrow_sequence_has_no_number(posterior):
+    data = ch.Observations(posterior.data.y, starts=[0, 10, 11])
+    _, ax = plt.subplots(figsize=(2, 2))
+    plots.plot_level(replace(posterior, data=data), ax=ax)
+    (numbers,) = ax.child_axes
+    assert [label.get_text() for label in numbers.get_xticklabels()] == ["1", "3"]
+
+
 @pytest.mark.parametrize(
     ("emission", "signal"),
     [

@@ -31,8 +31,8 @@ QUIET = "0.45"
 STATES = LinearSegmentedColormap.from_list("states", ["#eef2f6", "#12304f"])
 # Artists with more points than this are drawn as pixels: in a PDF they would weigh megabytes.
 MANY_POINTS = 2_000
-# A sequence narrower than this share of the axes has no room for its number.
-NARROW = 0.014
+# Inches that the number of a sequence needs.
+NARROW = 0.115
 
 
 class Look(NamedTuple):
@@ -118,7 +118,8 @@ def mark_starts(ax: Axes, data: Observations | None, start: int, stop: int, *, n
         return
     edges = np.array([start, *inside, stop])
     first = int(np.searchsorted(data.starts, start, side="right"))
-    roomy = [(i, a, b) for i, (a, b) in enumerate(pairwise(edges), first) if b - a >= NARROW * (stop - start)]
+    inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / (stop - start)  # type: ignore[union-attr]
+    roomy = [(i, a, b) for i, (a, b) in enumerate(pairwise(edges), first) if inches * (b - a) >= NARROW]
     # An axis of its own, so that a title moves out of its way.
     above = ax.secondary_xaxis("top")
     above.set_xticks([(a + b - 1) / 2 for _, a, b in roomy], labels=[str(i) for i, _, _ in roomy])
