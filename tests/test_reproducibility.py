@@ -51,7 +51,7 @@ def many_rows() -> tuple[ch.FactorialHMM, np.ndarray]:
     """30 rows: a table of all codes does not fit, and likelihoods are streamed."""
     weights = np.linspace(0.2, 1.0, 30)
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.3), emission=ch.Gaussian(weights, sd=0.8))
-    return model, np.random.default_rng(6).normal(4.0, 1.0, 6 if JIT else 3)
+    return model, np.random.default_rng(6).normal(4.0, 1.0, 6 if JIT else 2)
 
 
 def modes() -> ch.BlockModes:
@@ -121,7 +121,7 @@ def test_workers__streamed(update, exchange):
     model, y = many_rows()
     assert not model.target(y).tabulated
     ladder = ch.Ladder(betas=(0.0, 0.5, 1.0))
-    assert_same_for_any_workers(model, y, update=update, exchange=exchange, ladder=ladder, draws=DRAWS // 5, warmup=2)
+    assert_same_for_any_workers(model, y, update=update, exchange=exchange, ladder=ladder, draws=DRAWS // 5, warmup=1)
 
 
 @pytest.mark.parametrize("memory", [2**20, 2**11])
@@ -145,6 +145,7 @@ def test_pieces__do_not_matter(problem, monkeypatch):
     """A buffer of uniforms for one iteration and turns of one piece, against all at once."""
     model, y = problem()
     options = {"update": "row", "exchange": "mosaic", "ladder": [1, 2, 4, 8], "exchange_every": 3, "workers": 2}
+    options |= {"draws": DRAWS // 2, "warmup": WARMUP // 3}
     whole = sample(model, y, **options)
     monkeypatch.setattr(engine, "BUFFER", 1)
     monkeypatch.setattr(sampler, "TURN", 0.0)

@@ -387,7 +387,7 @@ def test_options__refused(options, message):
 def test_density__nan_names_the_state():
     """Fine where it starts, NaN beyond 1: the message shows where."""
     target = normal(log_density=lambda x: np.where(np.abs(x).max(axis=1) < 1, 0.0, NAN))
-    with pytest.raises(InvalidInput, match=r"log_density must be a number or -inf, got nan at \[-?\d"):
+    with pytest.raises(InvalidInput, match=r"log_density must be a number or -inf, got nan at \[ *-?\d"):
         ch.sample(target, exchange=None, draws=500, warmup=0, chains=2, seed=1, progress=False)
 
 
@@ -415,6 +415,15 @@ class Interrupting:
         return x + rng.normal(size=x.shape)
 
 
+def assert_threads_end(n_threads: int) -> None:
+    """All threads but n_threads are gone, or soon will be: an interrupt may hit while the pool is starting one."""
+    for _ in range(1000):
+        if threading.active_count() == n_threads:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{threading.active_count() - n_threads} thread(s) left behind")
+
+
 def interrupted(chains: int, ready: int, warmup: int = 0, **options: Any) -> ch.Posterior:
     """A run of very many draws, interrupted when `ready` of its chains have some."""
     target = normal(update=Interrupting(ready, calls=20))
@@ -429,7 +438,7 @@ def test_interrupt__returns_what_all_chains_have(workers, monkeypatch):
     monkeypatch.setattr(sampler, "TURN", 0.002)
     n_threads = threading.active_count()
     posterior = interrupted(chains=3, ready=3, workers=workers)
-    assert threading.active_count() == n_threads
+    assert_threads_end(n_threads)
     n = posterior.draws.sizes["draw"]
     assert 1 <= n < 100_000
     assert posterior.draws.shape == (3, n, 2)
@@ -454,7 +463,7 @@ def test_interrupt__without_draws_is_an_interrupt(chains, ready, warmup, monkeyp
     n_threads = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         interrupted(chains=chains, ready=ready, warmup=warmup, workers=1)
-    assert threading.active_count() == n_threads
+    assert_threads_end(n_threads)
 
 
 @pytest.mark.jit_off
@@ -503,5 +512,5 @@ def test_failure__in_a_chain_comes_through(workers):
             model, [3.0, 4.0, 5.0], update="row", exchange="swap", ladder=[1, 3], draws=1000, warmup=0, chains=3,
             seed=1, workers=workers, progress=False,
         )  # fmt: skip
-    assert threading.active_count() == n_threads
+    assert_threads_end(n_threads)
     assert len(calls) < 200

@@ -66,6 +66,8 @@ class PathProblem(Problem):
         self.exchange = exchange
         self.n_sites = target.n_columns
         self.record_dtype = smallest_dtype(target.all_rows)
+        self._tempered_at = np.empty(0)
+        self._tempered = np.empty((0, 0, 0))
 
     def initial(self, rng: np.random.Generator) -> Integers:
         """A path from the prior."""
@@ -79,6 +81,15 @@ class PathProblem(Problem):
     def pair(self, beta_i: float, beta_j: float) -> Any:
         assert self.exchange is not None
         return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
+
+    def tempered(self, betas: Floats) -> Floats:
+        """(R, T, S) likelihoods at every beta. The chains of a run share their rungs, and so this table."""
+        if not np.array_equal(betas, self._tempered_at):
+            self._tempered_at = betas.copy()
+            self._tempered = np.empty((len(betas), *self.target.log_lik.shape))
+            for lik, beta in zip(self._tempered, betas, strict=True):
+                lik[:], _ = temper(self.target.log_lik, beta)
+        return self._tempered
 
     def log_likelihood(self, state: State) -> float:
         return self.target.log_likelihood(state)
@@ -161,7 +172,7 @@ class CompiledEngine(Engine):
         return isinstance(problem, PathProblem) and problem.target.tabulated and not isinstance(problem.update, Exact)
 
     def _bind(self) -> None:
-        target, n_replicas = self.problem.target, len(self.betas)
+        target = self.problem.target
         steps = self.problem.update.steps(target)
         self.program = make_program(steps)
         self.work = make_work(target, steps)
@@ -172,12 +183,9 @@ class CompiledEngine(Engine):
         else:
             self.move, self.n_pair = exchange.move(target), exchange.n_uniforms(target)
         self.pair_work = moves.make_pair_work(target.n_columns, target.n_rows)
-        lik = np.empty((n_replicas, *target.log_lik.shape))
-        for r, beta in enumerate(self.betas):
-            lik[r] = temper(target.log_lik, beta)[0]
         self.replicas = ensemble.Replicas(
             self.betas,
-            lik,
+            self.problem.tempered(self.betas),
             target.log_lik[None],
             target.trans[None],
             target.log_trans[None],
