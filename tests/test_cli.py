@@ -1,19 +1,343 @@
-"""The command line: what it prints, and how it fails."""
+"""The command line: what it prints and writes, and how it fails."""
 
+import json
+import os
 import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import wraps
 
+import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import chiasma as ch
 from chiasma.cli import app, main
+from chiasma.cli.examples import EXAMPLES
+from chiasma.experiments.genome import agreement, tumour_genome
 from chiasma.experiments.study import Comparison, Entry, compare_updates, simulation_study
 
-pytestmark = pytest.mark.jit_off
+jit_off = pytest.mark.jit_off
+
+SMALL = ["--draws", "20", "--warmup", "10", "--chains", "2"]
+FILES = ["data.npz", "explanations.tsv", "figures", "run.zarr", "segments.tsv", "settings.toml", "states.tsv"]
 
 
-def test_demo__prints_every_update_and_the_evidence():
-    result = CliRunner().invoke(app, ["demo", "--sweeps", "5", "--seed", "3"])
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "120"})
+
+
+def refused(*arguments):
+    """The one line that a user's mistake gives."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert lines[-1].startswith("error: ")
+    assert all(re.match(r"seed \d+$|\S+: [\d,]+ sites", line) for line in lines[:-1])
+    return lines[-1]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A genome of 60 sites with its settings, and a fit of it: made once, copied for each test."""
+    folder = tmp_path_factory.mktemp("made")
+    data, settings, out = folder / "genome.tsv", folder / "genome.toml", folder / "run"
+    assert run("simulate", data, "--seed", 1, "--sites", 60, "--quiet").exit_code == 0
+    result = run("fit", data, "--model", settings, "--out", out, "--seed", 3, *SMALL, "--quiet")
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def genome(here, made):
+    """The genome and its settings in the working directory."""
+    for name in ("genome.tsv", "genome.toml"):
+        shutil.copy(made / name, here)
+    return here
+
+
+@pytest.fixture
+def fitted(genome, made):
+    """The fit beside them."""
+    shutil.copytree(made / "run", genome / "run")
+    return genome
+
+
+@jit_off
+def test_simulate__writes_data_truth_and_settings(here):
+    result = run("simulate", "genome.tsv", "--seed", 1, "--sites", 60)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("seed 1\n")
+    assert "chiasma fit genome.tsv --model genome.toml --out RUN" in result.stderr
+    states = np.loadtxt(here / "genome.truth.tsv", skiprows=1, delimiter="\t")[:, 2:]
+    model, truth, data = tumour_genome(1, 60)
+    np.testing.assert_array_equal(states.T, truth)
+    assert len((here / "genome.tsv").read_text().splitlines()) == 61
+    assert data.data.n_columns == 60
+    assert model.fixed_rows == {5: 1}
+
+
+@jit_off
+def test_simulate__study_as_csv_and_a_fresh_seed(here):
+    result = run("simulate", "study.csv", "--preset", "study")
+    assert result.exit_code == 0
+    seed = int(re.match(r"seed (\d+)\n", result.stderr)[1])
+    y = np.loadtxt(here / "study.csv", skiprows=1)
+    np.testing.assert_array_equal(y, simulation_study(seed).data.y)
+
+
+@jit_off
+def test_simulate__refuses(genome):
+    assert refused("simulate", "genome.tsv") == "error: genome.tsv exists already; choose another name or remove it"
+    assert "the study has its own size" in refused("simulate", "a.tsv", "--preset", "study", "--sites", 9)
+    assert "a genome needs at least 22 sites" in refused("simulate", "a.tsv", "--sites", 9)
+    assert "the suffix '.dat' does not say" in refused("simulate", "a.dat")
+    assert "cannot be written" in refused("simulate", "nowhere/a.tsv", "--sites", 60)
+
+
+@jit_off
+def test_fit__writes_everything_and_says_so(genome):
+    result = run("fit", "genome.tsv", "--model", "genome.toml", "--out", "run", *SMALL)
+    assert result.exit_code == 0, result.output
+    seed = re.match(r"seed (\d+)\n", result.stderr)[1]
+    assert "genome.tsv: 60 sites, 22 chromosomes, gaps in steps of 264,000" in result.stderr
+    assert seed in result.stdout
+    assert "2 chains x 20 draws x 60 sites" in result.stdout
+    assert "log evidence" in result.stdout
+    assert "Wrote states.tsv, segments.tsv, explanations.tsv, summary.json and figures/ to run/" in result.stdout
+    assert sorted(path.name for path in (genome / "run").iterdir()) == [*FILES, "summary.json"]
+    assert f"seed = {seed}" in (genome / "run/settings.toml").read_text()
+
+
+@jit_off
+def test_fit__is_the_call_of_the_package(fitted):
+    model, _, signal = tumour_genome(1, 60)
+    wanted = ch.sample(model, signal.data, draws=20, chains=2, seed=3, progress=False)
+    got = ch.open_posterior("run/run.zarr")
+    np.testing.assert_array_equal(got.codes.values, wanted.codes.values)
+    promised, found = agreement(got, tumour_genome(1, 60).states)
+    assert 0.5 <= promised <= 1
+    assert 0.5 < found <= 1
+
+
+@jit_off
+def test_fit__options_say_the_same_as_a_file(fitted):
+    options = (
+        "--value value --chromosome chromosome --position position --gap-unit 264000 --emission gaussian "
+        "--weights 0.075,0.125,0.15,0.175,0.2,0.275 --depth 180 --sd 12 --enter 0.001 --leave 0.002 --fixed-row 5=1"
+    )
+    result = run("fit", "genome.tsv", *options.split(), "--seed", 3, *SMALL, "--out", "other", "--json")
+    assert result.exit_code == 0, result.output
+    first, second = (ch.open_posterior(f"{name}/run.zarr").codes.values for name in ("run", "other"))
+    np.testing.assert_array_equal(first, second)
+    content = json.loads(result.stdout)
+    assert content == json.loads((fitted / "other/summary.json").read_text())
+    assert content["run"]["seed"] == 3
+
+
+@jit_off
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--emission student-t --df 3 --sd 1 --depth 10",
+        "--emission integrated-depth --depth 10 --depth-sd 1 --sd 1",
+        "--emission poisson --depth 10 --background 1",
+        "--emission negative-binomial --depth 10 --dispersion 0.1",
+        "--sd 1 --depth 10 --update hamming-ball:1 --exchange augmented --ladder 1,5 --exchange-every 2 --thin 2",
+        "--sd 1 --depth 10 --update row --exchange none --initial 0.5 --workers 1",
+        "--sd 1 --depth 10 --update block:2 --ladder auto --exchange mosaic",
+    ],
+)
+def test_fit__every_emission_and_every_sampler_option(here, options):
+    (here / "y.csv").write_text("".join(f"{y}\n" for y in (0, 1, 0, 9, 11, "NA", 10, 0, 2, 1)))
+    result = run("fit", "y.csv", "--weights", "0.4,0.6", "--enter", "0.1", *options.split(), *SMALL, "--out", "r", "-q")
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(r"seed \d+\n", result.stderr)
+    assert result.stdout == ""
+
+
+@jit_off
+def test_fit__an_array_file(here):
+    np.save("y.npy", np.repeat([0.0, 10.0, 0.0], 4))
+    result = run("fit", "y.npy", "--weights", "1", "--depth", 10, "--sd", 1, "--enter", "0.1", *SMALL, "-q")
+    assert result.exit_code == 0, result.output
+    assert (here / "chiasma-run/summary.json").exists()
+
+
+@jit_off
+def test_fit__resume_extends_and_keeps_the_settings(fitted):
+    before = ch.open_posterior("run/run.zarr").codes.values.copy()
+    result = run("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 30)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("seed 3\n")
+    after = ch.open_posterior("run/run.zarr").codes.values
+    assert after.shape[1] == 30
+    np.testing.assert_array_equal(after[:, :20], before)
+    assert json.loads((fitted / "run/summary.json").read_text())["run"]["draws"] == 30
+    assert "draws = 30" in (fitted / "run/settings.toml").read_text()
+
+
+@jit_off
+def test_fit__refuses_what_would_spoil_a_run(fitted):
+    before = sorted((path, path.stat().st_mtime_ns) for path in (fitted / "run").rglob("*"))
+    assert "run exists already; choose another --out, add --resume" in refused(
+        "fit", "genome.tsv", "--model", "genome.toml", "--out", "run"
+    )
+    assert "sd is 12.0 in the store, got 9.0" in refused("fit", "genome.tsv", "--out", "run", "--resume", "--sd", 9)
+    assert "there is no run in other to go on with; drop --resume" in refused(
+        "fit", "genome.tsv", "--out", "other", "--resume"
+    )
+    (fitted / "mine").mkdir()
+    (fitted / "mine/thesis.txt").write_text("precious")
+    assert refused("fit", "genome.tsv", "--out", "mine") == "error: mine exists already; choose another --out"
+    assert before == sorted((path, path.stat().st_mtime_ns) for path in (fitted / "run").rglob("*"))
+
+
+@jit_off
+def test_fit__a_mistake_leaves_nothing_behind(genome):
+    fit = ["fit", "genome.tsv", "--model", "genome.toml", "--out", "run"]
+    assert "radius must be in 1..5" in refused(*fit, "--update", "hamming-ball:9")
+    assert "draws must be a whole number of at least 1" in refused(*fit, "--draws", 0)
+    assert "--df belongs to student-t" in refused(*fit, "--df", 3)
+    assert "has no column 'depth' for the value" in refused(*fit, "--value", "depth")
+    assert "needs --weights, --sd, --enter" in refused("fit", "genome.tsv", "--out", "run")
+    assert "none.toml: there is no such file" in refused("fit", "genome.tsv", "--model", "none.toml", "--out", "run")
+    assert "none.tsv: there is no such file" in refused("fit", "none.tsv", "--model", "genome.toml", "--out", "run")
+    assert not (genome / "run").exists()
+
+
+@jit_off
+def test_fit__a_malformed_file_names_its_line(genome):
+    lines = (genome / "genome.tsv").read_text().splitlines()
+    (genome / "bad.tsv").write_text("\n".join([*lines[:5], lines[5].rpartition("\t")[0] + "\tabout 70", *lines[6:]]))
+    line = refused("fit", "bad.tsv", "--model", "genome.toml")
+    assert line == "error: bad.tsv, line 6: column 'value' must hold numbers, got 'about 70'; correct it or write NA"
+    assert not (genome / "chiasma-run").exists()
+
+
+@jit_off
+def test_fit__an_unwritable_place_is_one_line(genome):
+    (genome / "file").write_text("")
+    assert "cannot write to file/run: Not a directory" in refused(
+        "fit", "genome.tsv", "--model", "genome.toml", "--out", "file/run"
+    )
+
+
+@jit_off
+def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
+    from chiasma.sampler import sample
+
+    @wraps(sample)
+    def interrupted(*_, **options):
+        # As after Ctrl-C: fewer draws than were asked for, or none and the interrupt itself.
+        if options["draws"] == 20:
+            raise KeyboardInterrupt
+        return sample(*_, **options | {"draws": 5})
+
+    monkeypatch.setattr("chiasma.sampler.sample", interrupted)
+    fit = ["fit", "genome.tsv", "--model", "genome.toml", "--chains", "2"]
+    result = run(*fit, "--draws", 20, "--out", "none")
+    assert result.exit_code == 130
+    resume = "go on with: chiasma fit genome.tsv --out none --resume"
+    assert result.stderr.endswith(f"interrupted: there are no draws yet; {resume}\n")
+    result = run(*fit, "--draws", 10, "--out", "some")
+    assert result.exit_code == 130
+    assert "interrupted: 5 of 10 draws per chain are kept; look at them with: chiasma show some; " in result.stderr
+    monkeypatch.setattr("chiasma.sampler.sample", sample)
+    result = run("show", "some")
+    assert result.exit_code == 0, result.output
+    assert "interrupted: 5 of 10 draws per chain; go on with: chiasma fit DATA --out some --resume" in result.stderr
+    assert "there is no run in none: it has no draws yet" in refused("show", "none")
+    for name, draws in {"some": 10, "none": 20}.items():
+        assert run("fit", "genome.tsv", "--out", name, "--resume", "-q").exit_code == 0
+        assert ch.open_posterior(f"{name}/run.zarr").draws.sizes["draw"] == draws
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_fit__a_real_ctrl_c(genome):
+    command = "fit genome.tsv --model genome.toml --update row --draws 100000000 --warmup 10 --chains 2 --out run"
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from chiasma.cli import main; main()", *command.split()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (genome / "run/run.zarr/zarr.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert re.search(r"interrupted: ([\d,]+ of 100,000,000 draws per chain are kept|there are no draws yet); .*", err)
+    assert "Traceback" not in err
+    assert run("show", "run", "--quiet").exit_code == 0
+
+
+@jit_off
+def test_show__writes_the_files_again(fitted):
+    for name in ("states.tsv", "summary.json"):
+        (fitted / "run" / name).unlink()
+    result = run("show", "run", "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "seed 3\n"
+    assert json.loads(result.stdout) == json.loads((fitted / "run/summary.json").read_text())
+    assert (fitted / "run/states.tsv").exists()
+    quiet = run("show", "run", "--quiet")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "seed 3\n")
+
+
+@jit_off
+def test_show__a_region(fitted):
+    result = run("show", "run", "--region", "chr2")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"2:0-\d+: the \d most probable patterns", result.stdout)
+    assert len(list((fitted / "run/figures").glob("sites-*-patterns.png"))) == 1
+    content = json.loads(run("show", "run", "--region", "0-3", "--json").stdout)
+    assert content["region"].startswith("1:0-")
+    assert content["patterns"][0]["runs"][0]["first_site"] == 0
+    assert run("show", "run", "--region", "0-3", "-q").stdout == ""
+    assert "there is no chromosome 'chr99'" in run("show", "run", "--region", "chr99").stderr
+
+
+@jit_off
+def test_show__refuses(here):
+    assert refused("show", "nowhere") == (
+        "error: there is no run in nowhere: give a directory that chiasma fit --out wrote"
+    )
+
+
+@jit_off
+def test_demo__does_the_main_job_again_and_again(here):
+    for seed in (1, 2):
+        result = run("demo", "--sites", 60, "--seed", seed, "--draws", 20)
+        assert result.exit_code == 0, result.output
+        assert f"$ chiasma simulate chiasma-demo/genome.tsv --seed {seed} --sites 60" in result.stderr
+        assert f"--seed {seed} --draws 20 --out chiasma-demo/run" in result.stderr
+        assert "log evidence" in result.stdout
+        assert re.search(r"Against the truth: .* right at [\d.]+% of sites and rows", result.stdout)
+    assert (here / "chiasma-demo/run/figures/level.png").exists()
+    (here / "mine").mkdir()
+    (here / "mine/thesis.txt").write_text("precious")
+    assert "mine exists and holds no earlier demo" in refused("demo", "--out", "mine")
+
+
+@jit_off
+def test_demo__study_prints_every_update_and_the_evidence():
+    result = run("demo", "--study", "--sweeps", "5", "--seed", "3")
     assert result.exit_code == 0, result.output
     for method in ("exact solution", "row Gibbs", "block Gibbs", "Hamming ball", "exact draws"):
         assert method in result.output
@@ -23,21 +347,74 @@ def test_demo__prints_every_update_and_the_evidence():
     assert "After 5 sweeps, still near" in result.output
 
 
+def test_examples__all_run(here):
+    """As the help shows them, but shorter: in this order each finds the files it names."""
+    order = ("simulate", "chiasma", "fit", "show", "demo")
+    shorter = {"simulate": [], "fit": ["--chains", "2", "--warmup", "5"], "show": [], "demo": []}
+    done = set()
+    for example in (line for command in order for line in EXAMPLES[command]):
+        program, command, *arguments = shlex.split(example)
+        assert program == "chiasma"
+        if example in done:
+            continue
+        done.add(example)
+        more = [] if "--resume" in arguments else [*shorter[command]]
+        if command == "simulate" and "--preset" not in arguments and "--sites" not in arguments:
+            more += ["--sites", "100"]
+        if command == "fit" and "--draws" not in arguments:
+            more += ["--draws", "20"]
+        if command == "demo":
+            more += ["--sites", "100", "--draws", "20", "--sweeps", "5"]
+        result = run(command, *arguments, *more)
+        assert result.exit_code == 0, f"{example}\n{result.output}"
+
+
+@jit_off
 def test_version():
-    result = CliRunner().invoke(app, ["--version"])
+    result = run("--version")
     assert result.exit_code == 0
     assert result.output == f"chiasma {ch.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "-h"]])
-def test_help__has_examples(arguments):
-    result = CliRunner().invoke(app, arguments)
+@jit_off
+@pytest.mark.parametrize("command", [None, *get_command(app).commands])
+def test_help__has_examples(command):
+    result = CliRunner().invoke(app, [command, "--help"] if command else ["--help"], env={"COLUMNS": "300"})
     assert result.exit_code == 0
-    assert "chiasma demo --seed 7 --sweeps 20000" in result.output
+    assert all(example in result.output for example in EXAMPLES[command or "chiasma"])
 
 
+@jit_off
+def test_help__tells_the_defaults_of_sample():
+    import inspect
+
+    shown = {option.name: option.help for option in get_command(app).commands["fit"].params}
+    for name in ("draws", "warmup", "chains", "thin", "exchange_every"):
+        default = inspect.signature(ch.sample).parameters[name].default
+        assert shown[name].endswith(f"Default: {default}.")
+
+
+def test_help__does_not_wait_for_numba():
+    script = "import sys\ntry: main()\nfinally: assert 'numba' not in sys.modules and 'numpy' not in sys.modules"
+    result = subprocess.run(
+        [sys.executable, "-c", f"from chiasma.cli import main\n{script}", "fit", "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@jit_off
+def test_completion__is_there():
+    assert {"--install-completion", "--show-completion"} <= {
+        option for parameter in get_command(app).params for option in parameter.opts
+    }
+
+
+@jit_off
 def test_main__a_mistake_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["chiasma", "demo", "--sweeps", "0"])
+    monkeypatch.setattr("sys.argv", ["chiasma", "demo", "--study", "--sweeps", "0"])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2
@@ -46,13 +423,36 @@ def test_main__a_mistake_is_one_line(monkeypatch, capsys):
     assert shown.out == ""
 
 
+@jit_off
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device", "x.tsv")])
+def test_main__other_ends(here, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("chiasma.experiments.genome.tumour_genome", fail)
+    result = run("simulate", "x.tsv")
+    interrupt = isinstance(error, KeyboardInterrupt)
+    assert result.exit_code == (130 if interrupt else 2)
+    assert result.stderr == ("interrupted\n" if interrupt else "error: x.tsv: No space left on device\n")
+
+
+@jit_off
+def test_main__a_bug_keeps_its_traceback(here, monkeypatch):
+    monkeypatch.setattr("chiasma.experiments.genome.tumour_genome", lambda *_: 1 / 0)
+    assert isinstance(run("simulate", "x.tsv").exception, ZeroDivisionError)
+    monkeypatch.setattr("chiasma.experiments.genome.tumour_genome", lambda *_: os.close(-1))
+    assert isinstance(run("simulate", "x.tsv").exception, OSError)
+
+
+@jit_off
 @pytest.mark.parametrize("arguments", [["demo", "--seed", "-1"], ["demo", "--sweeps", "many"], ["dance"]])
 def test_usage_errors__exit_with_2(arguments):
-    result = CliRunner().invoke(app, arguments)
+    result = run(*arguments)
     assert result.exit_code == 2
     assert re.search("Invalid value|No such command", result.output)
 
 
+@jit_off
 def test_study__has_the_paper_s_shape():
     model, states, data = simulation_study(seed=1)
     assert states.shape == (3, 195)
@@ -62,6 +462,7 @@ def test_study__has_the_paper_s_shape():
     assert model.emission.weights.tolist() == [0.21, 0.31, 0.48]
 
 
+@jit_off
 def test_compare_updates__same_seed_same_errors():
     study = simulation_study(seed=1)
     first, second = (compare_updates(study, 3, seed=4) for _ in range(2))
@@ -69,6 +470,7 @@ def test_compare_updates__same_seed_same_errors():
     assert first.entries[0].error == 0
 
 
+@jit_off
 @pytest.mark.parametrize(
     ("errors", "words"),
     [

@@ -15,6 +15,8 @@ from scipy.stats import poisson
 
 import chiasma as ch
 from chiasma.evidence import Evidence, batch_error, ladder_evidence
+from chiasma.kernels.ensemble import make_tally
+from chiasma.results import exchange_stats, ladder_warnings
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
@@ -243,3 +245,16 @@ def test_impossible_prior_draws__all_of_them():
     assert posterior.log_evidence == (-INF, INF)
     assert posterior.exchange_stats["rejection"].values.tolist() == [1.0]
     assert (posterior.codes.values[..., y > 0] == 1).all()
+
+
+@pytest.mark.jit_off
+@pytest.mark.parametrize(("rejection", "lowest", "warned"), [(0.95, 0.0, True), (0.5, 0.0, False), (0.95, 0.1, False)])
+def test_evidence_without_a_bridge_between_two_rungs_is_warned_of(rejection, lowest, warned):
+    tally = make_tally(3)
+    tally.steps[0] = 100
+    tally.moves[:] = tally.changed[:] = 50
+    tally.acceptance[:] = 100 * (1 - np.array([0.3, rejection]))
+    stats = exchange_stats([tally], np.array([lowest, 0.5, 1.0]))
+    found = [text for text in ladder_warnings("MosaicCrossover(rows='all')", stats) if "log evidence" in text]
+    assert bool(found) == warned
+    assert all("rungs 1 and 2" in text and "Ladder.adapted" in text for text in found)

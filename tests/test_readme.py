@@ -1,14 +1,20 @@
 """The documents keep their word: code runs as it stands, commands exist, figures are those of the commands."""
 
+import csv
 import re
+import shlex
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from chiasma.cli import app
+from chiasma.experiments.genome import tumour_genome
 from chiasma.experiments.study import compare_updates, simulation_study
+from chiasma.settings import Settings, settings_of
+from test_cli import FILES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/results/core.md")
@@ -25,10 +31,11 @@ def table(text: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def commands(text: str) -> list[str]:
+def commands(text: str, inline: bool = True) -> list[str]:
     """What stands in backticks, and the lines of console blocks."""
     consoles = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return re.findall(r"`([^`\n]+)`", text) + [line for console in consoles for line in console.splitlines()]
+    marked = re.findall(r"`([^`\n]+)`", text) if inline else []
+    return marked + [line for console in consoles for line in console.splitlines()]
 
 
 def test_python_blocks__run_in_order_and_print_what_they_say(capsys):
@@ -51,6 +58,8 @@ def test_commands__exist(name):
         match command.split():
             case ["make", target, *_]:
                 assert target in targets
+            case ["chiasma", option] if option.startswith("-"):
+                assert option in {name for parameter in typer.main.get_command(app).params for name in parameter.opts}
             case ["chiasma", subcommand, *words]:
                 options = {option for parameter in known[subcommand].params for option in parameter.opts}
                 assert {word for word in words if word.startswith("-")} <= options
@@ -64,8 +73,50 @@ def test_links__lead_to_files(name):
         assert ((ROOT / name).parent / link).exists()
 
 
-def test_demo_table__is_what_the_demo_computes():
-    shown = table(read("README.md"), "## What the demonstration shows")
+def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = read("README.md").split("## Quick start")[1].split("\n## ")[0]
+    lines = [shlex.split(line) for line in commands(text, inline=False)]
+    ours = [words for program, *words in lines if program == "chiasma"]
+    assert [words[0] for words in ours] == ["simulate", "fit", "show"]
+    for words in ours:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+    # The demonstration is the same genome and the same seed.
+    rivals = {}
+    with (tmp_path / "run/explanations.tsv").open() as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            where = f"{row['chromosome']}:{row['first_position']}-{row['last_position']}"
+            rivals.setdefault(where, []).append((row["state"], float(row["probability"])))
+    for where, _, *shown in table(read("README.md"), "have rival explanations"):
+        for state, probability, found in zip(shown[::2], shown[1::2], rivals[where], strict=False):
+            assert state == found[0]
+            assert float(probability) == pytest.approx(found[1], abs=0.05)
+    n_segments = len((tmp_path / "run/segments.tsv").read_text().splitlines()) - 1
+    assert f"{len(rivals)} of the {n_segments} segments have rival" in read("README.md")
+
+
+def test_settings_block__is_the_model_of_the_genome(tmp_path):
+    (block,) = re.findall(r"^```toml\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "a.toml").write_text(block)
+    settings = Settings.read(tmp_path / "a.toml")
+    assert settings_of(settings.model()) == settings_of(tumour_genome(1, 60).model)
+    assert settings.sampler()["draws"] == 1000
+
+
+def test_run_table__names_what_a_fit_writes():
+    named = {row[0].strip("`").rstrip("/") for row in table(read("README.md"), "**The run.**")}
+    assert named == {*FILES, "summary.json"}
+
+
+def test_figures__are_small():
+    for path in (ROOT / "docs/figures").glob("demo-*.png"):
+        assert path.stat().st_size < 300_000
+        assert f"docs/figures/{path.name}" in read("README.md")
+
+
+def test_study_table__is_what_the_demo_computes():
+    shown = table(read("README.md"), "### Why ordinary updates are not enough")
     comparison = compare_updates(simulation_study(seed=1), 1_000, seed=1)
     assert [row[0] for row in shown] == [entry.name for entry in comparison.entries]
     for row, entry in zip(shown, comparison.entries, strict=True):

@@ -12,6 +12,7 @@ from chiasma.settings import (
     KEYS,
     Settings,
     fresh_seed,
+    make_ladder,
     parse_fixed_rows,
     parse_ladder,
     parse_list,
@@ -125,6 +126,7 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
         (lambda: parse_numbers("enter", "0.1,x"), "--enter must be numbers, several with commas between them; got 'x'"),
         (lambda: parse_list("weights", ""), "--weights must be numbers"),
         (lambda: parse_ladder("hot"), "--ladder must be numbers"),
+        (lambda: make_ladder("auto:many"), "an adapted ladder of a given size is auto:RUNGS, got 'auto:many'"),
         (lambda: parse_fixed_rows(["5"]), "--fixed-row takes ROW=STATE such as 5=1 (rows count from 0), got '5'"),
         (lambda: parse_fixed_rows(["5=2"]), "got '5=2'"),
         (lambda: parse_update("row:2"), "hamming-ball:RADIUS or block:ROWS, got 'row:2'"),
@@ -140,6 +142,7 @@ def test_parse__accepts():
     assert parse_list("weights", "0.5") == [0.5]
     assert parse_ladder("auto") == "auto"
     assert parse_ladder("1,5,inf") == [1, 5, math.inf]
+    assert Settings(sampler={"ladder": "auto:5"}).sampler()["ladder"] == ch.Ladder.adapted(5)
     assert parse_update("block:2") == ch.BlockGibbs(size=2)
     assert parse_numbers("enter", None) is parse_fixed_rows([]) is parse_ladder(None) is None
 

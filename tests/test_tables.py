@@ -5,9 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from chiasma.cli.regions import find_region
 from chiasma.errors import InvalidInput
 from chiasma.models.observations import Observations
-from chiasma.tables import Columns, Signal, find_region, read_signal, write_table
+from chiasma.tables import Columns, Signal, read_signal, write_table
 
 pytestmark = pytest.mark.jit_off
 
@@ -121,8 +122,10 @@ def test_read__refuses_files_that_cannot_be_read(tmp_path, write):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InvalidInput, match="is a directory"):
         read_signal(tmp_path / "folder.csv")
-    with pytest.raises(InvalidInput, match="the suffix '.dat' does not say how columns are separated"):
+    with pytest.raises(InvalidInput, match=r"the suffix '\.dat' does not say how columns are separated"):
         read_signal(write("1\n", "a.dat"))
+    with pytest.raises(InvalidInput, match="cannot be read: File name too long"):
+        read_signal(tmp_path / f"{'a' * 300}.csv")
     with pytest.raises(InvalidInput, match="is not a NumPy array file"):
         read_signal(write("1\n", "a.npy"))
     np.save(tmp_path / "b.npy", np.array([1.0, np.inf]))

@@ -106,8 +106,13 @@ def run(report: Report) -> None:
     pairs = exchanges.PAIRS
     hard = Problem("K = 6, T = 1,000, three pairs of weights", pairs.model, ch.Observations(pairs.y))
     short = {
-        (hard.title + end, DRAWS): estimates(hard, ladder, DRAWS, range(6))
-        for end, ladder in ((", 10 rungs", ch.Ladder.adapted(size=10)), ("", ch.Ladder.adapted()))
+        (hard.title + end, draws): estimates(hard, ladder, draws, range(6))
+        for end, ladder, draws in (
+            (", 10 rungs", ch.Ladder.adapted(size=10), DRAWS),
+            (", 10 rungs", ch.Ladder.adapted(size=10), 4 * DRAWS),
+            ("", ch.Ladder.adapted(), DRAWS),
+            ("", ch.Ladder.adapted(), 4 * DRAWS),
+        )
     }
     header = [
         "problem",
@@ -124,8 +129,8 @@ def run(report: Report) -> None:
         f"log p(y) from the ladder less its exact value, over {len(SEEDS)} seeds: row updates, mosaic exchanges, a "
         f"ladder from the prior to the target that adapts its rungs and their number, {CHAINS} chains, {WARMUP:,} "
         "sweeps of warm-up. Bias and spread are the mean and the standard deviation of the error over seeds; s.e. is "
-        "the standard error that a run reports; rejection is that of whole-path swaps between the two neighbouring rungs "
-        "that would swap least."
+        "the standard error that a run reports; rejection is that of whole-path swaps between the two neighbours on "
+        "the ladder that would swap least."
     )
     report.table(header, [row(*key, value) for key, value in found.items()])
     for (title, draws), value in found.items():
@@ -135,9 +140,10 @@ def run(report: Report) -> None:
     report.text(
         "A standard error from batches is too small while batches (a twentieth of a chain each) are not long against "
         "the autocorrelation, which is largest at the rungs where the rows lock in; the longer runs show it.\n\n"
-        "## Where the ladder is too short\n\n"
-        "Neighbouring rungs that share no region of log-likelihoods leave the estimate without a bridge, and then its "
-        "standard error knows nothing of its error. Exchanges of segments keep such a ladder useful for the marginals, "
-        "not for the evidence: mind the rejection."
+        "## Where the standard error says too little\n\n"
+        "It measures how far a run fluctuates, and knows nothing of what the run has not seen. On the problem of "
+        "`exchanges`, which six rows take thousands of sweeps to settle, a run of the default length is not there yet, and "
+        "ten rungs are so few that neighbours share no region of log-likelihoods. Exchanges of segments keep such runs "
+        "useful for the marginals sooner than for the evidence."
     )
     report.table(header, [row(*key, value) for key, value in short.items()])

@@ -7,6 +7,7 @@ remembered by its name, and the model is then not rebuilt.
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -95,6 +96,7 @@ def describe_data(data: Observations | None) -> dict[str, Any]:
     }
 
 
+@cache
 def versions() -> dict[str, str]:
     return {"chiasma": chiasma.__version__} | {name: version(name) for name in ("numpy", "numba", "zarr")}
 

@@ -20,7 +20,8 @@ from chiasma.plan import Plan
 from chiasma.posterior import Posterior, labelled
 from chiasma.provenance import describe_data, describe_model, differences, digest, rebuild_model, versions
 from chiasma.results import assemble
-from chiasma.store import Layout, ZarrTrace, check_chunks, draws_per_chunk, read_header, read_run
+from chiasma.store import ZarrTrace, draws_per_chunk
+from chiasma.store_files import Layout, check_chunks, read_header, read_run
 from chiasma.trace import MemoryTrace, Trace
 
 # A run may be taken up again only where these are what they were.
@@ -74,7 +75,7 @@ def begin(
         n_replicas=len(betas),
         dtype=np.dtype(problem.record_dtype).name,
         n_rows=about["n_rows"] or 0,
-        chunk_draws=draws_per_chunk(problem.n_sites, len(betas), problem.record_dtype),
+        chunk_draws=draws_per_chunk(problem.n_sites, len(betas), problem.record_dtype, engines[0].piece()),
     )
     static: dict[str, tuple[npt.NDArray[Any], str]] = {"beta": (betas, "replica")}
     if data is not None:

@@ -107,7 +107,7 @@ def state_text(code: int, n_rows: int) -> str:
 
 
 def place(signal: Signal, start: int, stop: int) -> str:
-    """Where sites start..stop-1 are, in a form that `tables.find_region` takes."""
+    """Where sites start..stop-1 are, in a form that can be typed again as a region."""
     sites = f"{start}-{stop - 1}"
     if signal.chromosome is None:
         return sites

@@ -18,6 +18,8 @@ from chiasma.posterior import Posterior, labelled
 
 # Neighbouring rungs that would swap less often than this hardly know of each other.
 DISCONNECTED = 0.98
+# Past this, the evidence has no bridge between two rungs (verification/results/evidence.md).
+UNBRIDGED = 0.8
 
 
 def assemble(
@@ -104,5 +106,12 @@ def ladder_warnings(exchange: str, stats: xr.Dataset) -> list[str]:
         warnings.append(
             f"rungs {first} and {first + 1} exchange next to nothing ({int(idle.sum())} such pair(s)); "
             "put rungs between them or adapt the ladder (Ladder.adapted())"
+        )
+    if float(stats["beta_low"][0]) == 0 and rejection.max() > UNBRIDGED:
+        worst = int(rejection.argmax())
+        warnings.append(
+            f"the log evidence cannot be trusted, nor its standard error: rungs {worst} and {worst + 1} hardly overlap "
+            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use about "
+            f"{suggested_size(stats['length'])} rungs (Ladder.adapted(size=...)); the draws are not affected"
         )
     return warnings

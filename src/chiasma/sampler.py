@@ -26,7 +26,7 @@ from chiasma.plan import Plan, plan_paths, plan_replicas
 from chiasma.posterior import Posterior
 from chiasma.progress import Progress
 from chiasma.records import begin, describe_run, open_posterior, posterior_in_memory, stored_seed, take_up
-from chiasma.store import check_new
+from chiasma.store_files import check_new
 from chiasma.streams import Streams, fresh_entropy
 from chiasma.trace import Trace
 from chiasma.updates import Exact

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chiasma.errors import InvalidInput
+from chiasma.ladder import Ladder
 from chiasma.models import emissions
 from chiasma.models.chains import BinaryChains
 from chiasma.models.factorial import FactorialHMM
@@ -162,6 +163,8 @@ class Settings:
         arguments = dict(self.sections["sampler"])
         if "update" in arguments:
             arguments["update"] = parse_update(arguments["update"])
+        if "ladder" in arguments:
+            arguments["ladder"] = make_ladder(arguments["ladder"])
         if arguments.get("exchange") == "none":
             arguments["exchange"] = None
         return arguments
@@ -202,8 +205,22 @@ def parse_list(option: str, text: str | None) -> list[float] | None:
 
 
 def parse_ladder(text: str | None) -> str | list[float] | None:
-    """ "auto", or temperatures."""
-    return text if text == "auto" else parse_list("ladder", text)
+    """ "auto", "auto:RUNGS", or temperatures.
+
+    >>> parse_ladder("1,5"), parse_ladder("auto:48")
+    ([1.0, 5.0], 'auto:48')
+    """
+    return text if text is not None and text.startswith("auto") else parse_list("ladder", text)
+
+
+def make_ladder(given: Any) -> Any:
+    """An adapted ladder of a given number of rungs for "auto:RUNGS"; anything else as it is."""
+    kind, _, size = given.partition(":") if isinstance(given, str) else ("", "", "")
+    if not size:
+        return given
+    if kind != "auto" or not size.isdecimal():
+        raise InvalidInput(f"an adapted ladder of a given size is auto:RUNGS, got {given!r}")
+    return Ladder.adapted(int(size))
 
 
 def parse_fixed_rows(texts: list[str] | None) -> dict[str, int] | None:

@@ -12,66 +12,51 @@ was killed at. A chunk that is only partly filled is padded with zeros and later
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import io
 import json
-import os
 import shutil
 import time
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
-from numcodecs.zstd import Zstd
+from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from chiasma.engine import Chunk, Engine
 from chiasma.errors import StoreError
 from chiasma.kernels.counting import add_counts
+from chiasma.store_files import (
+    FORMAT,
+    KEY,
+    Layout,
+    as_json,
+    check_chunks,
+    check_new,
+    checkpoint_name,
+    clear_errors,
+    read_chunk,
+    read_run,
+    replace_file,
+)
 
-FORMAT = 1
-KEY = "chiasma"
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
-CHUNK_BYTES = 4 * 2**20
+CHUNK_BYTES = 8 * 2**20
 FLUSH_SECONDS = 10.0
-# Level 1 packs draws that resemble each other at about 3 GB/s; the checksum finds a damaged chunk.
-ZSTD = {"level": 1, "checksum": True}
-_AGAIN = "make room there, then go on with resume=True: draws up to the last flush are safe"
-_REMEDIES = {"create": "choose another path", "write to": _AGAIN, "read": "check the path"}
+# Draws resemble each other: the lowest level packs them well, at about 3 GB/s.
+LEVEL = 1
 
 
-class Layout(NamedTuple):
-    """Shapes of a run."""
+def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: int) -> int:
+    """What fits a chunk, in whole pieces: draws that come so many at a time then fill chunks without a rest.
 
-    name: str  # of the draws: "codes" or "x"
-    n_chains: int
-    n_draws: int
-    n_sites: int
-    n_replicas: int
-    dtype: str
-    n_rows: int  # 0 for plain vectors
-    chunk_draws: int
-
-    @property
-    def records(self) -> dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]]:
-        """What is kept of every draw, in the order of a Chunk: shape, type and names of its dimensions."""
-        return {
-            self.name: ((self.n_sites,), self.dtype, ("site",)),
-            "replica_log_likelihood": ((self.n_replicas,), "float64", ("replica",)),
-            "log_prior": ((), "float64", ()),
-        }
-
-    def chunk_file(self, name: str, chain: int, chunk: int) -> Path:
-        return Path(name, ".".join(["c", str(chain), str(chunk), *("0" for _ in self.records[name][0])]))
-
-
-def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike) -> int:
-    return max(1, CHUNK_BYTES // (n_sites * np.dtype(dtype).itemsize + 8 * (n_replicas + 1)))
+    >>> draws_per_chunk(10_877, 1, "uint8", piece=256)
+    768
+    """
+    fitting = max(1, CHUNK_BYTES // (n_sites * np.dtype(dtype).itemsize + 8 * (n_replicas + 1)))
+    return max(fitting - fitting % piece, min(fitting, piece))
 
 
 class ChainRecord:
@@ -106,7 +91,7 @@ class ZarrTrace:
         check_new(path)
         header = {"format": FORMAT, "layout": layout._asdict(), "provenance": provenance, "timings": {}}
         trace = cls(path.with_name(f"{path.name}.{uuid4().hex}.partial"), layout, header)
-        with _clear_errors(path, "create"):
+        with clear_errors(path, "create"):
             try:
                 trace._make_arrays(static)
                 trace._read_arrays([*layout.records, *static])
@@ -132,7 +117,7 @@ class ZarrTrace:
         trace = cls(path, Layout(**header["layout"])._replace(n_draws=n_draws), header)
         header["layout"] = trace.layout._asdict()
         trace.checkpoints = checkpoints
-        with _clear_errors(path, "read"):
+        with clear_errors(path, "read"):
             trace._read_arrays(header["arrays"])
             for index, checkpoint in enumerate(checkpoints):
                 if checkpoint:
@@ -182,7 +167,7 @@ class ZarrTrace:
         chain = self.chains[index]
         if chain.filled == chain.flushed:
             return
-        with _clear_errors(self.path, "write to"):
+        with clear_errors(self.path, "write to"):
             self._write_tail(index, chain)
             self._write_checkpoint(index, chain, engine)
             with self._lock:
@@ -197,7 +182,7 @@ class ZarrTrace:
             self.flush(index, engine)
         for name, seconds in timings.items():
             self.header["timings"][name] = self.header["timings"].get(name, 0.0) + seconds
-        with _clear_errors(self.path, "write to"), self._lock:
+        with clear_errors(self.path, "write to"), self._lock:
             self._commit()
 
     def _make_arrays(self, static: dict[str, tuple[npt.NDArray[Any], str]]) -> None:
@@ -212,7 +197,7 @@ class ZarrTrace:
                 chunks=(1, self.layout.chunk_draws, *last),
                 dtype=dtype,
                 dimension_names=("chain", "draw", *dims),
-                compressors=ZstdCodec(**ZSTD),
+                compressors=ZstdCodec(level=LEVEL, checksum=True),
                 chunk_key_encoding={"name": "default", "separator": "."},
             )
         for name, (values, dims_of) in static.items():
@@ -251,7 +236,8 @@ class ZarrTrace:
         for (name, (last, dtype, _)), values in zip(self.layout.records.items(), part, strict=True):
             padded = np.zeros((self.layout.chunk_draws, *last), np.dtype(dtype).newbyteorder("<"))
             padded[: len(values)] = values
-            content = Zstd(**ZSTD).encode(padded)
+            # The checksum lets every reader find a damaged chunk.
+            content = Zstd(level=LEVEL, checksum=True).encode(padded)
             replace_file(self.path / self.layout.chunk_file(name, chain, chunk), content)
             sizes.append(len(content))
         return sizes
@@ -266,10 +252,10 @@ class ZarrTrace:
             sizes=np.array(chain.sizes, np.int64).reshape(-1, len(self.layout.records)),
             log_densities=_log_densities(engine),
         )
-        replace_file(self.path / "checkpoints" / _checkpoint_name(index, chain.filled), content.getbuffer())
+        replace_file(self.path / "checkpoints" / checkpoint_name(index, chain.filled), content.getbuffer())
 
     def _drop_old_checkpoints(self, index: int, chain: ChainRecord) -> None:
-        keep = _checkpoint_name(index, chain.flushed)
+        keep = checkpoint_name(index, chain.flushed)
         for file in (self.path / "checkpoints").glob(f"chain-{index}-*"):
             if file.name != keep:
                 file.unlink(missing_ok=True)
@@ -285,144 +271,13 @@ class ZarrTrace:
             "attributes": {KEY: self.header},
             "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": self.arrays},
         }
-        replace_file(self.path / "zarr.json", _as_json(group))
+        replace_file(self.path / "zarr.json", as_json(group))
         # For readers that do not know of consolidated metadata; they may see fewer draws, never more.
         for name in self.layout.records:
-            replace_file(self.path / name / "zarr.json", _as_json(self.arrays[name]))
-
-
-def replace_file(path: Path, content: bytes | memoryview) -> None:
-    """Put a file in place whole: a process that is killed leaves the old one or the new one."""
-    aside = path.with_name(f"{path.name}.partial")
-    try:
-        aside.write_bytes(content)
-        aside.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise
-
-
-def check_new(path: Path) -> None:
-    """Refuse a path that is taken or cannot be written to, before anything is computed."""
-    if path.exists():
-        raise StoreError(f"{path} exists already; give another path, or resume=True to go on with that run")
-    with _clear_errors(path, "create"):
-        if path.parent.exists() and not path.parent.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """The header of a store; refuses what is not one, or is of another version."""
-    file = path / "zarr.json"
-    if not file.exists():
-        raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
-    try:
-        with _clear_errors(path, "read"):
-            header = dict(json.loads(file.read_text(encoding="utf-8"))["attributes"][KEY])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is not a chiasma run: its zarr.json has no chiasma entry; check the path") from error
-    if header.get("format") != FORMAT:
-        raise StoreError(
-            f"{path} was written in format {header.get('format')}, this version reads format {FORMAT}; "
-            "open it with the version of chiasma that wrote it"
-        )
-    return header
-
-
-def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The header and the checkpoints that belong to it, also while the run goes on and replaces them."""
-    while True:
-        header = read_header(path)
-        try:
-            return header, [read_checkpoint(path, header, chain) for chain in range(len(header["committed"]))]
-        except StoreError:
-            if read_header(path)["committed"] == header["committed"]:
-                raise
-
-
-def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str, Any]:
-    """What a chain left at its last flush; empty if it had not come so far."""
-    n_draws = header["committed"][chain]
-    if n_draws == 0:
-        return {}
-    file = path / "checkpoints" / _checkpoint_name(chain, n_draws)
-    try:
-        with np.load(file, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
-        raise StoreError(
-            f"{file} cannot be read ({reason}) and the run cannot go on without it; restore the file from a copy. "
-            f"The draws are intact: read them with xarray.open_zarr({str(path)!r})"
-        ) from error
-
-
-def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
-    """(chunk_draws, ...): a chunk as it was written."""
-    last, dtype, _ = layout.records[name]
-    content = Zstd(**ZSTD).decode((path / layout.chunk_file(name, chain, chunk)).read_bytes())
-    values = np.frombuffer(content, np.dtype(dtype).newbyteorder("<"))
-    return values.reshape(layout.chunk_draws, *last).astype(dtype)
-
-
-def check_chunks(path: Path, header: dict[str, Any], checkpoints: list[dict[str, Any]]) -> None:
-    """Compare full chunks with the sizes that were written, and unpack partly filled ones.
-
-    A kill may have left a fuller one than was committed, so its size says nothing.
-    """
-    layout = Layout(**header["layout"])
-    for chain, checkpoint in enumerate(checkpoints):
-        for chunk, sizes in enumerate(checkpoint.get("sizes", ())):
-            for name, size in zip(layout.records, sizes, strict=True):
-                file = path / layout.chunk_file(name, chain, chunk)
-                found = file.stat().st_size if file.exists() else None
-                if found != size:
-                    what = "is missing" if found is None else f"has {found} bytes and was written with {size}"
-                    raise _damaged(path, layout, name, chain, chunk, what)
-        n_full, kept = divmod(header["committed"][chain], layout.chunk_draws)
-        for name in layout.records if kept else ():
-            try:
-                read_chunk(path, layout, name, chain, n_full)
-            except FileNotFoundError:
-                raise _damaged(path, layout, name, chain, n_full, "is missing") from None
-            except (OSError, ValueError, RuntimeError) as error:
-                raise _damaged(path, layout, name, chain, n_full, f"cannot be unpacked ({error})") from error
-
-
-def _damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what: str) -> StoreError:
-    first = chunk * layout.chunk_draws
-    before = f", or open the draws before it with open_posterior(path, draws={first})" if first else ""
-    return StoreError(
-        f"{path / layout.chunk_file(name, chain, chunk)} {what}: draws {first} and later of chain {chain} are damaged; "
-        f"restore the file from a copy{before}"
-    )
+            replace_file(self.path / name / "zarr.json", as_json(self.arrays[name]))
 
 
 def _log_densities(engine: Engine) -> npt.NDArray[np.float64]:
     """(2, R): log-likelihood and log prior of where the replicas are."""
     problem = engine.problem
     return np.array([[part(state) for state in engine.states] for part in (problem.log_likelihood, problem.log_prior)])
-
-
-def _checkpoint_name(chain: int, n_draws: int) -> str:
-    return f"chain-{chain}-{n_draws}.npz"
-
-
-def _as_json(content: dict[str, Any]) -> bytes:
-    # Settings may be NumPy's integers.
-    return json.dumps(content, indent=1, default=np.generic.item).encode()
-
-
-@contextlib.contextmanager
-def _clear_errors(path: Path, doing: str) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreError(f"cannot {doing} {path}: {reason}; {_REMEDIES[doing]}") from error

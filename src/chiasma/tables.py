@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -185,39 +184,6 @@ def cell_text(value: Any) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-def find_region(signal: Signal, text: str) -> tuple[int, int]:
-    """start and stop of "chr17", "chr17:30000000-50000000" (positions), or "120-180" (sites; both ends included).
-
-    >>> signal = Signal(data=Observations([1.0, 2.0, 3.0], starts=[2]), chromosome=("1", "1", "2"))
-    >>> find_region(signal, "chr1"), find_region(signal, "1-2")
-    ((0, 2), (1, 3))
-    """
-    sites = re.fullmatch(r"\s*([\d,]+)\s*-\s*([\d,]+)\s*", text)
-    if sites:
-        first, last = (int(part.replace(",", "")) for part in sites.groups())
-        if not first <= last < signal.data.n_columns:
-            raise InvalidInput(f"sites are FIRST-LAST within 0-{signal.data.n_columns - 1}, got {text!r}")
-        return first, last + 1
-    name, _, span = text.partition(":")
-    if signal.chromosome is None:
-        raise InvalidInput(f"this run has no chromosomes; give the region as sites, such as 0-99, got {text!r}")
-    here = np.array([same_chromosome(label) == same_chromosome(name) for label in signal.chromosome])
-    if not here.any():
-        known = list(dict.fromkeys(signal.chromosome))
-        raise InvalidInput(f"there is no chromosome {name!r}; choose one of {_listed(known)}, or sites such as 0-99")
-    if span:
-        ends = re.fullmatch(r"\s*([\d,]+)\s*-\s*([\d,]+)\s*", span)
-        if not ends or signal.position is None:
-            why = "this run has no positions" if ends else f"{span!r} is not FIRST-LAST"
-            raise InvalidInput(f"{why}; give the region as {name}, or sites such as 0-99")
-        low, high = (int(part.replace(",", "")) for part in ends.groups())
-        here &= (signal.position >= low) & (signal.position <= high)
-        if not here.any():
-            raise InvalidInput(f"there is no site in {text!r}; widen it")
-    found = np.flatnonzero(here)
-    return int(found[0]), int(found[-1]) + 1
-
-
 def same_chromosome(name: str) -> str:
     """What identifies a chromosome: its name without spaces, case and a "chr" in front.
 
@@ -283,7 +249,7 @@ def _read_table(path: Path, delimiter: str) -> Sheet:
     if not rows:
         raise InvalidInput(f"{path} has no rows; expected a header and one line per site")
     has_header = any(not _is_number(cell) for cell in rows[0].cells)
-    names = [cell.strip() for cell in rows[0].cells] if has_header else _counted(len(rows[0].cells))
+    names = [cell.strip() for cell in rows[0].cells] if has_header else [str(i + 1) for i in range(len(rows[0].cells))]
     table = Sheet(path, names, rows[1:] if has_header else rows, has_header)
     if not table.rows:
         raise table.error(rows[0].line, "there is a header and nothing below it; expected one line per site")
@@ -321,7 +287,7 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
     if np.isnan(y).all():
         raise InvalidInput(
             f"{table.path}: every value of column {table.names[value]!r} is missing; choose another one of "
-            f"{_listed(table.names)}"
+            f"{listed(table.names)}"
         )
     blocks: tuple[str, ...] | None = None
     starts = np.zeros(1, np.int64)
@@ -342,7 +308,7 @@ def _find_value(table: Sheet, wanted: str | None) -> int:
         if name in table.names:
             return table.names.index(name)
     raise InvalidInput(
-        f"{table.path}: which column holds the signal? Name the value column: one of {_listed(table.names)}"
+        f"{table.path}: which column holds the signal? Name the value column: one of {listed(table.names)}"
     )
 
 
@@ -357,7 +323,7 @@ def _find(table: Sheet, wanted: str, role: str) -> int:
         return int(wanted) - 1
     kind = "" if table.has_header else f" (no header: its columns are 1..{len(table.names)})"
     raise InvalidInput(
-        f"{table.path} has no column {wanted!r} for the {role}{kind}; choose one of {_listed(table.names)}"
+        f"{table.path} has no column {wanted!r} for the {role}{kind}; choose one of {listed(table.names)}"
     )
 
 
@@ -426,10 +392,7 @@ def _has_decimal_comma(text: str) -> bool:
     return text.count(",") == 1 and _is_number(text.replace(",", "."))
 
 
-def _counted(n: int) -> list[str]:
-    return [str(i) for i in range(1, n + 1)]
-
-
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names for a message, not too many of them."""
     shown = [repr(name) for name in names]
     return ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "")

@@ -30,6 +30,7 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the sampler.")] = 1,
     sites: Annotated[int, typer.Option(help="Sites of the genome.")] = 10_877,
+    draws: Annotated[int, typer.Option(help="Draws kept per chain.")] = 1_000,
     study: Annotated[
         bool, typer.Option("--study", help="Compare the updates on the paper's three-row study instead.")
     ] = False,
@@ -48,8 +49,8 @@ def demo(
     voice.note(f"$ chiasma simulate {data} --seed {seed} --sites {sites}")
     genome = tumour_genome(seed, sites)
     settings = write_simulation(data, genome.model, genome.states, genome.signal, seed)
-    voice.note(f"$ chiasma fit {data} --model {settings} --seed {seed} --out {directory.path}")
-    run_fit(data, Settings.read(settings).merged(sampler={"seed": seed}), directory, voice)
+    voice.note(f"$ chiasma fit {data} --model {settings} --seed {seed} --draws {draws} --out {directory.path}")
+    run_fit(data, Settings.read(settings).merged(sampler={"seed": seed, "draws": draws}), directory, voice)
     _compare_with_truth(directory, genome.states)
 
 

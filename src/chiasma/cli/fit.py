@@ -68,7 +68,7 @@ def fit(
     exchange: Annotated[
         str | None, _option(SAMPLER, "auto (default), none, swap, random, augmented or mosaic.")
     ] = None,
-    ladder: Annotated[str | None, _option(SAMPLER, "auto (default), or temperatures: 1,5.")] = None,
+    ladder: Annotated[str | None, _option(SAMPLER, "auto (default), auto:RUNGS, or temperatures: 1,5.")] = None,
     exchange_every: Annotated[int | None, _option(SAMPLER, "Iterations from exchange to exchange. Default: 1.")] = None,
     seed: Annotated[int | None, _option(SAMPLER, "Default: a fresh one, which is printed.", min=0)] = None,
     workers: Annotated[int | None, _option(SAMPLER, "Threads. Default: one per core.")] = None,
@@ -175,9 +175,9 @@ def _sample(
 ) -> Posterior:
     from chiasma.sampler import sample
 
-    options = {"store": directory.store, "resume": resume, "progress": voice.progress}
+    arguments = settings.sampler()
     try:
-        return sample(model, signal.data, **settings.sampler(), **options)
+        return sample(model, signal.data, **arguments, store=directory.store, resume=resume, progress=voice.progress)
     except ChiasmaError:
         if not resume:
             directory.abandon()
