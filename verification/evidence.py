@@ -142,8 +142,8 @@ def run(report: Report) -> None:
         "the autocorrelation, which is largest at the rungs where the rows lock in; the longer runs show it.\n\n"
         "## Where the standard error says too little\n\n"
         "It measures how far a run fluctuates, and knows nothing of what the run has not seen. On the problem of "
-        "`exchanges`, which six rows take thousands of sweeps to settle, a run of the default length is not there yet, and "
-        "ten rungs are so few that neighbours share no region of log-likelihoods. Exchanges of segments keep such runs "
-        "useful for the marginals sooner than for the evidence."
+        "`exchanges`, which six rows take thousands of sweeps to settle, a run of the default length is not there yet, "
+        "and ten rungs are so few that neighbours share no region of log-likelihoods. Exchanges of segments keep such "
+        "runs useful for the marginals sooner than for the evidence."
     )
     report.table(header, [row(*key, value) for key, value in short.items()])
