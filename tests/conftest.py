@@ -5,6 +5,10 @@ Python and some hundred times slower, so the tests marked `jit_off` then take fe
 claim is the same.
 """
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numba
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +24,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("chiasma")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile what a run needs in one process, before there are several.
+
+    Processes that compile at the same time may fuse different multiply-adds, and runs are compared bit by bit.
+    """
+    if JIT and not hasattr(config, "workerinput"):
+        program = "import test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)"
+        subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
 
 
 @pytest.fixture(scope="session")

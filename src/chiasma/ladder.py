@@ -124,7 +124,8 @@ def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tu
     height = barrier(np.maximum(np.asarray(lengths, float), 1e-6))
     wanted = np.linspace(0, height[-1], size)[1:-1]
     inside = PchipInterpolator(height, betas)(wanted)
-    return (float(betas[0]), *(float(beta) for beta in inside), float(betas[-1]))
+    # Twelve digits: two compilations may differ in the last bit of a rejection, and rungs should not.
+    return (float(betas[0]), *(float(f"{beta:.12g}") for beta in inside), float(betas[-1]))
 
 
 def resized(lengths: npt.ArrayLike) -> int:
