@@ -31,7 +31,7 @@ from chiasma.errors import StoreError
 
 JIT = not numba.config.DISABLE_JIT
 # As plain Python few columns already say everything.
-T = 40 if JIT else 6
+T = 40 if JIT else 12
 WARMUP = 40 if JIT else 12
 DRAWS = 21
 NAN = float("nan")
