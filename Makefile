@@ -61,8 +61,12 @@ format: $(STAMP) ## format the code and apply safe fixes
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: $(STAMP) ## run the benchmarks
+bench: $(VENV)/.bench ## run the benchmarks
 	$(PY) benchmarks/run.py
+
+$(VENV)/.bench: $(STAMP) constraints-bench.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-bench.txt -e '.[dev,bench]'
+	@touch $@
 
 verify: $(STAMP) ## run the long statistical verification
 	$(PY) verification/run.py

@@ -14,14 +14,14 @@ import numpy as np
 
 from chiasma import updates
 from chiasma.kernels import ball, crossover, logspace, rows, sweeps, tensor
-from chiasma.models.target import Target, temper
+from chiasma.models.target import Target, tempered_table
 
 EPSILON = 1e-3
 
 
 def forgotten_beta(patch: Any, target: Target) -> Target:
     """Likelihoods at beta = 1, whatever beta is asked for."""
-    patch.setattr(updates, "temper", lambda log_lik, beta: temper(log_lik, 1.0))
+    patch.setattr(updates, "tempered_table", lambda log_lik, beta: tempered_table(log_lik, 1.0))
     return target
 
 
@@ -97,6 +97,13 @@ def wrong_edge_block(patch: Any, target: Target) -> Target:
 
 def wrong_edge_ball(patch: Any, target: Target) -> Target:
     patch.setattr(sweeps, "draw_ball", wrong_edge(ball.draw_ball, 4))
+
+    def draw(alpha: Any, stay: Any, *rest: Any) -> None:
+        # With one row, all that the edge decides is whether to stay.
+        shifted = np.concatenate([stay[:1], stay[1:2], stay[1:-1]])
+        tensor.draw_block(alpha, shifted, *rest)
+
+    patch.setattr(sweeps, "draw_block", draw)
     return target
 
 
@@ -164,8 +171,8 @@ def whole_uniform_elsewhere(patch: Any, target: Target) -> Target:
     """The uniform of a column that moves is read as if it were fresh, though it failed the stay test."""
     real = tensor._pick_elsewhere
 
-    def pick(alpha: Any, trans: Any, e: Any, code: Any, chance: Any, left: Any, weights: Any) -> Any:
-        return real(alpha, trans, e, code, chance, left + chance, weights)
+    def pick(alpha: Any, trans: Any, e: Any, ratios: Any, code: Any, chance: Any, left: Any, weights: Any) -> Any:
+        return real(alpha, trans, e, ratios, code, chance, left + chance, weights)
 
     patch.setattr(tensor, "_pick_elsewhere", pick)
     return target
@@ -185,10 +192,10 @@ def shared_uniform(patch: Any, target: Target) -> Target:
     """Two columns that read the same uniform."""
     real = rows.draw_row
 
-    def draw(alpha: Any, trans: Any, edge: Any, k: Any, uniforms: Any, bit: Any, codes: Any) -> None:
+    def draw(alpha: Any, trans: Any, edge: Any, k: Any, uniforms: Any, *rest: Any) -> None:
         again = uniforms.copy()
         again[-2] = again[-1]
-        real(alpha, trans, edge, k, again, bit, codes)
+        real(alpha, trans, edge, k, again, *rest)
 
     patch.setattr(sweeps, "draw_row", draw)
     return target
@@ -197,10 +204,11 @@ def shared_uniform(patch: Any, target: Target) -> Target:
 def forgotten_junction(patch: Any) -> None:
     """Edges that score the same whether one side is exchanged, both, or neither."""
 
-    def flat(a: Any, b: Any, mask: Any, trans_i: Any, trans_j: Any, edge: Any, log: Any, edges: Any) -> None:
-        edges[:] = 0.0 if log else 1.0
+    def flat(*args: Any) -> tuple[float, float, float, float]:
+        log = args[-1]
+        return (0.0,) * 4 if log else (1.0,) * 4
 
-    patch.setattr(crossover, "score_edges", flat)
+    patch.setattr(crossover, "edge_table", flat)
 
 
 # Moves between two replicas, on pairs of tuples and with plain log-densities of whole paths: nothing is incremental.

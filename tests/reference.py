@@ -192,8 +192,9 @@ def invert(log_weights, order, uniform):
 
 
 def lazy_order(code, n_rows):
-    """Where the lazy draw looks: the same code, its one-bit neighbours, then all others in their order."""
+    """Where the lazy draw looks: the same code, those one bit away, two bits away, then all others in their order."""
     near = [code, *(code ^ 2**k for k in range(n_rows))]
+    near += [code ^ 2**k ^ 2**j for k in range(n_rows) for j in range(k)]
     return near + [s for s in range(2**n_rows) if s not in near]
 
 
@@ -205,7 +206,9 @@ def draw_path(problem, uniforms, lazy):
     path[-1] = invert(alpha[-1], range(n_states), uniforms[-1])
     for t in range(problem.n_columns - 2, -1, -1):
         weights = alpha[t] + problem.log_column_matrix(t + 1)[:, path[t + 1]]
-        order = lazy_order(int(path[t + 1]), problem.n_rows) if lazy else range(n_states)
+        # The lazy draw measures all codes by the one that stays; where that is impossible, it is not lazy.
+        stays = lazy and weights[path[t + 1]] > -np.inf
+        order = lazy_order(int(path[t + 1]), problem.n_rows) if stays else range(n_states)
         path[t] = invert(weights, order, uniforms[t])
     return path
 

@@ -153,6 +153,23 @@ def test_samples_have_the_distribution_of_the_density(name):
     assert stats.chisquare(observed, expected).pvalue > 1e-6
 
 
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_expected_signal_is_the_mean_of_the_density(name):
+    emission, law = SAMPLERS[name]
+    nothing_on = float(getattr(emission, "background", 0.0))
+    np.testing.assert_allclose(emission.expected(np.array([1.5, 0.0])), [law.mean(), nothing_on])
+
+
+def test_expected_signal_of_channels():
+    emission = ch.Gaussian([[1.0, 2.0]], depth=[3.0, 5.0])
+    np.testing.assert_array_equal(emission.expected(np.array([[1.0, 2.0], [0.0, 1.0]])), [[3.0, 10.0], [0.0, 5.0]])
+
+
+def test_expected_signal_of_a_density_of_one_s_own_is_not_known():
+    with pytest.raises(ch.InvalidInput, match="a Custom does not say which signal it expects; plot_row"):
+        ch.Custom(lambda y, level: y + level, [1.0]).expected(np.zeros(1))
+
+
 # ---- Refusals -------------------------------------------------------------------------------------------------------
 
 

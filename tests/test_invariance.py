@@ -29,7 +29,7 @@ from chiasma import updates
 from chiasma.exact import Passes
 from chiasma.kernels import sweeps
 from chiasma.kernels.ball import draw_centres
-from chiasma.models.emissions import Emission
+from chiasma.models.additive import Emission
 from chiasma.models.target import Target
 
 pytestmark = [
@@ -394,7 +394,7 @@ class Ball(ch.HammingBall):
     def steps(self, target: Target) -> list[updates.Step]:
         (step,) = super().steps(target)
         kind = sweeps.BALL_DENSE if self.dense else sweeps.BALL_TENSOR
-        return [step._replace(kind=kind, n_vector=0 if self.dense else 1 << target.n_rows)]
+        return [step._replace(kind=kind, width=step.width if self.dense else 1 << target.n_rows)]
 
 
 @STEPS

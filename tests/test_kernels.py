@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
+from scipy.stats import norm
 
 import reference
-from chiasma.kernels import ball, codes, logspace, rows, sweeps, tensor, transitions
+from chiasma.kernels import ball, codes, gaussian, logspace, rows, sweeps, tensor, transitions
 from chiasma.kernels.exponential import LOWEST, temper_columns
-from chiasma.models.target import temper
+from chiasma.models.target import temper, tempered_table
 
 pytestmark = pytest.mark.jit_off
 
@@ -151,15 +152,17 @@ def normalised(weights):
 @given(seed=SEEDS, n_columns=st.integers(1, 30), scale=st.sampled_from([1.0, 30.0, 300.0]))
 def test_the_row_filter_and_draw_equal_the_dense_twin(seed, n_columns, scale):
     rng, problem, edge, trans = make(seed, (1, n_columns), scale=scale)
-    pair, _ = temper(problem.log_lik, 1.0)
-    alpha = np.empty((n_columns, 2))
+    pair = tempered_table(problem.log_lik, 1.0)
+    alpha = np.empty((2, n_columns))
     rows.filter_row(pair, trans, edge, 0, alpha)
+    rows.filter_row(pair, trans, edge, 0, pair)
+    np.testing.assert_array_equal(pair, alpha)
     expected, _, _ = reference.dense_filter(problem)
-    np.testing.assert_allclose(normalised(alpha), np.exp(expected), rtol=1e-10, atol=1e-200)
+    np.testing.assert_allclose(normalised(alpha.T), np.exp(expected), rtol=1e-10, atol=1e-200)
     uniforms = rng.random(n_columns)
     others = rng.integers(16, size=n_columns)
     path = others.copy()
-    rows.draw_row(alpha, trans, edge, 0, uniforms, 4, path)
+    rows.draw_row(alpha, trans, edge, 0, uniforms, 4, path, np.empty(n_columns, np.int64))
     np.testing.assert_array_equal(path & ~4, others & ~4)
     # The twin looks at 1 before 0, as the kernel does.
     want = np.empty(n_columns, int)
@@ -171,15 +174,16 @@ def test_the_row_filter_and_draw_equal_the_dense_twin(seed, n_columns, scale):
 
 def test_the_row_filter_of_a_long_signal_never_vanishes():
     n_columns = 3000
-    pair = np.tile([1e-19, 1e-20], (n_columns, 1))
+    pair = np.tile([[1e-19], [1e-20]], n_columns)
     trans = np.array([[[0.5, 0.5, 0.5, 0.5]], [[0.9, 0.1, 0.2, 0.8]]])
     edge = np.ones(n_columns, np.int32)
     edge[0] = 0
-    alpha = np.empty((n_columns, 2))
+    alpha = np.empty((2, n_columns))
     rows.filter_row(pair, trans, edge, 0, alpha)
-    assert (alpha.sum(axis=1) >= rows.RESCALE_BELOW).all()
-    problem = reference.Problem(np.log(pair), *np.array([[0.1], [0.2], [0.5]]))
-    np.testing.assert_allclose(normalised(alpha), np.exp(reference.dense_filter(problem)[0]), rtol=1e-9)
+    # Every second column is rescaled, and the one between may be smaller by its likelihood.
+    assert (alpha.sum(axis=0) >= rows.RESCALE_BELOW * 1e-21).all()
+    problem = reference.Problem(np.log(pair).T, *np.array([[0.1], [0.2], [0.5]]))
+    np.testing.assert_allclose(normalised(alpha.T), np.exp(reference.dense_filter(problem)[0]), rtol=1e-9)
 
 
 @given(seed=SEEDS, beta=st.sampled_from([0.3, 1.0, 2.0]), scale=st.sampled_from([1.0, 100.0, 3000.0]))
@@ -188,9 +192,9 @@ def test_gathered_pairs_keep_the_ratio_of_the_two_settings(seed, beta, scale):
     log_lik = rng.normal(0.0, scale, (6, 8))
     log_lik[rng.random((6, 8)) < 0.2] = -np.inf
     log_lik[:, 5] = 0.0
-    lik, _ = temper(log_lik, beta)
+    lik = tempered_table(log_lik, beta).T
     path = rng.integers(8, size=6)
-    pair = np.empty((6, 2))
+    pair = np.empty((2, 6))
     for k in range(3):
         rows.gather_pairs(lik, log_lik, beta, path, 1 << k, pair)
         for t in range(6):
@@ -198,7 +202,7 @@ def test_gathered_pairs_keep_the_ratio_of_the_two_settings(seed, beta, scale):
             if max(both) == -np.inf:
                 both = [0.0, 0.0]  # impossible either way: the data say nothing about this row
             expected = np.exp(beta * (np.array(both) - max(both)))
-            np.testing.assert_allclose(pair[t] / pair[t].max(), expected, rtol=1e-9, atol=1e-280)
+            np.testing.assert_allclose(pair[:, t] / pair[:, t].max(), expected, rtol=1e-9, atol=1e-280)
 
 
 @given(seed=SEEDS, shape=SHAPES)
@@ -219,17 +223,19 @@ def test_prior_rows_follow_the_inverse_of_their_transition(seed, shape):
 # ---- tensor and logspace --------------------------------------------------------------------------------------------
 
 
-@given(seed=SEEDS, n_rows=st.integers(1, 6))
+@given(seed=SEEDS, n_rows=st.integers(1, 9))
 def test_one_step_of_a_message_is_the_product_with_the_dense_matrix(seed, n_rows):
     rng, problem, edge, trans = make(seed, (n_rows, 2))
     log_trans = reference.log(trans)
     log_dense = problem.log_column_matrix(1)
     dense = np.exp(log_dense)
     message = rng.random(2**n_rows)
-    forward, backward = message.copy(), message.copy()
-    tensor.predict(trans, edge[1], forward)
-    tensor.look_back(trans, edge[1], backward)
-    np.testing.assert_allclose(forward, message @ dense, rtol=TIGHT)
+    ratios, diagonal = np.empty((2, n_rows)), np.empty(2**n_rows)
+    tensor.load_edge(trans, edge[1], ratios, diagonal)
+    forward, backward = np.empty(2**n_rows), diagonal * message
+    tensor.mix(message, ratios[0], ratios[1], forward)
+    tensor.mix(backward, ratios[1], ratios[0], backward)
+    np.testing.assert_allclose(forward * diagonal, message @ dense, rtol=TIGHT)
     np.testing.assert_allclose(backward, dense @ message, rtol=TIGHT)
     for best, fold in ((False, logsumexp), (True, np.max)):
         out = np.log(message)
@@ -247,7 +253,7 @@ def linear_messages(problem, edge, trans, cut):
     total = top.sum()
     for a, b in ((0, cut), (cut, n_columns)):
         total += tensor.filter_block(lik[a:b], trans, edge, a, message, alpha[a:b], stay[a:b], diagonal)
-    np.testing.assert_array_equal(message, alpha[-1])
+    np.testing.assert_allclose(message / message.sum(), alpha[-1] / alpha[-1].sum(), rtol=TIGHT)
     return alpha, stay, total
 
 
@@ -261,7 +267,7 @@ def test_linear_passes_equal_the_dense_twin(seed, shape, beta, data):
     alpha, stay, total = linear_messages(problem, edge, trans, cut)
     expected, ahead, evidence = reference.dense_filter(problem)
     assert total == pytest.approx(evidence, rel=TIGHT, abs=TIGHT)
-    np.testing.assert_allclose(alpha, np.exp(expected), rtol=1e-10)
+    np.testing.assert_allclose(normalised(alpha), np.exp(expected), rtol=1e-10)
     for t in range(1, n_columns):
         step = np.diag(problem.log_column_matrix(t))
         np.testing.assert_allclose(stay[t], np.exp(expected[t - 1] + step - ahead[t]), rtol=1e-10)
@@ -491,11 +497,16 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
     lik, _ = temper(log_lik, 1.0)
     alpha, weights = np.empty(lik.shape), np.empty(len(offsets))
     path = np.empty(n_columns, np.int64)
-    for message in (np.empty(0), np.empty(2**n_rows)):
-        ball.filter_ball(lik, centres, offsets, trans, edge, message, alpha)
-        np.testing.assert_allclose(alpha, expected, rtol=1e-10)
-        ball.draw_ball(alpha, centres, offsets, trans, edge, uniforms, path, weights)
-        np.testing.assert_array_equal(path, want)
+    ball.filter_ball(lik, centres, offsets, trans, edge, alpha)
+    np.testing.assert_allclose(alpha, expected, rtol=1e-10)
+    ball.draw_ball(alpha, centres, offsets, trans, edge, uniforms, path, weights)
+    np.testing.assert_array_equal(path, want)
+    whole, stay = np.empty((2, n_columns, 2**n_rows))
+    column, diagonal = np.empty((2, 2**n_rows))
+    ball.filter_ball_tensor(lik, centres, offsets, trans, edge, whole, stay, column, diagonal)
+    np.testing.assert_allclose(normalised(whole), np.exp(filtered), rtol=1e-10)
+    tensor.draw_block(whole, stay, trans, edge, 0, uniforms, path, column)
+    np.testing.assert_array_equal(path, reference.draw_path(inside, uniforms, lazy=True))
     ball.log_filter_ball(log_lik, centres, offsets, reference.log(trans), edge, alpha)
     np.testing.assert_allclose(normalised(np.exp(alpha)), expected, rtol=1e-10)
     ball.log_draw_ball(alpha, centres, offsets, reference.log(trans), edge, uniforms, path, weights)
@@ -532,6 +543,48 @@ def test_the_shuffle_reaches_every_order_equally_often():
         counts[tuple(order)] = counts.get(tuple(order), 0) + 1
     assert len(counts) == 24
     assert set(counts.values()) == {1}
+
+
+# ---- stretches of one kind of edge ----------------------------------------------------------------------------------
+
+
+@given(seed=SEEDS, n_columns=st.integers(1, 60), change=st.sampled_from([0.0, 0.03, 0.3, 1.0]))
+def test_stretches_end_where_the_kind_of_edge_changes(seed, n_columns, change):
+    rng = np.random.default_rng(seed)
+    edge = np.cumsum(rng.random(n_columns) < change).astype(np.int32)
+    for first in range(n_columns):
+        later = [t for t in range(first, n_columns) if edge[t] != edge[first]]
+        assert rows.stretch_after(edge, first) == min(later, default=n_columns)
+        for lowest in {0, first // 2} if first else ():
+            before = [t for t in range(lowest + 1, first) if edge[t] != edge[first]]
+            assert rows.stretch_before(edge, first, lowest) == max(before, default=lowest)
+
+
+# ---- Gaussian factors -----------------------------------------------------------------------------------------------
+
+
+@given(seed=SEEDS, n_rows=st.integers(1, 6), beta=st.sampled_from([0.2, 1.0, 2.0]), far=st.sampled_from([1.0, 1e3]))
+def test_gaussian_columns_are_the_densities_of_all_codes(seed, n_rows, beta, far):
+    rng = np.random.default_rng(seed)
+    weights, base = rng.normal(size=n_rows), rng.normal()
+    depth, sd = rng.uniform(-5.0, 5.0), rng.uniform(0.5, 2.0)
+    y = far * rng.normal(0.0, 10.0, 5)  # far away, products would underflow
+    y[2] = np.nan
+    lik, tops = np.empty((5, 2**n_rows)), np.empty(5)
+    gaussian.gaussian_columns(y, gaussian.make_factors(weights, base, depth, sd, beta), lik, tops)
+    means = np.array([depth * (base + reference.level(s, weights)) for s in range(2**n_rows)])
+    for t in range(5):
+        if np.isnan(y[t]):
+            assert (lik[t] == 1.0).all()
+            assert tops[t] == 0.0
+            continue
+        expected = beta * norm.logpdf(y[t], means, sd)
+        assert lik[t].max() <= 1 + 1e-12
+        assert tops[t] + np.log(lik[t].max()) == pytest.approx(expected.max(), rel=1e-12)
+        # Relative to the best code, and from differences of means: far away, the densities themselves cancel.
+        best = means[np.argmax(expected)]
+        exponent = beta * (means - best) * (y[t] - (means + best) / 2) / sd**2
+        np.testing.assert_allclose(lik[t] / lik[t].max(), np.exp(exponent), rtol=1e-9, atol=1e-280)
 
 
 # ---- temper ---------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Random quantities are z-scores with a bound of 5, which a correct program exceed
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -332,6 +333,14 @@ def test_schedule__goes_on_across_calls(kind):
         engine.advance(n, thin=0)
     assert engine.tally.steps[0] == 6
     assert engine.tally.moves.tolist() == [3, 3]
+
+
+@pytest.mark.jit_off
+@pytest.mark.parametrize("n_replicas", [2, 3, 4])
+def test_schedule__turns_of_a_pair_are_those_that_the_steps_take(n_replicas):
+    for step, n_steps, pair in itertools.product(range(3), range(6), range(n_replicas - 1)):
+        taken = [ensemble.first_pair(s, n_replicas) == pair % 2 for s in range(step, step + n_steps)]
+        assert ensemble.count_turns(pair, step, n_steps, n_replicas) == sum(taken)
 
 
 @pytest.mark.jit_off

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,23 @@ def test_codes__are_labelled(posterior):
     assert posterior.log_joint.dims == posterior.log_likelihood.dims == ("chain", "draw")
     assert posterior.replica_log_likelihood.dims == ("chain", "draw", "replica")
     np.testing.assert_array_equal(posterior.replica_log_likelihood[..., -1], posterior.log_likelihood)
+
+
+def test_fields__may_be_functions_that_are_called_once_and_late(posterior):
+    calls = []
+
+    def make():
+        calls.append(1)
+        return posterior.draws
+
+    late = replace(posterior, draws=make)
+    assert not calls
+    assert late.codes is late.draws is posterior.draws
+    assert calls == [1]
+    with pytest.raises(FrozenInstanceError):
+        late.draws = posterior.draws
+    with pytest.raises(TypeError, match="draws"):
+        ch.Posterior()
 
 
 def test_states__are_the_bits_of_the_codes(posterior):

@@ -97,16 +97,19 @@ def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
 
 
 def test_settings_block__is_the_model_of_the_genome(tmp_path):
-    (block,) = re.findall(r"^```toml\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
+    priors, block = re.findall(r"^```toml\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
     (tmp_path / "a.toml").write_text(block)
     settings = Settings.read(tmp_path / "a.toml")
     assert settings_of(settings.model()) == settings_of(tumour_genome(1, 60).model)
     assert settings.sampler()["draws"] == 1000
+    (tmp_path / "b.toml").write_text(priors)
+    learned = settings.merged(**Settings.read(tmp_path / "b.toml").sections).model()
+    assert learned.parameters.names == ["enter", "weights", "depth", "sd"]
 
 
 def test_run_table__names_what_a_fit_writes():
     named = {row[0].strip("`").rstrip("/") for row in table(read("README.md"), "**The run.**")}
-    assert named == {*FILES, "summary.json"}
+    assert named == {*FILES, "summary.json", "parameters.tsv"}  # the last where parameters are learned
 
 
 def test_figures__are_small():

@@ -37,11 +37,12 @@ MODELS = [
 def test_model__is_the_one_that_was_written(tmp_path, emission):
     chains = ch.BinaryChains([0.1, 0.2], 0.3, initial=0.5)
     model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})
-    Settings(model=settings_of(model)).write(tmp_path / "model.toml", "A model.")
+    Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
     again = Settings.read(tmp_path / "model.toml").model()
     assert type(again.emission) is type(emission)
     assert repr(again) == repr(model)
     assert settings_of(again) == settings_of(model)
+    assert settings_of(model)["priors"] == {}
 
 
 def test_emissions__are_all_tested():
@@ -73,6 +74,7 @@ def test_write__every_kind_of_value_reads_back(tmp_path):
     sections = {
         "data": {"value": 'a "b"\\c', "gap_unit": 0.5},
         "model": {"weights": [[1.0, 2.0], [3.0, 4.0]], "fixed_rows": {"1": 0}},
+        "priors": {"sd": {"half_normal": 2.0}, "depth": {"normal": {"mean": [1.0, 2.0], "sd": 3.0}}},
         "sampler": {"ladder": [1.0, math.inf], "seed": 2**32 - 1, "update": "auto"},
     }
     Settings(**sections).write(tmp_path / "a.toml", "All of it.")
@@ -100,7 +102,10 @@ def test_model__refuses(section, what):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[modle]\nsd = 1\n", "expected the sections [data], [model], [sampler], got 'modle'; did you mean 'model'?"),
+        (
+            "[modle]\nsd = 1\n",
+            "expected the sections [data], [model], [priors], [sampler], got 'modle'; did you mean 'model'?",
+        ),
         ("sd = 1\n", "expected the sections"),
         ("[model]\nstd = 1\n", "section [model] has no setting 'std'; did you mean 'sd'?"),
         ("[sampler]\nqqq = 1\n", "section [sampler] has no setting 'qqq'; it knows draws, warmup"),
@@ -155,4 +160,4 @@ def test_columns__numbers_are_names():
 
 def test_fresh_seed__is_fresh():
     assert fresh_seed() != fresh_seed()
-    assert set(KEYS) == {"data", "model", "sampler"}
+    assert set(KEYS) == {"data", "model", "priors", "sampler"}

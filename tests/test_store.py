@@ -419,11 +419,23 @@ def test_store__exact_draws_over_several_segments(tmp_path):
 
 @pytest.mark.jit_off
 def test_flush__waits_for_a_full_chunk_or_a_while(tmp_path, monkeypatch):
+    path = tmp_path / "run"
     monkeypatch.setattr(store, "FLUSH_SECONDS", 1e9)
-    assert stopped("exact", tmp_path / "run", 1) == [0, 0]
-    assert stopped("exact", tmp_path / "run", 3, resume=True)[0] == 10
+    assert stopped("exact", path, 1) == [0, 0]
+    assert stopped("exact", path, 3, resume=True) == [0, 0]
+    assert (path / "codes" / "c.0.0.0").exists()  # full and written, and not committed: nobody looks at it
+    monkeypatch.setattr(store, "COMMIT_SECONDS", -1.0)
+    assert stopped("exact", path, 3, resume=True)[0] == 10
     monkeypatch.setattr(store, "FLUSH_SECONDS", -1.0)
-    assert stopped("exact", tmp_path / "run", 1, resume=True)[0] == 15
+    assert stopped("exact", path, 1, resume=True)[0] == 15
+    assert_same(run("exact", path, resume=True), whole("exact"))
+
+
+@pytest.mark.jit_off
+def test_fill__pieces_longer_than_a_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "CHUNK_BYTES", 2 * (T + 40))
+    assert_same(run("compiled", tmp_path / "run"), whole("compiled"))
+    assert len(list((tmp_path / "run" / "codes").glob("c.1.*"))) > DRAWS // 3
 
 
 @pytest.mark.jit_off

@@ -561,6 +561,7 @@ def test_compiled__few_versions_of_every_kernel():
     run.
     """
     counts = in_a_process("test_updates.specialisations()")
-    assert counts["chiasma.kernels.sweeps.run_program"] == 1
+    # The second is for paths of one column, whose transposed table is contiguous both ways.
+    assert counts["chiasma.kernels.sweeps.run_program"] <= 2
     assert sum(count > 0 for count in counts.values()) > 20
     assert {name: count for name, count in counts.items() if count > 2} == {}

@@ -40,20 +40,28 @@ def pieces(draws: xr.DataArray, length: int | None = None) -> Iterator[tuple[int
                 yield chain, first, draws[chain, first : min(first + step, end)].values
 
 
-def levels(codes: xr.DataArray, weights: Floats) -> xr.DataArray:
+def levels(codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
     """codes.shape, with weights (K, D) a last axis D: the sum of the weights of the rows that are on.
 
-    Lazy where the codes are, or where the result would be large.
+    weights with dimensions chain and draw are learned: every draw has its own. Lazy where the codes are, or where the
+    result would be large.
     """
-    channels = weights.shape[1:]
-    level: xr.DataArray = xr.apply_ufunc(
-        partial(_levels, weights=weights),
-        _lazy_if_large(codes, 8 * codes.size * math.prod(channels)),
-        output_core_dims=[["channel"] if channels else []],
-        dask="parallelized",
-        output_dtypes=[np.float64],
-        dask_gufunc_kwargs={"output_sizes": {"channel": channels[0]}} if channels else None,
-    )
+    own = isinstance(weights, xr.DataArray)
+    channels = weights.shape[3 if own else 1 :]
+    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    options: dict[str, Any] = {
+        "output_core_dims": [["channel"] if channels else []],
+        "dask": "parallelized",
+        "output_dtypes": [np.float64],
+        "dask_gufunc_kwargs": {"output_sizes": {"channel": channels[0]}} if channels else None,
+    }
+    level: xr.DataArray
+    if isinstance(weights, xr.DataArray):
+        kept = weights.sel(chain=codes["chain"], draw=codes["draw"])
+        core: list[list[str]] = [[], ["row", "channel"] if channels else ["row"]]
+        level = xr.apply_ufunc(_own_levels, lazy, kept, input_core_dims=core, **options)
+    else:
+        level = xr.apply_ufunc(partial(_levels, weights=weights), lazy, **options)
     return level.rename("level")
 
 
@@ -62,6 +70,16 @@ def _levels(codes: Codes, weights: Floats) -> Floats:
     for shift in range(0, len(weights), 8):
         # Eight rows at a time, by a table of their 256 sums; missing rows of the last eight never have their bit set.
         out += subset_sums(weights[shift : shift + 8])[codes >> shift & 255]
+    return out
+
+
+def _own_levels(codes: Codes, weights: Floats) -> Floats:
+    """codes (C, n, T) and weights (C, n, 1, K) or (C, n, 1, K, D) to (C, n, T) or (C, n, T, D)."""
+    channels = weights.shape[4:]
+    on = codes.reshape(codes.shape + (1,) * len(channels))
+    out = np.zeros(codes.shape + channels)
+    for k in range(weights.shape[3]):
+        out += (on >> k & 1) * weights[:, :, :, k]
     return out
 
 

@@ -8,6 +8,7 @@ in the same order.
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -20,12 +21,14 @@ from chiasma.kernels import ensemble, moves
 from chiasma.kernels.codes import smallest_dtype
 from chiasma.kernels.sweeps import prior_sweep
 from chiasma.models.observations import Floats, Integers
-from chiasma.models.target import Target, temper
+from chiasma.models.target import Target, tempered_table
 from chiasma.streams import Streams
 from chiasma.updates import Exact, Update, make_program, make_work, uniforms_per_sweep
 
 # Uniforms drawn ahead per call of the compiled loop, over all replicas: 8 MiB.
 BUFFER = 2**20
+# Where they go, a thread at a time: fresh memory of that size takes longer to get and to give back than to fill.
+_ROOM = threading.local()
 
 State = npt.NDArray[Any]
 
@@ -35,23 +38,31 @@ class Chunk(NamedTuple):
 
     states: State  # (n, T) of the cold replica
     log_lik: Floats  # (n, R)
-    log_prior: Floats  # (n,) of the cold replica
+    log_prior: Floats  # (n,) of the cold replica, that of its parameters included
+    values: Floats  # (n, P) learned parameters of the cold replica
+    work: Floats  # (n, R - 1, 2) between rungs, where paths are integrated out; else (n, 0, 2)
 
 
-class Problem(Protocol):
-    """What a StepEngine needs to know of a target."""
+class Recorded(Protocol):
+    """What all engines need to know of what they draw."""
 
     name: str  # of the draws
     n_sites: int
-    dtype: Any
     record_dtype: Any
+
+    def record(self, states: State) -> State: ...
+
+
+class Problem(Recorded, Protocol):
+    """What a StepEngine needs to know of a target."""
+
+    dtype: Any
 
     def initial(self, rng: np.random.Generator) -> State: ...
     def sweep(self, beta: float) -> Any: ...
     def pair(self, beta_i: float, beta_j: float) -> Any: ...
     def log_likelihood(self, state: State) -> float: ...
     def log_prior(self, state: State) -> float: ...
-    def record(self, states: State) -> State: ...
 
 
 class PathProblem(Problem):
@@ -83,12 +94,12 @@ class PathProblem(Problem):
         return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
 
     def tempered(self, betas: Floats) -> Floats:
-        """(R, T, S) likelihoods at every beta. The chains of a run share their rungs, and so this table."""
+        """(R, S, T) likelihoods at every beta. The chains of a run share their rungs, and so this table."""
         if not np.array_equal(betas, self._tempered_at):
             self._tempered_at = betas.copy()
-            self._tempered = np.empty((len(betas), *self.target.log_lik.shape))
+            self._tempered = np.empty((len(betas), *self.target.log_lik.shape[::-1]))
             for lik, beta in zip(self._tempered, betas, strict=True):
-                lik[:], _ = temper(self.target.log_lik, beta)
+                tempered_table(self.target.log_lik, beta, lik)
         return self._tempered
 
     def log_likelihood(self, state: State) -> float:
@@ -105,15 +116,10 @@ class PathProblem(Problem):
 class Engine(ABC):
     """Replicas of one chain, from the hottest to the cold one."""
 
+    problem: Recorded
+    streams: Streams
+    every: int  # iterations from one exchange step to the next; 0: none
     states: State  # (R, T)
-
-    def __init__(self, problem: Problem, betas: Sequence[float], every: int, streams: Streams, start: State | None):
-        self.problem = problem
-        self.every = every
-        self.streams = streams
-        rows = [problem.initial(streams.initial(r)) if start is None else start for r in range(len(betas))]
-        self.states = np.array(rows, dtype=problem.dtype)
-        self.place(betas)
 
     def place(self, betas: Sequence[float]) -> None:
         """Set the rungs. With another number of them, each takes the path of the nearest old one."""
@@ -142,6 +148,10 @@ class Engine(ABC):
     def piece(self) -> int:
         """Iterations that make a reasonable single call of `advance`."""
 
+    @abstractmethod
+    def log_densities(self) -> Floats:
+        """(2, R): log-likelihood and log prior of where the replicas are."""
+
     def checkpoint(self) -> dict[str, Any]:
         """All that the next iteration depends on, as arrays."""
         tally = {f"tally_{name}": values for name, values in self.tally._asdict().items()}
@@ -156,13 +166,48 @@ class Engine(ABC):
         self.tally = ensemble.Tally(*(checkpoint[f"tally_{name}"].copy() for name in ensemble.Tally._fields))
         self.streams.restore(json.loads(str(checkpoint["streams"])))
 
-    def _empty_chunk(self, n: int, thin: int) -> Chunk:
+    def empty_chunk(self, n: int, thin: int) -> Chunk:
+        """Room for the records of the next n iterations."""
         n_kept = (self.iteration + n) // thin - self.iteration // thin if thin else 0
         n_replicas, n_sites = self.states.shape
-        return Chunk(np.empty((n_kept, n_sites), self.states.dtype), np.empty((n_kept, n_replicas)), np.empty(n_kept))
+        return Chunk(
+            states=np.empty((n_kept, n_sites), self.states.dtype),
+            log_lik=np.empty((n_kept, n_replicas)),
+            log_prior=np.empty(n_kept),
+            values=np.empty((n_kept, 0)),
+            work=np.empty((n_kept, 0, 2)),
+        )
 
 
-class CompiledEngine(Engine):
+class StateEngine(Engine):
+    """Replicas that are nothing but their states."""
+
+    problem: Problem
+
+    def __init__(self, problem: Problem, betas: Sequence[float], every: int, streams: Streams, start: State | None):
+        self.problem = problem
+        self.every = every
+        self.streams = streams
+        rows = [problem.initial(streams.initial(r)) if start is None else start for r in range(len(betas))]
+        self.states = np.array(rows, dtype=problem.dtype)
+        self.place(betas)
+
+    def log_densities(self) -> Floats:
+        parts = (self.problem.log_likelihood, self.problem.log_prior)
+        return np.array([[part(state) for state in self.states] for part in parts])
+
+
+def _room(name: str, n_rows: int, n_columns: int) -> Floats:
+    """(n_rows, n_columns): this thread's array of that name, to be used up before it is asked for again."""
+    size = n_rows * n_columns
+    room: Floats | None = getattr(_ROOM, name, None)
+    if room is None or len(room) < size:
+        room = np.empty(size)
+        setattr(_ROOM, name, room)
+    return room[:size].reshape(n_rows, n_columns)
+
+
+class CompiledEngine(StateEngine):
     """Whole iterations inside numba; needs a tabulated target and an update made of steps."""
 
     problem: PathProblem
@@ -198,7 +243,7 @@ class CompiledEngine(Engine):
         return max(1, BUFFER // int(self.n_sweep.sum()))
 
     def advance(self, n: int, thin: int) -> Chunk:
-        chunk = self._empty_chunk(n, thin)
+        chunk = self.empty_chunk(n, thin)
         kept = 0
         for first in range(0, n, self.piece()):
             kept += self._run(min(self.piece(), n - first), thin, Chunk(*(part[kept:] for part in chunk)))
@@ -220,7 +265,7 @@ class CompiledEngine(Engine):
             every,
             thin,
             self.tally,
-            ensemble.Records(*chunk),
+            ensemble.Records(chunk.states, chunk.log_lik, chunk.log_prior),
             self.work,
             self.pair_work,
         )
@@ -228,7 +273,7 @@ class CompiledEngine(Engine):
         return int(n_kept)
 
     def _sweep_uniforms(self, n: int) -> Floats:
-        uniforms = np.empty((len(self.betas), n * int(self.n_sweep.max())))
+        uniforms = _room("sweeps", len(self.betas), n * int(self.n_sweep.max()))
         for r, n_used in enumerate(self.n_sweep):
             self.streams.replica(r).random(out=uniforms[r, : n * n_used])
         return uniforms
@@ -236,16 +281,14 @@ class CompiledEngine(Engine):
     def _pair_uniforms(self, n_steps: int) -> Floats:
         """Numbers for the next n_steps exchange steps; a pair reads only at steps of its parity."""
         n_pairs = len(self.betas) - 1
-        uniforms = np.empty((max(n_pairs, 1), n_steps * self.n_pair))
-        first = int(self.tally.steps[0])
-        parities = [ensemble.first_pair(step, n_pairs + 1) for step in range(first, first + n_steps)]
+        uniforms = _room("pairs", max(n_pairs, 1), n_steps * self.n_pair)
         for p in range(n_pairs):
-            n_used = sum(p % 2 == parity for parity in parities) * self.n_pair
+            n_used = ensemble.count_turns(p, int(self.tally.steps[0]), n_steps, n_pairs + 1) * self.n_pair
             self.streams.pair(p).random(out=uniforms[p, :n_used])
         return uniforms
 
 
-class StepEngine(Engine):
+class StepEngine(StateEngine):
     """One Python call per sweep and per exchange, for any target."""
 
     def _bind(self) -> None:
@@ -260,7 +303,7 @@ class StepEngine(Engine):
         return 1
 
     def advance(self, n: int, thin: int) -> Chunk:
-        chunk = self._empty_chunk(n, thin)
+        chunk = self.empty_chunk(n, thin)
         kept = 0
         for i in range(self.iteration, self.iteration + n):
             for r, (sweep, state) in enumerate(zip(self.sweeps, self.states, strict=True)):

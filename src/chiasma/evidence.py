@@ -32,9 +32,16 @@ def ladder_evidence(log_lik: Floats, betas: Floats) -> Evidence:
     it has not found the possible ones, nothing is known: (-inf, inf).
     """
     steps = np.diff(betas)
+    return bridge_evidence(np.stack([log_lik[..., :-1] * steps, log_lik[..., 1:] * steps], axis=-1))
+
+
+def bridge_evidence(work: Floats) -> Evidence:
+    """work (C, n, R - 1, 2): of a draw of the lower and one of the upper rung of every pair, by how much its log weight
+    grows from the lower to the upper.
+    """
     # The reference keeps exponentials in range and cancels between numerator and denominator.
-    low = log_lik[..., :-1] * steps / 2
-    high = -log_lik[..., 1:] * steps / 2
+    low = work[..., 0] / 2
+    high = -work[..., 1] / 2
     low_top = low.max(axis=(0, 1))
     high_top = high.max(axis=(0, 1))
     if not np.isfinite(low_top).all() or not np.isfinite(high_top).all():

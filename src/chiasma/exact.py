@@ -19,7 +19,7 @@ from chiasma.kernels import logspace, tensor
 from chiasma.kernels.codes import smallest_dtype, unpack
 from chiasma.models.factorial import FactorialHMM, log_joint
 from chiasma.models.observations import Floats, Observations
-from chiasma.models.target import Target, check_beta, temper
+from chiasma.models.target import Target, check_beta
 
 __all__ = ["draws", "log_evidence", "log_joint", "map_states", "marginals"]
 
@@ -171,8 +171,18 @@ class Passes:
         self.trans = target.trans if self.linear else target.log_trans
         self.n_states = 1 << target.n_rows
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
-        self._alpha = np.empty((self._length, self.n_states))
-        self._stay = np.empty((self._length + 1 if stay and self.linear else 0, self.n_states))
+        self._keep = keep or not self.linear
+        n_alpha = self._length if self._keep else 2
+        n_stay = self._length + 1 if stay and self.linear else 0
+        n_lik = min(self._length, max(1, CHUNK // self.n_states)) if self.linear else 0
+        # One block: the allocator then keeps its pages for the next call, and touching new ones is what costs.
+        block = np.empty((n_alpha + n_stay + n_lik, self.n_states))
+        self._alpha = block[:n_alpha]
+        self._stay = block[n_alpha : n_alpha + n_stay]
+        self._lik = block[n_alpha + n_stay :]
+        self._tops = np.zeros(n_lik)
+        if self.beta == 0:
+            self._lik[:] = 1.0  # the data do not count, impossible ones included
         self._diagonal = np.empty(self.n_states)
         self._message = np.zeros(self.n_states)
         self._checkpoints: list[Floats] = []
@@ -225,16 +235,17 @@ class Passes:
         step = max(1, CHUNK // self.n_states)
         for a in range(first, stop, step):
             b = min(a + step, stop)
-            # At beta = 0 the data do not count, impossible ones included.
-            log_lik = target.likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
-            alpha = self._alpha[a - first : b - first]
+            alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
             if self.linear:
-                lik, top = temper(log_lik, self.beta)
+                lik, tops = self._lik[: b - a], self._tops[: b - a]
+                if self.beta > 0:
+                    target.likelihood.tempered(a, b, self.beta, lik, tops)
                 stay = self._stay[a - first : b - first]
-                total += top.sum() + tensor.filter_block(
+                total += tops.sum() + tensor.filter_block(
                     lik, self.trans, target.edge, a, self._message, alpha, stay, self._diagonal
                 )
             else:
+                log_lik = target.likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
                 part, impossible = logspace.log_filter_block(
                     log_lik, self.beta, self.trans, target.edge, a, self._message, alpha, self.best
                 )

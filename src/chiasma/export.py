@@ -1,7 +1,8 @@
 """A posterior as a DataTree in ArviZ's schema.
 
-posterior: codes, level, rows_on (or x), (chain, draw, site). sample_stats: lp and log_likelihood, (chain, draw).
-observed_data: y. constant_data: weights (row,), starts (sequence,). What is lazy stays lazy.
+posterior: codes, level, rows_on (or x), (chain, draw, site), and learned parameters under their names, (chain, draw) or
+(chain, draw, row). sample_stats: lp and log_likelihood, (chain, draw). observed_data: y. constant_data: weights (row,)
+where they were given, starts (sequence,). What is lazy stays lazy.
 """
 
 from __future__ import annotations

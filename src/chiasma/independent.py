@@ -6,7 +6,7 @@ from threading import Lock
 
 import numpy as np
 
-from chiasma.engine import Chunk, Engine, PathProblem
+from chiasma.engine import Chunk, PathProblem, StateEngine
 from chiasma.exact import Passes, draw_paths
 from chiasma.kernels.ensemble import make_tally
 from chiasma.streams import Streams
@@ -25,7 +25,7 @@ class SharedPasses:
             _ = problem.target.log_lik  # made once, before the chains look draws up in it
 
 
-class ExactEngine(Engine):
+class ExactEngine(StateEngine):
     """Draws do not depend on each other: there is nothing to warm up."""
 
     problem: PathProblem
@@ -46,7 +46,7 @@ class ExactEngine(Engine):
         return BATCH
 
     def advance(self, n: int, thin: int) -> Chunk:
-        chunk = self._empty_chunk(n, thin)
+        chunk = self.empty_chunk(n, thin)
         stream = self.streams.replica(0).bit_generator
         assert isinstance(stream, np.random.PCG64)
         # Segments share their buffers, so chains take turns; a single segment is only read.

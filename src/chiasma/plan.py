@@ -7,7 +7,7 @@ update small blocks of rows and exchange mosaics.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chiasma.errors import InvalidInput
@@ -22,6 +22,11 @@ EXACT_SECONDS = 60.0
 # Cost of the exact filter per column, state and (row + 2); an order of magnitude.
 FILTER_SECONDS = 1.0e-9
 BLOCK_ROWS = 3
+# Evaluations of a density that a slice takes along a line, and seconds that those of one iteration may take together
+# before parameters are updated given the paths.
+EVALUATIONS = 6
+EVALUATION_SECONDS = 2.0e-4  # what an evaluation costs beside its filter
+COLLAPSED_SECONDS = 0.05
 
 _EXCHANGES: dict[str, type[Exchange]] = {
     "swap": Swap,
@@ -39,11 +44,12 @@ class Plan:
     exchange: Exchange | None
     ladder: Ladder
     reason: str
+    learns: bool = False  # parameters, beside paths
 
     @property
     def is_exact(self) -> bool:
         """Independent draws: nothing to warm up, nothing to exchange."""
-        return isinstance(self.update, Exact) and len(self.ladder) == 1
+        return isinstance(self.update, Exact) and len(self.ladder) == 1 and not self.learns
 
 
 def exact_cost(target: Target) -> tuple[float, float]:
@@ -77,6 +83,38 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
     if isinstance(chosen, Exact) and exchange in ("auto", None) and isinstance(ladder, str):
         return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"exact draws as asked: {cost}")
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
+
+
+def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:
+    """Settle them for a model with n_free coordinates to learn; target: the paths at typical parameters.
+
+    With Exact the paths are integrated out and only parameters are updated and swapped.
+    """
+    _check_ladder_name(ladder)
+    seconds, memory = exact_cost(target)
+    seconds = EVALUATIONS * n_free * (seconds + EVALUATION_SECONDS)
+    cost = f"an iteration takes about {EVALUATIONS * n_free} exact filters, {_seconds(seconds)}"
+    if isinstance(update, str) and update == "auto":
+        swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
+        if swaps and seconds <= COLLAPSED_SECONDS and memory <= MEMORY:
+            chosen: Update = Exact()
+            why = f"parameters with the paths integrated out: {cost}"
+        else:
+            chosen = BlockGibbs(size=min(BLOCK_ROWS, target.n_rows))
+            why = f"parameters given the paths, and blocks of {min(BLOCK_ROWS, target.n_rows)} rows"
+            why += (
+                f": {cost} with the paths integrated out, over the budget of {COLLAPSED_SECONDS:g} s" if swaps else ""
+            )
+    else:
+        chosen, why = _named_update(update, target), "update as given"
+    collapsed = isinstance(chosen, Exact)
+    plan = plan_replicas(chosen, exchange, ladder, Swap() if collapsed else MosaicCrossover(), why)
+    if collapsed and plan.exchange not in (None, Swap()):
+        raise InvalidInput(
+            f"{type(plan.exchange).__name__} exchanges parts of paths, and update='exact' integrates them out; use "
+            "exchange='swap', or another update"
+        )
+    return replace(plan, learns=True)
 
 
 def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: Exchange, why: str) -> Plan:

@@ -1,28 +1,60 @@
 """Posterior: draws of a run and what can be read off them, as xarray objects.
 
-codes (chain, draw, site) for a factorial HMM, x (chain, draw, site) for any other density.
+codes (chain, draw, site) for a factorial HMM, x (chain, draw, site) for any other density. A model with priors stands
+at typical values of them: what depends on learned parameters is read with those of every draw.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from chiasma import configurations, export, segments, summary
+from chiasma import configurations, export, learned, segments, summary
 from chiasma.configurations import Configuration
 from chiasma.errors import InvalidInput
 from chiasma.evidence import Evidence
 from chiasma.kernels.counting import add_counts
+from chiasma.models.additive import Additive
 from chiasma.models.density import Density
-from chiasma.models.emissions import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Floats, Integers, Observations
 from chiasma.segments import RowSegment, Segment
 from chiasma.summary import Summary
+
+Made = TypeVar("Made", xr.DataArray, xr.Dataset)
+
+
+class Lazy(Generic[Made]):
+    """A field that may be given as a function: it is called when the field is first read.
+
+    The labels of an xarray object take longer to make than a hundred sweeps of a short path.
+    """
+
+    def __init__(self, default: Callable[[], Made] | None = None):
+        self.default: Callable[[], Made] | None = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object | None, owner: type) -> Made:
+        if instance is None:
+            if self.default is None:
+                raise AttributeError(self.name)  # tells dataclass() that there is no default
+            return self.default  # type: ignore[return-value]  # what dataclass() gives to __set__
+        given: Made | Callable[[], Made] = vars(instance)[self.name]
+        if isinstance(given, xr.DataArray | xr.Dataset):
+            return given
+        made: Made = given()
+        vars(instance)[self.name] = made
+        return made
+
+    def __set__(self, instance: object, given: Made | Callable[[], Made]) -> None:
+        vars(instance)[self.name] = given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +66,20 @@ class Posterior:
     replica_log_likelihood : (chain, draw, replica), of every rung.
     betas : (replica,), ascending.
     exchange_stats : per pair of neighbouring rungs: rejection, barrier, moves, changed, columns moved.
+    parameters : learned parameters, (chain, draw) or (chain, draw, row); empty where all were given.
     log_evidence : value and standard error, or None where the ladder does not reach the prior.
     model, data : what was sampled; None where a stored run could not keep them (a user's own functions).
     row_counts : (K, T) draws with each row on, where a stored run has counted them already.
     info : seed, plan, timings, round trips, warnings.
     """
 
-    draws: xr.DataArray
-    log_joint: xr.DataArray
-    log_likelihood: xr.DataArray
-    replica_log_likelihood: xr.DataArray
+    draws: Lazy[xr.DataArray] = Lazy()
+    log_joint: Lazy[xr.DataArray] = Lazy()
+    log_likelihood: Lazy[xr.DataArray] = Lazy()
+    replica_log_likelihood: Lazy[xr.DataArray] = Lazy()
     betas: Floats
-    exchange_stats: xr.Dataset
+    exchange_stats: Lazy[xr.Dataset] = Lazy()
+    parameters: Lazy[xr.Dataset] = Lazy(xr.Dataset)
     log_evidence: Evidence | None
     model: FactorialHMM | Density | None = None
     data: Observations | None = None
@@ -80,10 +114,34 @@ class Posterior:
         coords = {"row": np.arange(len(error)), "site": self.draws["site"].values}
         return xr.DataArray(error, dims=("row", "site"), coords=coords, name="marginals_error")
 
+    @property
+    def fitted_model(self) -> FactorialHMM | Density | None:
+        """The model with the posterior means of its learned parameters in place of their priors.
+
+        Where all parameters were given it is the model itself. Means of several modes need not be near any of them:
+        `model_at` gives the model of one draw.
+        """
+        if isinstance(self.model, FactorialHMM) and self.model.parameters:
+            return learned.model_at_mean(self.model, self.parameters)
+        return self.model
+
+    def model_at(self, chain: int, draw: int) -> FactorialHMM:
+        """The model with the parameters of one draw, both counted from 0."""
+        sizes = self.draws.sizes
+        for name, given in (("chain", chain), ("draw", draw)):
+            if not 0 <= given < sizes[name]:
+                raise InvalidInput(f"{name} must be in 0..{sizes[name] - 1}, got {given}")
+        if not isinstance(self.model, FactorialHMM):
+            raise InvalidInput(
+                "this posterior holds no FactorialHMM; where a stored run could not keep it, give it: "
+                "ch.open_posterior(path, model=model)"
+            )
+        return learned.model_at_draw(self.model, self.parameters, chain, draw)
+
     def levels(self) -> xr.DataArray:
         """(chain, draw, site): sum of the weights of the rows that are on. With channels, a last axis.
 
-        Lazy where the draws are, or where it would be large.
+        Weights that are learned are those of the draw. Lazy where the draws are, or where it would be large.
         """
         self._rows()
         weights = self._weights()
@@ -115,7 +173,8 @@ class Posterior:
         return segments.row_segments(self.codes, row, self._starts())
 
     def summary(self) -> Summary:
-        """What was run, R-hat and effective sample sizes, exchange health, evidence, and warnings with remedies.
+        """What was run, R-hat and effective sample sizes, learned parameters, exchange health, evidence, and warnings
+        with remedies.
 
         Print it, or take its to_dict(). Only the cold replica is judged, at no more than 200 sites.
         """
@@ -128,6 +187,7 @@ class Posterior:
             draws=self.draws,
             log_joint=self.log_joint,
             series=series,
+            parameters=learned.summarise_parameters(self.parameters),
             betas=self.betas,
             exchange_stats=self.exchange_stats,
             log_evidence=self.log_evidence,
@@ -137,24 +197,29 @@ class Posterior:
     def to_datatree(self) -> xr.DataTree:
         """For ArviZ: groups posterior, sample_stats, observed_data and constant_data.
 
-        Lazy draws stay lazy; ArviZ wants what it works on in memory: `tree.sel(site=[10, 20]).load()`.
+        Learned parameters are variables of the group posterior. Lazy draws stay lazy; ArviZ wants what it works on in
+        memory: `tree.sel(site=[10, 20]).load()`.
         """
-        variables = [self.draws]
+        variables = [self.draws, *self.parameters.data_vars.values()]
+        weights = self._weights()
         if self.n_rows is not None:
-            variables += [self.levels()] if self._weights() is not None else []
+            variables += [self.levels()] if weights is not None else []
             variables.append(self.rows_on())
         return export.to_datatree(
             variables=variables,
             log_joint=self.log_joint,
             log_likelihood=self.log_likelihood,
             data=self.data,
-            weights=self._weights(),
+            weights=weights if isinstance(weights, np.ndarray) else None,
             info=self.info,
         )
 
-    def _weights(self) -> Floats | None:
+    def _weights(self) -> Floats | xr.DataArray | None:
+        """Of the emission, or where they are learned, of every draw."""
         emission = self.model.emission if isinstance(self.model, FactorialHMM) else None
-        return emission.weights if isinstance(emission, Additive) else None
+        if not isinstance(emission, Additive):
+            return None
+        return self.parameters.get("weights", emission.weights)
 
     def _starts(self) -> Integers:
         return np.zeros(1, np.int64) if self.data is None else self.data.starts

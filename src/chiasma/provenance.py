@@ -15,19 +15,15 @@ import numpy as np
 
 import chiasma
 from chiasma.models import emissions
+from chiasma.models.additive import Emission
 from chiasma.models.chains import BinaryChains
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.models.priors import prior_of
 
-# Parameters by which each emission is made again.
-_PARAMETERS = {
-    "Gaussian": ("weights", "depth", "sd"),
-    "IntegratedDepth": ("weights", "depth_mean", "depth_sd", "sd"),
-    "StudentT": ("weights", "depth", "sd", "df"),
-    "Poisson": ("weights", "depth", "background"),
-    "NegativeBinomial": ("weights", "depth", "dispersion", "background"),
-}
+# Emissions that their parameters make again.
+_PLAIN = ("Gaussian", "IntegratedDepth", "StudentT", "Poisson", "NegativeBinomial")
 
 
 def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
@@ -37,20 +33,23 @@ def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
     name = type(emission).__name__
     if type(emission) is not getattr(emissions, name, None):
         name = f"{type(emission).__module__}.{type(emission).__qualname__}"
-    parameters = (
-        {key: np.asarray(getattr(emission, key)).tolist() for key in _PARAMETERS[name]}
-        if name in _PARAMETERS
-        else _attributes(emission)
-    )
     return {
         "kind": "FactorialHMM",
-        "enter": chains.enter.tolist(),
-        "leave": chains.leave.tolist(),
-        "initial": None if chains.initial is None else chains.initial.tolist(),
+        **{key: _parameter(chains, key) for key in chains.arguments},
         "emission": name,
-        "parameters": parameters,
+        "parameters": (
+            {key: _parameter(emission, key) for key in emission.arguments} if name in _PLAIN else _attributes(emission)
+        ),
         "fixed_rows": {str(k): x for k, x in model.fixed_rows.items()},
     }
+
+
+def _parameter(part: BinaryChains | Emission, name: str) -> Any:
+    """A number or a list; a prior as what describes it."""
+    if name in part.priors:
+        return part.priors[name].describe()
+    value = getattr(part, name)
+    return None if value is None else np.asarray(value).tolist()
 
 
 def _attributes(thing: object) -> dict[str, Any]:
@@ -77,10 +76,11 @@ def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
     >>> describe_model(rebuild_model(describe_model(model))) == describe_model(model)
     True
     """
-    if description.get("emission") not in _PARAMETERS:
+    if description.get("emission") not in _PLAIN:
         return None
-    emission = getattr(emissions, description["emission"])(**description["parameters"])
-    chains = BinaryChains(description["enter"], description["leave"], description["initial"])
+    parameters = {name: prior_of(value) for name, value in description["parameters"].items()}
+    emission = getattr(emissions, description["emission"])(**parameters)
+    chains = BinaryChains(*(prior_of(description[name]) for name in BinaryChains.arguments))
     fixed = {int(k): x for k, x in description["fixed_rows"].items()}
     return FactorialHMM(chains=chains, emission=emission, fixed_rows=fixed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from chiasma.engine import Engine, Problem
+from chiasma.engine import Engine, Recorded
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.independent import ExactEngine
 from chiasma.kernels.ensemble import Tally, make_tally
@@ -33,7 +34,7 @@ def describe_run(
     data: Observations | None,
     plan: Plan,
     settings: dict[str, Any],
-    start: npt.NDArray[Any] | None,
+    start: Any,
     engine: Engine,
 ) -> dict[str, Any]:
     """Everything that the draws depend on, and how it was chosen, as plain JSON."""
@@ -46,7 +47,7 @@ def describe_run(
             "update": repr(plan.update),
             "exchange": repr(plan.exchange),
             "ladder": {"betas": list(ladder.betas), "adapt": ladder.adapt, "resize": ladder.resize},
-            "init": None if start is None else digest(start),
+            "init": _described(start),
         },
         "plan": plan.reason,
         "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
@@ -55,10 +56,21 @@ def describe_run(
     }
 
 
+def _described(start: Any) -> Any:
+    """Where a run starts: a state, or codes and parameters by name."""
+    if start is None:
+        return None
+    if not isinstance(start, tuple):
+        return digest(start)
+    codes, named = start
+    described = {name: np.asarray(value).tolist() for name, value in named.items()}
+    return described | ({} if codes is None else {"states": digest(codes)})
+
+
 def begin(
     path: Path | None,
     about: dict[str, Any],
-    problem: Problem,
+    problem: Recorded,
     engines: list[Engine],
     n_draws: int,
     data: Observations | None,
@@ -66,7 +78,8 @@ def begin(
     """A new place for records: memory, or a store."""
     betas = engines[0].betas
     if path is None:
-        return MemoryTrace(len(engines), n_draws, problem.n_sites, len(betas), problem.record_dtype)
+        empty = engines[0].empty_chunk(0, thin=0)
+        return MemoryTrace(len(engines), n_draws, empty._replace(states=problem.record(empty.states)))
     layout = Layout(
         name=problem.name,
         n_chains=len(engines),
@@ -76,6 +89,8 @@ def begin(
         dtype=np.dtype(problem.record_dtype).name,
         n_rows=about["n_rows"] or 0,
         chunk_draws=draws_per_chunk(problem.n_sites, len(betas), problem.record_dtype, engines[0].piece()),
+        n_values=engines[0].empty_chunk(0, thin=0).values.shape[1],
+        n_pairs=engines[0].empty_chunk(0, thin=0).work.shape[1],
     )
     static: dict[str, tuple[npt.NDArray[Any], str]] = {"beta": (betas, "replica")}
     if data is not None:
@@ -112,9 +127,11 @@ def posterior_in_memory(
 ) -> Posterior:
     assert isinstance(trace, MemoryTrace)
     return assemble(
-        draws=labelled(engines[0].problem.name, trace.states, "site"),
-        log_prior=trace.log_prior,
-        log_lik=trace.log_lik,
+        draws=partial(labelled, engines[0].problem.name, trace.records.states, "site"),
+        log_prior=trace.records.log_prior,
+        log_lik=trace.records.log_lik,
+        values=trace.records.values,
+        work=trace.records.work,
         betas=engines[0].betas,
         tallies=[engine.tally for engine in engines],
         exact_evidence=about["log_evidence"],
@@ -154,6 +171,8 @@ def open_posterior(
         draws=stored[layout.name].assign_coords(names),
         log_prior=stored["log_prior"].values,
         log_lik=stored["replica_log_likelihood"].values,
+        values=stored["parameters"].values if layout.n_values else None,
+        work=stored["work"].values if layout.n_pairs else None,
         betas=whole["beta"].values,
         tallies=[_tally(checkpoint, layout.n_replicas) for checkpoint in checkpoints],
         exact_evidence=about["log_evidence"],

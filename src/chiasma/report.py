@@ -3,6 +3,7 @@
     states.tsv        one line per site: labels, value, mean level, most probable state, P(row on) for every row
     segments.tsv      runs of one most probable state, with its probability
     explanations.tsv  the rival states of every segment that is not certain, with their probabilities
+    parameters.tsv    where some are learned: their means, intervals, R-hat and effective sample sizes
     summary.json      the summary with settings, seed and versions
     figures/*.png
 
@@ -24,9 +25,10 @@ from matplotlib.figure import Figure
 from chiasma import plots
 from chiasma.configurations import Configuration, pieces
 from chiasma.kernels.codes import unpack
-from chiasma.models.emissions import Additive
+from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Floats
+from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
 from chiasma.posterior import Posterior
 from chiasma.segments import Segment
 from chiasma.summary import Summary
@@ -66,12 +68,15 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was written, for whoever prints it: the summary, the content of summary.json, and the segments in doubt."""
+    """What was written, for whoever prints it: the summary, the content of summary.json, the segments in doubt, and the
+    names of the files.
+    """
 
     summary: Summary
     content: dict[str, Any]
     n_segments: int
     regions: tuple[Region, ...]
+    files: tuple[str, ...]
 
 
 def uncertain_regions(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
@@ -122,12 +127,24 @@ def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[st
     regions = uncertain_regions(posterior, segments)
     summary = posterior.summary()
     content = about | summary.to_dict() | {"segments": len(segments), "uncertain_segments": len(regions)}
-    write_table(run / "states.tsv", *state_table(posterior, signal, segments))
-    write_table(run / "segments.tsv", *segment_table(signal, segments))
-    write_table(run / "explanations.tsv", *explanation_table(signal, regions))
+    tables = {
+        "states.tsv": state_table(posterior, signal, segments),
+        "segments.tsv": segment_table(signal, segments),
+        "explanations.tsv": explanation_table(signal, regions),
+    }
+    if summary.parameters:
+        tables["parameters.tsv"] = parameter_table(summary)
+    for name, table in tables.items():
+        write_table(run / name, *table)
     _whole(run / "summary.json", json.dumps(content, indent=2) + "\n")
     write_figures(posterior, run / "figures", regions)
-    return Report(summary=summary, content=content, n_segments=len(segments), regions=tuple(regions))
+    return Report(
+        summary=summary,
+        content=content,
+        n_segments=len(segments),
+        regions=tuple(regions),
+        files=(*tables, "summary.json"),
+    )
 
 
 def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment]) -> Table:
@@ -165,6 +182,15 @@ def explanation_table(signal: Signal, regions: Iterable[Region]) -> Table:
     return names, rows
 
 
+def parameter_table(summary: Summary) -> Table:
+    """Names and lines of parameters.tsv: one line for every learned value."""
+    names = ["parameter", "mean", "sd", "q05", "q95", "rhat", "ess"]
+    rows = (
+        [one.name, *_rounded([one.mean, one.sd, one.low, one.high, one.rhat, one.ess])] for one in summary.parameters
+    )
+    return names, rows
+
+
 def write_region(posterior: Posterior, start: int, stop: int, folder: Path) -> tuple[list[Configuration], list[Path]]:
     """The most probable patterns of sites start..stop-1, and two pictures of them."""
     found = posterior.top_configurations(start, stop, n=N_RIVALS)
@@ -183,6 +209,14 @@ def write_figures(posterior: Posterior, folder: Path, regions: Sequence[Region])
     }
     if _is_additive(posterior):
         pictures["level"] = (WIDE, lambda fig: plots.plot_level(posterior, ax=fig.subplots()))
+    n_values = sum(variable[0, 0].size for variable in posterior.parameters.values())
+    if n_values:
+        pictures["parameters"] = (
+            parameters_size(n_values),
+            lambda fig: plots.plot_parameters(posterior, fig=fig),
+        )
+    if 2 <= n_values <= MOST_PAIRS:
+        pictures["pairs"] = (pairs_size(n_values), lambda fig: plots.plot_pairs(posterior, fig=fig))
     if len(posterior.betas) > 1:
         pictures["ladder"] = (WIDE, lambda fig: plots.plot_ladder(posterior, fig=fig))
     if regions:
@@ -207,7 +241,11 @@ def _level(posterior: Posterior, marginals: Floats) -> Floats | None:
     model = posterior.model
     if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive):
         return None
-    return marginals.T @ model.emission.weights if model.emission.weights.ndim == 1 else None
+    if model.emission.weights.ndim > 1:
+        return None
+    if "weights" in posterior.parameters:
+        return posterior.levels().mean(("chain", "draw")).values
+    return marginals.T @ model.emission.weights
 
 
 def _labels(signal: Signal) -> dict[str, Sequence[Any] | Floats]:
@@ -234,7 +272,7 @@ def _text(segment: Segment) -> str:
 
 
 def _rounded(values: Iterable[float]) -> list[str]:
-    return [f"{value:.6g}" for value in values]
+    return ["NA" if np.isnan(value) else f"{value:.6g}" for value in values]
 
 
 def _whole(path: Path, text: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
-from chiasma.evidence import Evidence, ladder_evidence
+from chiasma.evidence import Evidence, bridge_evidence, ladder_evidence
 from chiasma.exchange import Swap
 from chiasma.kernels.ensemble import Tally
 from chiasma.ladder import barrier, pair_lengths, suggested_size
@@ -24,9 +27,11 @@ UNBRIDGED = 0.8
 
 def assemble(
     *,
-    draws: xr.DataArray,
+    draws: xr.DataArray | Callable[[], xr.DataArray],
     log_prior: Floats,
     log_lik: Floats,
+    values: Floats | None,
+    work: Floats | None,
     betas: Floats,
     tallies: list[Tally],
     exact_evidence: float | None,
@@ -35,21 +40,25 @@ def assemble(
     data: Observations | None,
     row_counts: Integers | None = None,
 ) -> Posterior:
-    """A Posterior from the records of a run: draws and log_prior (C, n), log_lik (C, n, R), a tally per chain."""
-    stats = exchange_stats(tallies, betas)
+    """A Posterior from the records of a run: draws and log_prior (C, n), log_lik (C, n, R), a tally per chain.
+
+    values (C, n, P): learned parameters; work (C, n, R - 1, 2): between rungs, where paths were integrated out.
+    """
+    stats = pair_stats(tallies, betas)
     cold = log_lik[..., -1]
     evidence = None
     if exact_evidence is not None:
         evidence = Evidence(exact_evidence, 0.0)
     elif len(betas) > 1 and betas[0] == 0:
-        evidence = ladder_evidence(log_lik, betas)
+        evidence = bridge_evidence(work) if work is not None and work.size else ladder_evidence(log_lik, betas)
     return Posterior(
         draws=draws,
-        log_joint=labelled("log_joint", log_prior + cold),
-        log_likelihood=labelled("log_likelihood", cold),
-        replica_log_likelihood=labelled("replica_log_likelihood", log_lik, "replica"),
+        log_joint=partial(labelled, "log_joint", log_prior + cold),
+        log_likelihood=partial(labelled, "log_likelihood", cold),
+        replica_log_likelihood=partial(labelled, "replica_log_likelihood", log_lik, "replica"),
         betas=betas,
-        exchange_stats=stats,
+        exchange_stats=partial(as_dataset, stats),
+        parameters=partial(named_parameters, values, model),
         log_evidence=evidence,
         model=model,
         data=data,
@@ -63,35 +72,58 @@ def assemble(
     )
 
 
-def exchange_stats(tallies: list[Tally], betas: Floats) -> xr.Dataset:
+def pair_stats(tallies: list[Tally], betas: Floats) -> dict[str, npt.NDArray[Any]]:
     """Per pair of neighbouring rungs, over all chains; pair p joins rungs p and p + 1."""
     steps = max(sum(int(tally.steps[0]) for tally in tallies), 1)
     moves = np.sum([tally.moves for tally in tallies], axis=0)
     rejection = 1 - np.sum([tally.acceptance for tally in tallies], axis=0) / steps
     tried = np.maximum(moves, 1)
-    lengths = pair_lengths(betas, rejection, np.sum([tally.log_lik for tally in tallies], axis=0) / steps)
-    return xr.Dataset(
-        {
-            "rejection": ("pair", rejection),
-            "length": ("pair", lengths),
-            "barrier": ("pair", barrier(rejection)[1:]),
-            "moves": ("pair", moves),
-            "changed": ("pair", np.sum([tally.changed for tally in tallies], axis=0) / tried),
-            "columns": ("pair", np.sum([tally.columns for tally in tallies], axis=0) / tried),
-        },
-        coords={
-            "pair": np.arange(len(moves)),
-            "beta_low": ("pair", betas[:-1]),
-            "beta_high": ("pair", betas[1:]),
-        },
-    )
+    return {
+        "rejection": rejection,
+        "length": pair_lengths(betas, rejection, np.sum([tally.log_lik for tally in tallies], axis=0) / steps),
+        "barrier": barrier(rejection)[1:],
+        "moves": moves,
+        "changed": np.sum([tally.changed for tally in tallies], axis=0) / tried,
+        "columns": np.sum([tally.columns for tally in tallies], axis=0) / tried,
+        "beta_low": betas[:-1],
+        "beta_high": betas[1:],
+    }
 
 
-def ladder_warnings(exchange: str, stats: xr.Dataset) -> list[str]:
+def named_parameters(values: Floats | None, model: FactorialHMM | Density | None) -> xr.Dataset:
+    """Learned parameters (C, n, P) by their names, with a coordinate for rows."""
+    if values is None or not values.shape[-1]:
+        return xr.Dataset()
+    if not isinstance(model, FactorialHMM):
+        return xr.Dataset({"parameters": labelled("parameters", values, "parameter")})
+    named = model.parameters.unpack(values)
+    dims = {
+        slot.name: _dims(slot.prior.shape, model.n_rows if slot.name in _BY_ROW else None)
+        for slot in model.parameters.slots
+    }
+    return xr.Dataset({name: labelled(name, array, *dims[name]) for name, array in named.items()})
+
+
+_BY_ROW = ("weights", "enter", "leave", "initial")
+
+
+def _dims(shape: tuple[int, ...], n_rows: int | None) -> tuple[str, ...]:
+    names = ("row", "channel") if n_rows is not None else ("channel",)
+    return names[: len(shape)]
+
+
+def as_dataset(stats: Mapping[str, npt.NDArray[Any]]) -> xr.Dataset:
+    """The same with labels."""
+    along = {name: ("pair", values) for name, values in stats.items()}
+    coords = {name: along.pop(name) for name in ("beta_low", "beta_high")}
+    return xr.Dataset(along, coords={"pair": np.arange(len(stats["moves"])), **coords})
+
+
+def ladder_warnings(exchange: str, stats: Mapping[str, npt.NDArray[Any]]) -> list[str]:
     """What is wrong with the ladder, and the remedy. exchange: the move in words, as in `Posterior.info`."""
-    if not int(stats["moves"].sum()):
+    if not stats["moves"].any():
         return []
-    rejection = stats["rejection"].values
+    rejection = stats["rejection"]
     warnings = []
     if exchange.startswith(Swap.__name__) and rejection.max() > DISCONNECTED:
         worst = int(rejection.argmax())
@@ -100,14 +132,14 @@ def ladder_warnings(exchange: str, stats: xr.Dataset) -> list[str]:
             f"{100 * (1 - rejection[worst]):.1g}% of the steps; use at least {suggested_size(stats['length'])} rungs, "
             "adapted (Ladder.adapted()), or a crossover, which exchanges segments"
         )
-    idle = (stats["changed"].values < 0.01) & (stats["moves"].values > 0)
+    idle = (stats["changed"] < 0.01) & (stats["moves"] > 0)
     if idle.any():
         first = int(np.argmax(idle))
         warnings.append(
             f"rungs {first} and {first + 1} exchange next to nothing ({int(idle.sum())} such pair(s)); "
             "put rungs between them or adapt the ladder (Ladder.adapted())"
         )
-    if float(stats["beta_low"][0]) == 0 and rejection.max() > UNBRIDGED:
+    if stats["beta_low"][0] == 0 and rejection.max() > UNBRIDGED:
         worst = int(rejection.argmax())
         warnings.append(
             f"the log evidence cannot be trusted, nor its standard error: rungs {worst} and {worst + 1} hardly overlap "

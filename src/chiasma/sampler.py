@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.engine import CompiledEngine, Engine, PathProblem, Problem, StepEngine
+from chiasma.engine import CompiledEngine, Engine, PathProblem, StepEngine
 from chiasma.errors import InvalidInput
 from chiasma.exchange import AugmentedCrossover
 from chiasma.independent import ExactEngine, SharedPasses
 from chiasma.ladder import adapted_betas, pair_lengths, resized
+from chiasma.learning import Learning
+from chiasma.learning_engines import CollapsedEngine, ConditionalEngine, LearningProblem
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM, check_states
 from chiasma.models.observations import Floats, Observations
-from chiasma.plan import Plan, plan_paths, plan_replicas
+from chiasma.plan import Plan, plan_learning, plan_paths, plan_replicas
 from chiasma.posterior import Posterior
 from chiasma.progress import Progress
 from chiasma.records import begin, describe_run, open_posterior, posterior_in_memory, stored_seed, take_up
@@ -33,6 +35,7 @@ from chiasma.updates import Exact
 from chiasma.vectors import VectorProblem
 
 Model = FactorialHMM | Density
+AnyProblem = PathProblem | VectorProblem | LearningProblem
 
 # Seconds that a chain keeps its thread while others wait for one: an interrupt then finds draws of them all.
 TURN = 0.2
@@ -57,19 +60,21 @@ def sample(
     resume: bool = False,
     progress: bool = True,
 ) -> Posterior:
-    """Draw from the posterior of the hidden paths, or from any density.
+    """Draw from the posterior of the hidden paths, and of parameters with a prior, or from any density.
 
     Parameters
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
-    update : "auto", "exact", "row", "block", "hamming-ball", or an object such as ch.HammingBall(radius=3).
+    update : "auto", "exact", "row", "block", "hamming-ball", or an object such as ch.HammingBall(radius=3). Parameters
+        with a prior are updated given the paths; with "exact", with the paths integrated out.
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
     exchange_every : iterations from one exchange step to the next.
     draws, warmup : iterations kept per chain, after thinning, and iterations before them.
     chains : independent repeats. Each has all rungs of the ladder; the coldest one is kept.
     thin : keep every thin-th iteration.
-    init : states (K, T) or codes (T,) from which every replica starts; default: a draw from the prior.
+    init : states (K, T) or codes (T,) from which every replica starts; default: a draw from the prior. Where the model
+        has priors, also a dictionary: {"states": ..., "sd": 2.0}, any of them.
     seed : the same seed gives the same draws for any number of workers.
     workers : threads; default: one per core, at most one per chain.
     store : a path for a Zarr store, to which draws are written as they come; ch.open_posterior reads it.
@@ -229,7 +234,7 @@ def pooled_lengths(engines: list[Engine]) -> Floats:
 
 def _settle(
     model: Model, data: Any, update: Any, exchange: Any, ladder: Any, init: Any
-) -> tuple[Problem, Plan, npt.NDArray[Any] | None]:
+) -> tuple[AnyProblem, Plan, Any]:
     if isinstance(model, Density):
         if data is not None:
             raise InvalidInput("a Density carries its data itself; call sample(density) without data")
@@ -242,6 +247,8 @@ def _settle(
         raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
     if data is None:
         raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
+    if model.parameters:
+        return _settle_learning(model, Observations.of(data), update, exchange, ladder, init)
     target = model.target(data)
     plan = plan_paths(target, update, exchange, ladder)
     start = None if init is None else target.reduce(check_states(model, target.n_columns, init))
@@ -249,18 +256,35 @@ def _settle(
     return PathProblem(target, plan.update, plan.exchange), plan, start
 
 
-def _engines(
-    problem: Problem, plan: Plan, every: int, entropy: int, n_chains: int, start: npt.NDArray[Any] | None
-) -> list[Engine]:
+def _settle_learning(
+    model: FactorialHMM, data: Observations, update: Any, exchange: Any, ladder: Any, init: Any
+) -> tuple[AnyProblem, Plan, tuple[npt.NDArray[Any] | None, dict[str, Any]]]:
+    learning = Learning(model, data)
+    plan = plan_learning(learning.typical, learning.parameters.n_free, update, exchange, ladder)
+    assert plan.update is not None
+    if isinstance(plan.update, Exact):
+        learning.memory = plan.update.memory
+    named = dict(init) if isinstance(init, Mapping) else {} if init is None else {"states": init}
+    states = named.pop("states", None)
+    learning.parameters.pack(named, learning.sample_prior(np.random.default_rng(0)))  # refuses what does not fit
+    codes = None if states is None else learning.typical.reduce(check_states(model, data.n_columns, states))
+    return LearningProblem(learning, plan.update, plan.exchange), plan, (codes, named)
+
+
+def _engines(problem: AnyProblem, plan: Plan, every: int, entropy: int, n_chains: int, start: Any) -> list[Engine]:
     streams = [Streams(entropy, chain) for chain in range(n_chains)]
     if plan.is_exact:
         assert isinstance(problem, PathProblem)
         assert isinstance(plan.update, Exact)
         shared = SharedPasses(problem, plan.update.memory)
         return [ExactEngine(problem, shared, own) for own in streams]
-    kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+    betas = plan.ladder.betas
     every = every if plan.exchange is not None else 0
-    return [kind(problem, plan.ladder.betas, every, own, start) for own in streams]
+    if isinstance(problem, LearningProblem):
+        learner = CollapsedEngine if isinstance(plan.update, Exact) else ConditionalEngine
+        return [learner(problem, betas, every, own, start) for own in streams]
+    kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+    return [kind(problem, betas, every, own, start) for own in streams]
 
 
 def _check_counts(least: int, **counts: Any) -> None:

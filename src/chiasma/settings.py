@@ -2,10 +2,12 @@
 
     [data]     value, chromosome, position, gap_unit, delimiter
     [model]    emission, weights, depth, sd, ..., enter, leave, initial, fixed_rows
+    [priors]   of parameters of the model, which are then learned: sd = {half_normal = 20}
     [sampler]  draws, warmup, chains, thin, update, exchange, ladder, exchange_every, seed, workers
 
 A key is the command line's option with _ for -. Text from the command line is read as TOML would hold it:
-"0.2,0.3" is a list, "5=1" a table.
+"0.2,0.3" is a list, "5=1" a table. A parameter with a number and a prior is learned; a number that comes later, as
+an option behind a file, replaces a prior.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from chiasma.errors import InvalidInput
 from chiasma.ladder import Ladder
 from chiasma.models import emissions
+from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import BinaryChains
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.prior import Prior
+from chiasma.prior_settings import default_prior, make_prior, prior_setting
 from chiasma.tables import Columns
 from chiasma.updates import BlockGibbs, HammingBall
 
@@ -40,7 +47,7 @@ class Parameter(NamedTuple):
 class EmissionKind(NamedTuple):
     """An emission by its name on the command line."""
 
-    make: type[emissions.Additive]
+    make: type[Additive]
     parameters: dict[str, Parameter]
 
 
@@ -59,10 +66,13 @@ EMISSIONS = {
     "student-t": EmissionKind(emissions.StudentT, {"depth": _DEPTH, "sd": _SD, "df": Parameter("df")}),
 }
 PARAMETERS = ("depth", "sd", "depth_sd", "df", "dispersion", "background")
+CHAINS = ("enter", "leave", "initial")
+LEARNABLE = ("weights", *PARAMETERS, *CHAINS)
 
 KEYS: dict[str, tuple[str, ...]] = {
     "data": ("value", "chromosome", "position", "gap_unit", "delimiter"),
-    "model": ("emission", "weights", *PARAMETERS, "enter", "leave", "initial", "fixed_rows"),
+    "model": ("emission", *LEARNABLE, "fixed_rows"),
+    "priors": LEARNABLE,
     "sampler": (
         "draws",
         "warmup",
@@ -79,7 +89,7 @@ KEYS: dict[str, tuple[str, ...]] = {
 
 
 class Settings:
-    """Three sections of plain values, and what they make: columns to read, a model, arguments of the sampler."""
+    """Sections of plain values, and what they make: columns to read, a model, arguments of the sampler."""
 
     def __init__(self, **sections: Mapping[str, Any]):
         self.sections: dict[str, Section] = {name: dict(sections.get(name, {})) for name in KEYS}
@@ -105,12 +115,33 @@ class Settings:
 
     def merged(self, **sections: Mapping[str, Any]) -> Settings:
         """With other values on top; None changes nothing."""
-        return Settings(
-            **{
-                name: own | {key: value for key, value in sections.get(name, {}).items() if value is not None}
-                for name, own in self.sections.items()
-            }
-        )
+        later = {
+            name: {key: value for key, value in sections.get(name, {}).items() if value is not None}
+            for name in self.sections
+        }
+        merged = {name: own | later[name] for name, own in self.sections.items()}
+        merged["priors"] = {
+            key: prior for key, prior in merged["priors"].items() if key in later["priors"] or key not in later["model"]
+        }
+        return Settings(**merged)
+
+    def learning(self, names: list[str]) -> Settings:
+        """With default priors around the numbers of these parameters, where they have no prior yet."""
+        given, priors = self.sections["model"], dict(self.sections["priors"])
+        kind = self._emission()[1]
+        own = ("weights", *kind.parameters, *CHAINS)
+        for key in names:
+            if key not in own:
+                raise InvalidInput(f"--learn takes parameters of the model, got {key!r}{_hint(key, own)}")
+            if key in priors:
+                continue
+            if key not in given:
+                raise InvalidInput(
+                    f"--learn {key} needs a number to stand around: give {_option(key)} too, or a prior of {key} in "
+                    "[priors] of the --model file"
+                )
+            priors[key] = default_prior(key, given[key], counts=issubclass(kind.make, emissions.Counts))
+        return self.merged(priors=priors)
 
     def write(self, path: Path, title: str) -> None:
         """As a TOML file that `read` takes; it appears whole or not at all."""
@@ -132,31 +163,49 @@ class Settings:
 
     def model(self) -> FactorialHMM:
         """The model; says all that is missing at once."""
-        given = self.sections["model"]
-        name = str(given.get("emission", "gaussian"))
-        if name not in EMISSIONS:
-            raise InvalidInput(f"emission must be one of {', '.join(EMISSIONS)}, got {name!r}")
-        kind = EMISSIONS[name]
+        given, priors = self.sections["model"], self._priors()
+        name, kind = self._emission()
         for key in PARAMETERS:
-            if key in given and key not in kind.parameters:
+            if (key in given or key in priors) and key not in kind.parameters:
                 users = [other for other, one in EMISSIONS.items() if key in one.parameters]
                 raise InvalidInput(
-                    f"{_option(key)} belongs to {' and '.join(users)}, and the emission is {name}; "
-                    "drop it or change the emission"
+                    f"{_option(key) if key in given else f'the prior of {key}'} belongs to {' and '.join(users)}, and "
+                    f"the emission is {name}; drop it or change the emission"
                 )
         needed = ["weights", *(key for key, one in kind.parameters.items() if one.required), "enter"]
-        absent = [_option(key) for key in needed if key not in given]
+        absent = [_option(key) for key in needed if key not in given and key not in priors]
         if absent:
             raise InvalidInput(
                 f"the model ({name}) needs {', '.join(absent)}; give them on the command line or in a file with --model"
             )
-        parameters = {one.argument: given[key] for key, one in kind.parameters.items() if key in given}
-        leave = given["leave"] if "leave" in given else given["enter"]
+        # A number and a prior of enter: leave is the number, unless it has its own.
+        leave = given.get("leave", given.get("enter", priors.get("enter")))
+        values: Section = {"leave": leave} | given | priors
         return FactorialHMM(
-            chains=BinaryChains(given["enter"], leave, given.get("initial")),
-            emission=kind.make(weights=given["weights"], **parameters),
+            chains=BinaryChains(values["enter"], values["leave"], values.get("initial")),
+            emission=kind.make(
+                weights=values["weights"],
+                **{one.argument: values[key] for key, one in kind.parameters.items() if key in values},
+            ),
             fixed_rows=_fixed_rows(given.get("fixed_rows", {})),
         )
+
+    def _emission(self) -> tuple[str, EmissionKind]:
+        name = str(self.sections["model"].get("emission", "gaussian"))
+        if name not in EMISSIONS:
+            raise InvalidInput(f"emission must be one of {', '.join(EMISSIONS)}, got {name!r}")
+        return name, EMISSIONS[name]
+
+    def _priors(self) -> dict[str, Prior]:
+        """By key; a prior of weights must not contradict the number of weights."""
+        priors = {key: make_prior(key, prior) for key, prior in self.sections["priors"].items()}
+        weights = self.sections["model"].get("weights")
+        if "weights" in priors and weights is not None and priors["weights"].shape != np.shape(weights):
+            raise InvalidInput(
+                f"the prior of weights, {priors['weights']}, must have as many values as there are weights, "
+                f"{len(weights)}; correct one, or leave out the weights"
+            )
+        return priors
 
     def sampler(self) -> dict[str, Any]:
         """Arguments of chiasma.sample."""
@@ -175,15 +224,32 @@ def fresh_seed() -> int:
     return secrets.randbelow(2**32)
 
 
-def settings_of(model: FactorialHMM) -> Section:
-    """The [model] section that makes a model again."""
-    emission = model.emission
+def settings_of(model: FactorialHMM) -> dict[str, Section]:
+    """The sections [model] and [priors] that make a model again."""
+    emission, chains = model.emission, model.chains
     name, kind = next((name, kind) for name, kind in EMISSIONS.items() if type(emission) is kind.make)
-    section: Section = {"emission": name, "weights": emission.weights.tolist()}  # type: ignore[attr-defined]
-    section |= {key: float(getattr(emission, one.argument)) for key, one in kind.parameters.items()}
-    chains = {"enter": model.chains.enter, "leave": model.chains.leave, "initial": model.chains.initial}
-    section |= {key: value.tolist() for key, value in chains.items() if value is not None}
-    return section | ({"fixed_rows": {str(k): x for k, x in model.fixed_rows.items()}} if model.fixed_rows else {})
+    places: dict[str, tuple[Emission | BinaryChains, str]] = {"weights": (emission, "weights")}
+    places |= {key: (emission, one.argument) for key, one in kind.parameters.items()}
+    places |= {key: (chains, key) for key in CHAINS}
+    section: Section = {"emission": name}
+    priors: Section = {}
+    for key, (part, argument) in places.items():
+        if argument in part.priors:
+            priors[key] = prior_setting(part.priors[argument])
+        elif getattr(part, argument) is not None:
+            section[key] = getattr(part, argument).tolist()
+    if model.fixed_rows:
+        section["fixed_rows"] = {str(k): x for k, x in model.fixed_rows.items()}
+    return {"model": section, "priors": priors}
+
+
+def parse_names(text: str | None) -> list[str]:
+    """Names with commas between them, - for _ as in options.
+
+    >>> parse_names("weights, depth-sd")
+    ['weights', 'depth_sd']
+    """
+    return [] if text is None else [name.strip().lstrip("-").replace("-", "_") for name in text.split(",")]
 
 
 def parse_numbers(option: str, text: str | None) -> float | list[float] | None:

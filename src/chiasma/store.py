@@ -45,6 +45,8 @@ from chiasma.store_files import (
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
 CHUNK_BYTES = 8 * 2**20
 FLUSH_SECONDS = 10.0
+# A checkpoint and a commit take as long as dozens of draws, so that full chunks may wait for them, too.
+COMMIT_SECONDS = 1.0
 # Draws resemble each other: the lowest level packs them well, at about 3 GB/s.
 LEVEL = 1
 
@@ -60,12 +62,15 @@ def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: 
 
 
 class ChainRecord:
-    """What is in memory of one chain: draws since the last full chunk, counts, and how far the disk is."""
+    """What is in memory of one chain: the chunk that is being filled, counts, and how far the disk is."""
 
     def __init__(self, layout: Layout):
         self.filled = 0
         self.flushed = 0
-        self.tail: list[Chunk] = []
+        self.chunk: list[npt.NDArray[Any]] = [
+            np.zeros((layout.chunk_draws, *last), np.dtype(dtype).newbyteorder("<"))
+            for last, dtype, _ in layout.records.values()
+        ]
         self.counts = np.zeros((layout.n_rows, layout.n_sites), np.int64)
         self.sizes: list[list[int]] = []  # bytes of the files of every full chunk
         self.written_at = time.monotonic()
@@ -132,7 +137,7 @@ class ZarrTrace:
         for chain, (engine, checkpoint) in enumerate(zip(engines, self.checkpoints, strict=True)):
             if checkpoint:
                 engine.restore(checkpoint)
-                self._check_functions(chain, _log_densities(engine), checkpoint["log_densities"])
+                self._check_functions(chain, engine.log_densities(), checkpoint["log_densities"])
 
     def _check_functions(self, chain: int, found: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
         """A user's own functions cannot be compared, but what they say of the last states can."""
@@ -149,17 +154,16 @@ class ZarrTrace:
         return [chain.filled for chain in self.chains]
 
     def append(self, index: int, chunk: Chunk, engine: Engine) -> None:
-        """Take records of a chain; write when a chunk is full or draws have waited long enough."""
+        """Take records of a chain; write full chunks, and commit them when they have waited long enough."""
         chain = self.chains[index]
         if not len(chunk.log_prior):
             return
         if self.layout.n_rows:
             add_counts(chunk.states, chain.counts)
-        chain.tail.append(chunk)
-        chain.filled += len(chunk.log_prior)
-        waiting = chain.filled - chain.flushed
-        due = time.monotonic() - chain.written_at > FLUSH_SECONDS
-        if waiting >= self.layout.chunk_draws or due or chain.filled == self.layout.n_draws:
+        with clear_errors(self.path, "write to"):
+            full = self._fill(index, chain, chunk)
+        waited = time.monotonic() - chain.written_at
+        if waited > FLUSH_SECONDS or (full and waited > COMMIT_SECONDS) or chain.filled == self.layout.n_draws:
             self.flush(index, engine)
 
     def flush(self, index: int, engine: Engine) -> None:
@@ -168,7 +172,8 @@ class ZarrTrace:
         if chain.filled == chain.flushed:
             return
         with clear_errors(self.path, "write to"):
-            self._write_tail(index, chain)
+            if chain.filled % self.layout.chunk_draws:
+                self._write_partly_filled(index, chain)
             self._write_checkpoint(index, chain, engine)
             with self._lock:
                 chain.flushed = chain.filled
@@ -216,29 +221,37 @@ class ZarrTrace:
         chain.sizes = checkpoint["sizes"].tolist()
         n_full, kept = divmod(chain.flushed, self.layout.chunk_draws)
         if kept:
-            parts = (read_chunk(self.path, self.layout, name, index, n_full) for name in self.layout.records)
-            chain.tail = [Chunk(*(part[:kept] for part in parts))]
+            for values, name in zip(chain.chunk, self.layout.records, strict=True):
+                values[:kept] = read_chunk(self.path, self.layout, name, index, n_full)[:kept]
 
-    def _write_tail(self, index: int, chain: ChainRecord) -> None:
-        n_chunk = self.layout.chunk_draws
-        tail = Chunk(*(np.concatenate(parts) for parts in zip(*chain.tail, strict=True)))
-        n_full, kept = divmod(len(tail.log_prior), n_chunk)
-        for i in range(n_full + (kept > 0)):
-            part = Chunk(*(values[i * n_chunk : (i + 1) * n_chunk] for values in tail))
-            sizes = self._write_chunk(index, len(chain.sizes), part)
-            if i < n_full:
-                chain.sizes.append(sizes)
-        chain.tail = [Chunk(*(values[n_full * n_chunk :] for values in tail))] if kept else []
+    def _fill(self, index: int, chain: ChainRecord, new: Chunk) -> bool:
+        """Put draws into the chunk at hand, and write it whenever it is full; returns whether it was."""
+        first, n_new, n_chunk = 0, len(new.log_prior), self.layout.chunk_draws
+        parts = [part for part in new if part.size]  # what a run has none of is not stored
+        n_full = len(chain.sizes)
+        while first < n_new:
+            at = chain.filled % n_chunk
+            n = min(n_chunk - at, n_new - first)
+            for values, more in zip(chain.chunk, parts, strict=True):
+                values[at : at + n] = more[first : first + n]
+            first += n
+            if at + n == n_chunk:
+                chain.sizes.append(self._write_chunk(index, len(chain.sizes), chain.chunk))
+            chain.filled += n
+        return len(chain.sizes) > n_full
 
-    def _write_chunk(self, chain: int, chunk: int, part: Chunk) -> list[int]:
+    def _write_partly_filled(self, index: int, chain: ChainRecord) -> None:
+        for values in chain.chunk:
+            values[chain.filled % self.layout.chunk_draws :] = 0  # the chunk before left something there
+        self._write_chunk(index, len(chain.sizes), chain.chunk)
+
+    def _write_chunk(self, chain: int, number: int, chunk: list[npt.NDArray[Any]]) -> list[int]:
         """Files of one chunk; returns their sizes."""
         sizes = []
-        for (name, (last, dtype, _)), values in zip(self.layout.records.items(), part, strict=True):
-            padded = np.zeros((self.layout.chunk_draws, *last), np.dtype(dtype).newbyteorder("<"))
-            padded[: len(values)] = values
+        for name, values in zip(self.layout.records, chunk, strict=True):
             # The checksum lets every reader find a damaged chunk.
-            content = Zstd(level=LEVEL, checksum=True).encode(padded)
-            replace_file(self.path / self.layout.chunk_file(name, chain, chunk), content)
+            content = Zstd(level=LEVEL, checksum=True).encode(values)
+            replace_file(self.path / self.layout.chunk_file(name, chain, number), content)
             sizes.append(len(content))
         return sizes
 
@@ -250,7 +263,7 @@ class ZarrTrace:
             n_draws=chain.filled,
             counts=chain.counts,
             sizes=np.array(chain.sizes, np.int64).reshape(-1, len(self.layout.records)),
-            log_densities=_log_densities(engine),
+            log_densities=engine.log_densities(),
         )
         replace_file(self.path / "checkpoints" / checkpoint_name(index, chain.filled), content.getbuffer())
 
@@ -275,9 +288,3 @@ class ZarrTrace:
         # For readers that do not know of consolidated metadata; they may see fewer draws, never more.
         for name in self.layout.records:
             replace_file(self.path / name / "zarr.json", as_json(self.arrays[name]))
-
-
-def _log_densities(engine: Engine) -> npt.NDArray[np.float64]:
-    """(2, R): log-likelihood and log prior of where the replicas are."""
-    problem = engine.problem
-    return np.array([[part(state) for state in engine.states] for part in (problem.log_likelihood, problem.log_prior)])

@@ -37,15 +37,22 @@ class Layout(NamedTuple):
     dtype: str
     n_rows: int  # 0 for plain vectors
     chunk_draws: int
+    n_values: int = 0  # learned parameters
+    n_pairs: int = 0  # pairs of rungs whose work is kept
 
     @property
     def records(self) -> dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]]:
         """What is kept of every draw, in the order of a Chunk: shape, type and names of its dimensions."""
-        return {
+        kept: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
             self.name: ((self.n_sites,), self.dtype, ("site",)),
             "replica_log_likelihood": ((self.n_replicas,), "float64", ("replica",)),
             "log_prior": ((), "float64", ()),
         }
+        if self.n_values:
+            kept["parameters"] = ((self.n_values,), "float64", ("parameter",))
+        if self.n_pairs:
+            kept["work"] = ((self.n_pairs, 2), "float64", ("pair", "side"))
+        return kept
 
     def chunk_file(self, name: str, chain: int, chunk: int) -> Path:
         return Path(name, ".".join(["c", str(chain), str(chunk), *("0" for _ in self.records[name][0])]))

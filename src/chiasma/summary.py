@@ -1,8 +1,8 @@
 """Summary: what was run, whether the chains agree, how well replicas exchange, and what to do about it.
 
-R-hat and the bulk effective sample size are ArviZ's, over chains of the cold replica: other temperatures are other
-distributions and are never mixed in. They are taken of the log joint and, at some sites, of a quantity that no
-relabelling of rows changes.
+R-hat and the bulk effective sample size are over chains of the cold replica: other temperatures are other
+distributions and are never mixed in. They are taken of the log joint, of the learned parameters and, at some sites, of
+a quantity that no relabelling of rows changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from chiasma.convergence import RHAT, Convergence, convergence
 from chiasma.evidence import Evidence
+from chiasma.learned import ParameterSummary
 from chiasma.models.observations import Floats
 
 if TYPE_CHECKING:
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
 # Sites that are looked at: at most so many, and fewer when chains are so long that ranking them would take minutes.
 SITES, FEWEST_SITES = 200, 20
 VALUES = 8_000_000
-# Vehtari and others (2021): R-hat should be below the one, the effective sample size above the other.
-RHAT = 1.01
+# Vehtari and others (2021) want at least so many effective draws.
 ESS_PER_CHAIN = 100
 # In nats: two such errors are a factor e in a Bayes factor.
 EVIDENCE_ERROR = 0.5
+# Parameters that one warning names.
+SHOWN_NAMES = 4
 
 
 def some_sites(draws: xr.DataArray) -> xr.DataArray:
@@ -43,71 +46,6 @@ def tied(levels: xr.DataArray) -> xr.DataArray:
     """Levels without the noise of their last digits: ranks must not tell 0.1 + 0.2 from 0.3."""
     largest = float(np.abs(levels).max())
     return levels.round(10 - math.floor(math.log10(largest))) if largest > 0 else levels
-
-
-@dataclass(frozen=True, kw_only=True)
-class Convergence:
-    """R-hat and bulk effective sample size of n series; NaN where they cannot be told.
-
-    constant : series with the same value in all draws, which say nothing. stuck : series that are constant within every
-    chain and differ between chains: their R-hat is infinite. disagree : series with R-hat above 1.01.
-    worst_site : site of the worst R-hat, or of the lowest effective sample size where there is no R-hat.
-    """
-
-    name: str
-    n: int
-    constant: int
-    stuck: int
-    disagree: int
-    rhat_worst: float
-    rhat_median: float
-    ess_worst: float
-    ess_median: float
-    worst_site: int | None
-
-
-def convergence(series: xr.DataArray) -> Convergence:
-    """Of a (chain, draw) series, or of one for every site (and channel): (chain, draw, site, ...)."""
-    from arviz_stats.base import array
-
-    arviz: Any = array.array_stats
-    values = series.values.reshape(*series.shape[:2], -1)
-    still = (values == values[:, :1]).all(axis=(0, 1))
-    constant = still & (values == values[:1, :1]).all(axis=(0, 1))
-    rhat, ess = np.full(values.shape[2], np.nan), np.full(values.shape[2], np.nan)
-    for i in np.flatnonzero(~constant):
-        # Chains that do not move have no variance: R-hat is then infinite, or huge by rounding.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rhat[i] = arviz.rhat(values[:, :, i])
-            ess[i] = arviz.ess(values[:, :, i])
-    rhat[rhat > 1e6] = np.inf
-    worst = _worst(rhat, ess)
-    site = None
-    if "site" in series.dims and worst is not None:
-        site = int(series["site"].values[worst // math.prod(series.shape[3:])])
-    return Convergence(
-        name=str(series.name),
-        n=len(rhat),
-        constant=int(constant.sum()),
-        stuck=int((still & ~constant).sum()),
-        disagree=int((rhat > RHAT).sum()),
-        rhat_worst=_over(np.max, rhat),
-        rhat_median=_over(np.median, rhat),
-        ess_worst=_over(np.min, ess),
-        ess_median=_over(np.median, ess),
-        worst_site=site,
-    )
-
-
-def _worst(rhat: Floats, ess: Floats) -> int | None:
-    if not np.isnan(rhat).all():
-        return int(np.nanargmax(rhat))
-    return None if np.isnan(ess).all() else int(np.nanargmin(ess))
-
-
-def _over(statistic: Any, values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(statistic(known)) if known.size else math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +85,7 @@ class Summary:
 
     run: dict[str, Any]
     convergence: tuple[Convergence, ...]
+    parameters: tuple[ParameterSummary, ...]
     exchanges: Exchanges | None
     evidence: Evidence | None
     warnings: tuple[str, ...]
@@ -156,6 +95,7 @@ class Summary:
         content = {
             "run": self.run,
             "convergence": [asdict(part) for part in self.convergence],
+            "parameters": [asdict(one) for one in self.parameters],
             "exchanges": None if self.exchanges is None else asdict(self.exchanges),
             "evidence": None if self.evidence is None else self.evidence._asdict(),
             "warnings": list(self.warnings),
@@ -167,6 +107,8 @@ class Summary:
         from rich.text import Text
 
         parts: list[Any] = [_run_table(self.run), _convergence_table(self.convergence)]
+        if self.parameters:
+            parts.append(_parameter_table(self.parameters))
         if self.exchanges is not None:
             parts.append(_facts(_exchange_facts(self.exchanges)))
         if self.evidence is not None:
@@ -198,6 +140,7 @@ def summarise(
     draws: xr.DataArray,
     log_joint: xr.DataArray,
     series: xr.DataArray,
+    parameters: tuple[ParameterSummary, ...],
     betas: Floats,
     exchange_stats: xr.Dataset,
     log_evidence: Evidence | None,
@@ -219,11 +162,12 @@ def summarise(
         "seconds": dict(info.get("timings", {})),
     }
     parts = (convergence(log_joint), convergence(series))
-    independent = len(betas) == 1 and str(run["update"]).startswith("Exact(")
-    warnings = [] if independent else _chain_warnings(parts, n_chains, n_draws, betas)
+    independent = len(betas) == 1 and str(run["update"]).startswith("Exact(") and not parameters
+    warnings = [] if independent else _chain_warnings(parts, parameters, n_chains, n_draws, betas)
     return Summary(
         run=run,
         convergence=parts,
+        parameters=parameters,
         exchanges=exchanges(exchange_stats, info),
         evidence=log_evidence,
         warnings=(*warnings, *info.get("warnings", ()), *_evidence_warnings(log_evidence)),
@@ -234,7 +178,13 @@ def _named(text: str | None) -> str | None:
     return None if text == "None" else text
 
 
-def _chain_warnings(parts: tuple[Convergence, ...], n_chains: int, n_draws: int, betas: Floats) -> list[str]:
+def _chain_warnings(
+    parts: tuple[Convergence, ...],
+    parameters: tuple[ParameterSummary, ...],
+    n_chains: int,
+    n_draws: int,
+    betas: Floats,
+) -> list[str]:
     if n_draws < 4:
         return [f"{_count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
     found = []
@@ -245,18 +195,40 @@ def _chain_warnings(parts: tuple[Convergence, ...], n_chains: int, n_draws: int,
         if part.rhat_worst > RHAT:
             many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at site {part.worst_site}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(
-                f"the chains disagree: R-hat of {what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}; "
-                f"warm up longer (warmup), take more draws, or {_better_ladder(betas)}"
-            )
+            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
-            wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(part.ess_worst, 1.0))
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
-            found.append(
-                f"few effective draws: bulk ESS of {what} is {part.ess_worst:,.0f}{many}, wanted are {ESS_PER_CHAIN} "
-                f"per chain; take about draws={wanted}, or thin={math.ceil(wanted / n_draws)} with as many draws as now"
-            )
+            found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
+    apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
+    if apart:
+        found.append(_disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas))
+    slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
+    if slow:
+        what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
+        found.append(_few_draws(f"{what} is low", slow[0].ess, n_chains, n_draws))
     return found
+
+
+def _disagree(what: str, betas: Floats) -> str:
+    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {_better_ladder(betas)}"
+
+
+def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
+    wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(ess, 1.0))
+    return (
+        f"few effective draws: bulk ESS of {what}, wanted are {ESS_PER_CHAIN} per chain; take about draws={wanted}, or "
+        f"thin={math.ceil(wanted / n_draws)} with as many draws as now"
+    )
+
+
+def _listed(names: list[str]) -> str:
+    """The first few of them.
+
+    >>> _listed(["a", "b", "c", "d", "e", "f"])
+    'a, b, c, d and 2 more'
+    """
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _better_ladder(betas: Floats) -> str:
@@ -335,6 +307,22 @@ def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
             str(part.constant),
             "-" if part.worst_site is None else str(part.worst_site),
         )
+    return table
+
+
+def _parameter_table(parameters: tuple[ParameterSummary, ...]) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Learned parameters", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table.add_column("")
+    for name in ("mean", "sd", "5%", "95%", "R-hat", "bulk ESS"):
+        table.add_column(name, justify="right")
+    for one in parameters:
+        numbers = [f"{x:.4g}" for x in (one.mean, one.sd, one.low, one.high)]
+        numbers += [f"{one.rhat:.3f}", f"{one.ess:,.0f}"]
+        table.add_row(Text(one.name), *("-" if text == "nan" else text for text in numbers))
     return table
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from chiasma.engine import Chunk, Engine
 
@@ -32,14 +31,13 @@ class Trace(Protocol):
 
 
 class MemoryTrace:
-    """Records in memory. states (C, n, T), log_lik (C, n, R), log_prior (C, n); chains may be unequally far."""
+    """Records in memory: the fields of a Chunk, each (C, n, ...). Chains may be unequally far."""
 
     all_began = False
 
-    def __init__(self, n_chains: int, n_draws: int, n_sites: int, n_replicas: int, dtype: npt.DTypeLike):
-        self.states: npt.NDArray[Any] = np.empty((n_chains, n_draws, n_sites), dtype)
-        self.log_lik = np.empty((n_chains, n_draws, n_replicas))
-        self.log_prior = np.empty((n_chains, n_draws))
+    def __init__(self, n_chains: int, n_draws: int, empty: Chunk):
+        """empty: a chunk without records; it tells shapes and types."""
+        self.records = Chunk(*(np.empty((n_chains, n_draws, *part.shape[1:]), part.dtype) for part in empty))
         self.filled = [0] * n_chains
 
     def restore(self, engines: list[Engine]) -> None:
@@ -48,12 +46,10 @@ class MemoryTrace:
     def append(self, chain: int, chunk: Chunk, engine: Engine) -> None:
         first = self.filled[chain]
         stop = first + len(chunk.log_prior)
-        self.states[chain, first:stop] = chunk.states
-        self.log_lik[chain, first:stop] = chunk.log_lik
-        self.log_prior[chain, first:stop] = chunk.log_prior
+        for kept, new in zip(self.records, chunk, strict=True):
+            kept[chain, first:stop] = new
         self.filled[chain] = stop
 
     def finish(self, engines: list[Engine], timings: dict[str, float]) -> None:
         """Keep what all chains have."""
-        n = min(self.filled)
-        self.states, self.log_lik, self.log_prior = self.states[:, :n], self.log_lik[:, :n], self.log_prior[:, :n]
+        self.records = Chunk(*(part[:, : min(self.filled)] for part in self.records))

@@ -28,7 +28,7 @@ from chiasma.kernels.codes import ball_offsets
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.observations import Floats, Integers
-from chiasma.models.target import Target, temper
+from chiasma.models.target import Target, tempered_table
 
 
 class Sweep(ABC):
@@ -53,7 +53,6 @@ class Step(NamedTuple):
     values: Integers
     n_uniforms: int
     width: int  # candidates per column
-    n_vector: int = 0  # length of a scratch message, where it is more than `width`
 
 
 class Update(ABC):
@@ -133,7 +132,7 @@ class HammingBall(Update):
         offsets = ball_offsets(n_rows, self.radius)
         if size * size * n_rows < (n_rows + 1) << n_rows:
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
-        return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, size, 1 << n_rows)]
+        return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, 1 << n_rows)]
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def make_program(steps: Sequence[Step]) -> sweeps.Program:
 def make_work(target: Target, steps: Sequence[Step]) -> sweeps.Work:
     """Scratch that is large enough for every step."""
     width = max((step.width for step in steps), default=1)
-    return sweeps.make_work(target.n_columns, width, max((step.n_vector for step in steps), default=1))
+    return sweeps.make_work(target.n_columns, width)
 
 
 def uniforms_per_sweep(target: Target, steps: Sequence[Step], beta: float) -> int:
@@ -186,11 +185,12 @@ def uniforms_per_sweep(target: Target, steps: Sequence[Step], beta: float) -> in
 def make_tables(target: Target, beta: float) -> sweeps.Tables:
     """The tables of a tabulated target at one beta. At beta = 0 nothing looks at the likelihoods."""
     if beta == 0 and not target.tabulated:
-        log_lik = lik = np.zeros((target.n_columns, 1))
+        log_lik = np.zeros((target.n_columns, 2))
+        lik = np.zeros((2, target.n_columns))
     else:
         log_lik = target.log_lik
-        lik, _ = temper(log_lik, beta)
-    return sweeps.Tables(lik, log_lik, target.trans, target.log_trans, target.edge, target.lowest)
+        lik = tempered_table(log_lik, beta)
+    return sweeps.Tables(lik.T, log_lik, target.trans, target.log_trans, target.edge, target.lowest)
 
 
 class StepSweep(Sweep):
@@ -242,12 +242,12 @@ class StreamedSweep(Sweep):
     def _rows(self, codes: Integers, uniforms: Floats) -> None:
         trans, edge = self.target.trans, self.target.edge
         n_columns = len(codes)
-        alpha = self.work.alpha[: 2 * n_columns].reshape(-1, 2)
         for k in range(self.target.n_rows):
             bit = np.int64(1 << k)
-            pair = self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True)
-            filter_row(pair, trans, edge, k, alpha)
-            draw_row(alpha, trans, edge, k, uniforms[k * n_columns : (k + 1) * n_columns], int(bit), codes)
+            pair = np.ascontiguousarray(self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True).T)
+            filter_row(pair, trans, edge, k, pair)
+            uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
+            draw_row(pair, trans, edge, k, uniforms_of_row, int(bit), codes, self.work.centres)
 
     def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
         target, work = self.target, self.work

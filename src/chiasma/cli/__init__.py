@@ -14,6 +14,7 @@ from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
 from chiasma.cli.fit import fit
 from chiasma.cli.mistakes import Commands
+from chiasma.cli.reproduce import reproduce
 from chiasma.cli.show import show
 from chiasma.cli.simulate import simulate
 
@@ -49,5 +50,5 @@ def options(
     """Bayesian inference in factorial hidden Markov models."""
 
 
-for command in (demo, simulate, fit, show):
+for command in (demo, simulate, fit, show, reproduce):
     app.command(epilog=examples(command.__name__))(command)

@@ -25,6 +25,7 @@ EXAMPLES = {
         "chiasma fit genome.tsv --model genome.toml --out run",
         "chiasma fit genome.tsv --chromosome chromosome --position position --weights 0.2,0.3,0.5 --depth 180 "
         "--sd 12 --enter 0.001 --out three-rows",
+        "chiasma fit genome.tsv --model genome.toml --learn weights,depth,sd --out learned",
         "chiasma fit genome.tsv --model genome.toml --update hamming-ball:3 --exchange augmented --ladder 1,5 "
         "--exchange-every 10 --out paper",
         "chiasma fit genome.tsv --out run --resume --draws 2000",
@@ -33,6 +34,10 @@ EXAMPLES = {
         "chiasma show run",
         "chiasma show run --region chr17",
         "chiasma show run --json",
+    ),
+    "reproduce": (
+        "chiasma reproduce all --quick",
+        "chiasma reproduce toy errata --out paper",
     ),
 }
 

@@ -38,7 +38,8 @@ def fit(
         str | None, _option(DATA, "One character, or tab, comma, semicolon, space. Default: by the suffix.")
     ] = None,
     model: Annotated[
-        Path | None, _option(MODEL, "TOML file with \\[data], \\[model] and \\[sampler] settings; options win over it.")
+        Path | None,
+        _option(MODEL, "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options win over it."),
     ] = None,
     emission: Annotated[
         str | None,
@@ -54,6 +55,17 @@ def fit(
     enter: Annotated[str | None, _option(MODEL, "P(0 to 1) from site to site: one number, or one per row.")] = None,
     leave: Annotated[str | None, _option(MODEL, "P(1 to 0). Default: the same as --enter.")] = None,
     initial: Annotated[str | None, _option(MODEL, "P(1) where a sequence starts. Default: stationary.")] = None,
+    learn: Annotated[
+        str | None,
+        _option(
+            MODEL,
+            "Parameters to learn from the data, such as weights,sd, each with a prior around the number given: "
+            "weights that add up to 1: Dirichlet(1, ..., 1), others: Gamma of shape 2 and that mean; "
+            "depth: Normal(depth, depth/4), of counts: LogNormal(log depth, 0.25); "
+            "sd, depth-sd, df, dispersion, background: LogNormal(log of it, 0.5); "
+            "enter, leave: Beta(1, 1/p - 1); initial: Beta(2p, 2 - 2p). Other priors: \\[priors] in the --model file.",
+        ),
+    ] = None,
     fixed_row: Annotated[
         list[str] | None, _option(MODEL, "Hold a row at 0 or 1, e.g. 5=1 for a baseline; rows count from 0.")
     ] = None,
@@ -81,12 +93,13 @@ def fit(
         bool, _option(OUTPUT, "Print the summary as JSON, and nothing else on stdout.", "--json")
     ] = False,
 ) -> None:
-    """Sample the hidden states behind a signal.
+    """Sample the hidden states behind a signal, and the parameters that are to be learned.
 
     The run goes to a directory: draws in run.zarr (written while sampling, so that an interrupted run can be resumed),
-    states.tsv, segments.tsv, explanations.tsv, summary.json and figures. Missing values are NA, NaN, . or empty.
+    states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv where some are learned.
+    Missing values are NA, NaN, . or empty.
     """
-    from chiasma.settings import Settings, parse_fixed_rows, parse_ladder, parse_list, parse_numbers
+    from chiasma.settings import Settings, parse_fixed_rows, parse_ladder, parse_list, parse_names, parse_numbers
 
     directory = RunDirectory(out)
     if not resume:
@@ -129,6 +142,7 @@ def fit(
             "workers": workers,
         },
     )
+    settings = settings.learning(parse_names(learn))
     run_fit(data, settings, directory, Voice(quiet, as_json), resume)
 
 

@@ -52,7 +52,7 @@ class Voice:
             console.print(report.summary)
             console.print(_doubts(report, signal))
             console.print(
-                f"Wrote states.tsv, segments.tsv, explanations.tsv, summary.json and figures/ to {run}{_slash(run)}",
+                f"Wrote {', '.join(report.files)} and figures/ to {run}{_slash(run)}",
                 soft_wrap=True,
                 markup=False,
             )

@@ -76,5 +76,5 @@ def write_simulation(out: Path, model: FactorialHMM, states: Any, signal: Signal
     rows = [f"row_{k}" for k in range(len(states))]
     write_table(truth_file(out), [*known, *rows], zip(*known.values(), *states, strict=True))
     columns = {name: name for name in (*known, "value")}
-    Settings(data=columns, model=settings_of(model)).write(settings, f"How to fit {out.name}, made with seed {seed}.")
+    Settings(data=columns, **settings_of(model)).write(settings, f"How to fit {out.name}, made with seed {seed}.")
     return settings

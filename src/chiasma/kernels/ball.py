@@ -6,12 +6,15 @@ Candidate j of column t is centres[t] ^ offsets[j]. alpha (T, B): filtered weigh
 
 import math
 
+import numpy as np
+
 from chiasma._jit import njit
 from chiasma.kernels.logspace import log_add, log_pick
-from chiasma.kernels.tensor import pick, predict
+from chiasma.kernels.tensor import RESCALE_BELOW, RESCALE_BY, divide, load_edge, mix, pick, weigh
 from chiasma.kernels.transitions import log_move, move
 
 TINY_COLUMN = 1e-20
+PIECE = 64
 
 
 @njit
@@ -24,16 +27,22 @@ def draw_centres(codes, offsets, uniforms, centres):
 @njit
 def gather_candidates(lik, log_lik, beta, centres, offsets, out):
     """Likelihood of every candidate; a column whose candidates are all tiny goes back to logarithms."""
-    for t in range(centres.shape[0]):
-        top = 0.0
+    n_columns = centres.shape[0]
+    for first in range(0, n_columns, PIECE):
+        stop = min(first + PIECE, n_columns)
+        # One candidate at a time along the columns: that is how the table lies in memory.
         for j in range(offsets.shape[0]):
-            value = lik[t, centres[t] ^ offsets[j]]
-            out[t, j] = value
-            top = max(top, value)
-        if top < TINY_COLUMN:
+            for t in range(first, stop):
+                # Unsigned: a signed index would be checked for counting from the end.
+                out[t, j] = lik[t, np.uint64(centres[t] ^ offsets[j])]
+        for t in range(first, stop):
+            top = 0.0
             for j in range(offsets.shape[0]):
-                out[t, j] = log_lik[t, centres[t] ^ offsets[j]]
-            scale_column(out[t], beta)
+                top = max(top, out[t, j])
+            if top < TINY_COLUMN:
+                for j in range(offsets.shape[0]):
+                    out[t, j] = log_lik[t, centres[t] ^ offsets[j]]
+                scale_column(out[t], beta)
 
 
 @njit
@@ -63,26 +72,14 @@ def _predict_dense(before, centre_before, centre, offsets, trans, e, out):
 
 
 @njit
-def _predict_tensor(before, centre_before, centre, offsets, trans, e, message, out):
-    message[:] = 0.0
-    for i in range(offsets.shape[0]):
-        message[centre_before ^ offsets[i]] = before[i]
-    predict(trans, e, message)
-    for j in range(offsets.shape[0]):
-        out[j] = message[centre ^ offsets[j]]
-
-
-@njit
-def filter_ball(lik, centres, offsets, trans, edge, message, alpha):
-    """lik (T, B): likelihood of the candidates. message (2^K,) is scratch; of length 0, steps are dense."""
+def filter_ball(lik, centres, offsets, trans, edge, alpha):
+    """lik (T, B): likelihood of the candidates. Every candidate to every candidate."""
     for t in range(centres.shape[0]):
         row = alpha[t]
         e = edge[t]
         if t == 0:
             for j in range(offsets.shape[0]):
                 row[j] = move(trans, e, 0, centres[0] ^ offsets[j])
-        elif message.shape[0] > 0:
-            _predict_tensor(alpha[t - 1], centres[t - 1], centres[t], offsets, trans, e, message, row)
         else:
             _predict_dense(alpha[t - 1], centres[t - 1], centres[t], offsets, trans, e, row)
         total = 0.0
@@ -91,6 +88,35 @@ def filter_ball(lik, centres, offsets, trans, edge, message, alpha):
             total += row[j]
         for j in range(offsets.shape[0]):
             row[j] /= total
+
+
+@njit
+def filter_ball_tensor(lik, centres, offsets, trans, edge, alpha, stay, column, diagonal):
+    """The same over the tensor of all codes, where those outside the ball have likelihood 0.
+
+    alpha, stay (T, S) as in `tensor`, whose `draw_block` goes on from here; column, diagonal (S,) are scratch.
+    """
+    ratios = np.empty((2, trans.shape[1]))
+    loaded = -1
+    scale = 1.0
+    for t in range(centres.shape[0]):
+        if edge[t] != loaded:
+            load_edge(trans, edge[t], ratios, diagonal)
+            loaded = edge[t]
+        if t == 0:
+            column[:] = 0.0
+            column[0] = 1.0
+            mix(column, ratios[0], ratios[1], alpha[0])
+        else:
+            mix(alpha[t - 1], ratios[0], ratios[1], alpha[t])
+            divide(alpha[t - 1], alpha[t], stay[t])
+        column[:] = 0.0
+        for j in range(offsets.shape[0]):
+            column[np.uint64(centres[t] ^ offsets[j])] = lik[t, j]
+        total = weigh(alpha[t], diagonal, scale, column)
+        scale = 1.0
+        while 0.0 < total * scale < RESCALE_BELOW:
+            scale *= RESCALE_BY
 
 
 @njit

@@ -5,7 +5,7 @@ d_t = (a_t ^ b_t) & mask in both. z_t says whether column t is exchanged.
 
 columns (T, 2):  tempered log-likelihood of both replicas at column t for z_t = 0, 1.
 edges (T, 1, 4): score of the edge that enters column t at 2 * z_{t-1} + z_t: log-probabilities of both replicas'
-                 moves (or their probabilities), up to what is common to all four. Replicas may have transition
+                 moves, up to what is common to all four. Replicas may have transition
                  and likelihood arrays of their own; with shared ones this is the same table with equal diagonals.
 
 Scores are absolute and never subtracted: a candidate of probability zero is -inf and harmless.
@@ -17,12 +17,11 @@ import numpy as np
 
 from chiasma._jit import njit
 from chiasma.kernels.logspace import log_draw_block, log_filter_block
-from chiasma.kernels.rows import draw_row, filter_row
+from chiasma.kernels.rows import RESCALE_BELOW, RESCALE_BY, TINY_PAIR
 from chiasma.kernels.transitions import LINEAR_FLOOR
 
 # exp(-50) relative to the best candidate is lost in the rounding of the sum.
 NEGLIGIBLE = -50.0
-TINY_PAIR = 1e-20
 
 
 @njit
@@ -40,44 +39,55 @@ def score_columns(a, b, mask, log_lik_i, log_lik_j, beta_i, beta_j, columns):
 
 
 @njit
-def score_edges(a, b, mask, trans_i, trans_j, edge, log, edges):
-    """Edge table from transition probabilities, or from their logarithms if `log`.
+def edge_table(a_before, b_before, a, b, mask, trans_i, trans_j, e, log):
+    """The four scores of one edge, from transition probabilities, or from their logarithms if `log`.
 
-    A row that is exchanged on neither side of an edge scores the same in all four entries and is left out.
+    A row that is exchanged on neither side of the edge scores the same in all four and is left out.
     """
-    d_before = a_before = b_before = 0
+    d_before, d = (a_before ^ b_before) & mask, (a ^ b) & mask
+    w00 = w01 = w10 = w11 = 0.0 if log else 1.0
+    rows = d | d_before
+    k = 0
+    while rows:
+        if rows & 1:
+            x, y = a_before >> k & 1, a >> k & 1
+            u, v = b_before >> k & 1, b >> k & 1
+            # With row k exchanged on one side, each replica has the other's bit there, if the bits differ.
+            swap_before, swap = d_before >> k & 1, d >> k & 1
+            x1, u1 = (u, x) if swap_before else (x, u)
+            y1, v1 = (v, y) if swap else (y, v)
+            if log:
+                w00 += trans_i[e, k, 2 * x + y] + trans_j[e, k, 2 * u + v]
+                w01 += trans_i[e, k, 2 * x + y1] + trans_j[e, k, 2 * u + v1]
+                w10 += trans_i[e, k, 2 * x1 + y] + trans_j[e, k, 2 * u1 + v]
+                w11 += trans_i[e, k, 2 * x1 + y1] + trans_j[e, k, 2 * u1 + v1]
+            else:
+                w00 *= trans_i[e, k, 2 * x + y] * trans_j[e, k, 2 * u + v]
+                w01 *= trans_i[e, k, 2 * x + y1] * trans_j[e, k, 2 * u + v1]
+                w10 *= trans_i[e, k, 2 * x1 + y] * trans_j[e, k, 2 * u1 + v]
+                w11 *= trans_i[e, k, 2 * x1 + y1] * trans_j[e, k, 2 * u1 + v1]
+        rows >>= 1
+        k += 1
+    return w00, w01, w10, w11
+
+
+@njit
+def score_edges(a, b, mask, log_trans_i, log_trans_j, edge, edges):
+    """Edge tables of all columns. Where neither path moves, the table is that of the column before."""
+    a_before = b_before = 0
+    known = -1  # kind of the edges along which the table in hand belongs to staying
+    w00 = w01 = w10 = w11 = 0.0
     for t in range(a.shape[0]):
         e = edge[t]
-        d = (a[t] ^ b[t]) & mask
-        unit = 0.0 if log else 1.0
-        w00 = w01 = w10 = w11 = unit
-        rows = d | d_before
-        k = 0
-        while rows:
-            if rows & 1:
-                x, y = a_before >> k & 1, a[t] >> k & 1
-                u, v = b_before >> k & 1, b[t] >> k & 1
-                # With row k exchanged on one side, each replica has the other's bit there, if the bits differ.
-                swap_before, swap = d_before >> k & 1, d >> k & 1
-                x1, u1 = (u, x) if swap_before else (x, u)
-                y1, v1 = (v, y) if swap else (y, v)
-                if log:
-                    w00 += trans_i[e, k, 2 * x + y] + trans_j[e, k, 2 * u + v]
-                    w01 += trans_i[e, k, 2 * x + y1] + trans_j[e, k, 2 * u + v1]
-                    w10 += trans_i[e, k, 2 * x1 + y] + trans_j[e, k, 2 * u1 + v]
-                    w11 += trans_i[e, k, 2 * x1 + y1] + trans_j[e, k, 2 * u1 + v1]
-                else:
-                    w00 *= trans_i[e, k, 2 * x + y] * trans_j[e, k, 2 * u + v]
-                    w01 *= trans_i[e, k, 2 * x + y1] * trans_j[e, k, 2 * u + v1]
-                    w10 *= trans_i[e, k, 2 * x1 + y] * trans_j[e, k, 2 * u1 + v]
-                    w11 *= trans_i[e, k, 2 * x1 + y1] * trans_j[e, k, 2 * u1 + v1]
-            rows >>= 1
-            k += 1
+        moves = (a[t] ^ a_before) | (b[t] ^ b_before)
+        if moves or e != known:
+            w00, w01, w10, w11 = edge_table(a_before, b_before, a[t], b[t], mask, log_trans_i, log_trans_j, e, True)
+            known = -1 if moves else e
+            a_before, b_before = a[t], b[t]
         edges[t, 0, 0] = w00
         edges[t, 0, 1] = w01
         edges[t, 0, 2] = w10
         edges[t, 0, 3] = w11
-        d_before, a_before, b_before = d, a[t], b[t]
 
 
 @njit
@@ -163,52 +173,86 @@ def apply_crossover(a, b, mask, candidate):
 
 
 @njit
-def column_pairs(a, b, mask, lik_i, lik_j, log_lik_i, log_lik_j, beta_i, beta_j, pair):
-    """exp(columns) up to a factor per column, from tempered tables; tiny pairs go back to logarithms."""
-    for t in range(a.shape[0]):
+def exp_pair(x, y):
+    """exp(x) and exp(y) up to a common factor."""
+    top = max(x, y)
+    # Impossible either way: only a start outside the support brings this about.
+    if top == -math.inf:
+        return 1.0, 1.0
+    return math.exp(x - top), math.exp(y - top)
+
+
+@njit
+def filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, answers):
+    """Filter z (T,), a two-state chain with a table per edge, in linear space, and draw it but for the last look-up.
+
+    answers[t], bit z: the draw of z_t if z_{t+1} = z, known as soon as the filter has passed the edge between them;
+    the last column has the same answer twice. Nothing else need be kept of the filter. Returns whether all edges
+    are safe in linear space; if not, answers are worthless.
+    """
+    lik_i, lik_j, log_lik_i, log_lik_j = tables_i.lik, tables_j.lik, tables_i.log_lik, tables_j.log_lik
+    trans_i, trans_j, edge = tables_i.trans, tables_j.trans, tables_i.edge
+    last = a.shape[0] - 1
+    u, v = 1.0, 0.0
+    a_before = b_before = 0
+    known = -1  # as in score_edges
+    w00 = w01 = w10 = w11 = 1.0
+    for t in range(last + 1):
+        e = edge[t]
+        moves = (a[t] ^ a_before) | (b[t] ^ b_before)
+        if moves or e != known:
+            w00, w01, w10, w11 = edge_table(a_before, b_before, a[t], b[t], mask, trans_i, trans_j, e, False)
+            top = max(max(w00, w01), max(w10, w11))
+            if top < LINEAR_FLOOR or min(min(w00, w01), min(w10, w11)) < LINEAR_FLOOR * top:
+                return False
+            w00, w01, w10, w11 = w00 / top, w01 / top, w10 / top, w11 / top
+            known = -1 if moves else e
+            a_before, b_before = a[t], b[t]
+        # Equal columns are the same exchanged or not: one of the two is enough.
+        kept, exchanged = 1.0, 0.0
         d = (a[t] ^ b[t]) & mask
         if d:
             kept = lik_i[t, a[t]] * lik_j[t, b[t]]
             exchanged = lik_i[t, a[t] ^ d] * lik_j[t, b[t] ^ d]
-            if kept < TINY_PAIR and exchanged < TINY_PAIR:
-                kept = times_beta(beta_i, log_lik_i[t, a[t]]) + times_beta(beta_j, log_lik_j[t, b[t]])
-                exchanged = times_beta(beta_i, log_lik_i[t, a[t] ^ d]) + times_beta(beta_j, log_lik_j[t, b[t] ^ d])
-                top = max(kept, exchanged)
-                # Impossible either way: only a start outside the support brings this about.
-                kept = math.exp(kept - top) if top > -math.inf else 1.0
-                exchanged = math.exp(exchanged - top) if top > -math.inf else 1.0
-            pair[t, 0] = kept
-            pair[t, 1] = exchanged
-        else:
-            pair[t, 0] = 1.0
-            pair[t, 1] = 1.0
+            # A loop, as below: the compiler would take the exponentials of every column.
+            while kept < TINY_PAIR and exchanged < TINY_PAIR:
+                kept, exchanged = exp_pair(
+                    times_beta(beta_i, log_lik_i[t, a[t]]) + times_beta(beta_j, log_lik_j[t, b[t]]),
+                    times_beta(beta_i, log_lik_i[t, a[t] ^ d]) + times_beta(beta_j, log_lik_j[t, b[t] ^ d]),
+                )
+        # Likelihood times transition first: it does not wait for the previous column.
+        one_to_zero = v * (kept * w10)
+        one_to_one = v * (exchanged * w11)
+        zero = u * (kept * w00) + one_to_zero
+        one = u * (exchanged * w01) + one_to_one
+        if t > 0:
+            uniform = uniforms[t - 1]
+            answers[t - 1] = (1 if uniform * zero < one_to_zero else 0) | (2 if uniform * one < one_to_one else 0)
+        # A loop and not an `if`: the compiler would turn a branch into arithmetic on every column.
+        while 0.0 < zero + one < RESCALE_BELOW:
+            zero *= RESCALE_BY
+            one *= RESCALE_BY
+        u, v = zero, one
+    answers[last] = 3 if uniforms[last] * (u + v) < v else 0
+    return True
 
 
 @njit
-def normalise_edges(edges):
-    """Divide every edge table by its maximum; returns whether a linear pass over them is safe."""
-    lowest = 1.0
-    for t in range(edges.shape[0]):
-        table = edges[t, 0]
-        top = max(max(table[0], table[1]), max(table[2], table[3]))
-        for n in range(4):
-            table[n] /= top
-            # A table of zeros gives NaN, which is not above any floor either.
-            lowest = min(lowest, table[n]) if table[n] == table[n] else 0.0
-    return lowest >= LINEAR_FLOOR
-
-
-@njit
-def draw_mosaic(pair, edges, sites, uniforms, alpha, z):
-    """Draw z (T,) exactly, in linear space: a two-state chain with a table per edge. sites = 0..T-1."""
-    filter_row(pair, edges, sites, 0, alpha)
-    z[:] = 0
-    draw_row(alpha, edges, sites, 0, uniforms, 1, z)
+def draw_mosaic(answers, mask, a, b):
+    """Look z up backwards and exchange the columns where it is 1; returns how many of them differed."""
+    changes = z = 0
+    for t in range(a.shape[0] - 1, -1, -1):
+        z = answers[t] >> z & 1
+        d = (a[t] ^ b[t]) & mask if z else 0
+        a[t] ^= d
+        b[t] ^= d
+        changes += d != 0
+    return changes
 
 
 @njit
 def log_draw_mosaic(columns, edges, sites, uniforms, alpha, z):
-    """As draw_mosaic, from logarithms."""
+    """Draw z from logarithms. sites = 0..T-1."""
     message = np.zeros(2)
     message[1] = -math.inf
     weights = np.empty(2)

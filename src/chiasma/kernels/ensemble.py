@@ -20,7 +20,7 @@ class Replicas(NamedTuple):
     """Targets and states of the replicas."""
 
     betas: np.ndarray  # (R,)
-    lik: np.ndarray  # (R, T, S)
+    lik: np.ndarray  # (R, S, T)
     log_lik: np.ndarray  # (M, T, S)
     trans: np.ndarray  # (M, E, K, 4)
     log_trans: np.ndarray  # (M, E, K, 4)
@@ -73,6 +73,14 @@ def first_pair(step, n_replicas):
 
 
 @njit
+def count_turns(pair, step, n_steps, n_replicas):
+    """How many of the steps step..step+n_steps-1 take this pair."""
+    if n_replicas == 2:
+        return n_steps
+    return (n_steps + (first_pair(step, n_replicas) == pair % 2)) // 2
+
+
+@njit
 def swap_probability(beta_low, beta_high, log_lik_low, log_lik_high):
     """min(1, ratio) of exchanging whole paths between neighbouring rungs."""
     if log_lik_low == log_lik_high:
@@ -108,7 +116,7 @@ def tally_trips(tally):
 def tables_of(replicas, r):
     m = r if replicas.log_lik.shape[0] > 1 else 0
     return Tables(
-        replicas.lik[r],
+        replicas.lik[r].T,
         replicas.log_lik[m],
         replicas.trans[m],
         replicas.log_trans[m],

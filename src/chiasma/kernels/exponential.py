@@ -20,8 +20,8 @@ LOWEST = -708.0
 
 
 @njit
-def _exp_in_place(x, bits):
-    """x <- exp(x) for x <= 0; bits is an int64 view of scratch doubles of the same length."""
+def exp_in_place(x, bits):
+    """x <- exp(x) for x <= 700; bits is int64 scratch of the same length."""
     scratch = bits.view(np.float64)
     for i in range(x.shape[0]):
         scratch[i] = max(x[i], LOWEST) * PER_LN2 + ROUNDER
@@ -51,6 +51,21 @@ def _exp_in_place(x, bits):
 
 
 @njit
+def temper_table(log_lik, beta, lik):
+    """lik (S, T): temper_columns of the whole table, transposed."""
+    n_columns, n_states = log_lik.shape
+    piece = min(64, n_columns)
+    columns = np.empty((piece, n_states))
+    tops = np.empty(piece)
+    for first in range(0, n_columns, piece):
+        n = min(piece, n_columns - first)
+        temper_columns(log_lik[first : first + n], beta, columns[:n], tops)
+        for s in range(n_states):
+            for i in range(n):
+                lik[s, first + i] = columns[i, s]
+
+
+@njit
 def temper_columns(log_lik, beta, lik, tops):
     """lik[t] = exp(beta * (log_lik[t] - max)), tops[t] = beta * max; the border forbids columns of -inf.
 
@@ -66,5 +81,5 @@ def temper_columns(log_lik, beta, lik, tops):
             top = max(top, row[s])
         for s in range(n_states):
             out[s] = beta * (row[s] - top)
-        _exp_in_place(out, bits)
+        exp_in_place(out, bits)
         tops[t] = beta * top

@@ -36,6 +36,7 @@ class PairWork(NamedTuple):
     alpha: np.ndarray  # (T, 2)
     weights: np.ndarray  # (2 T,)
     z: np.ndarray  # (T,)
+    answers: np.ndarray  # (T,) of filter_mosaic
     before: np.ndarray  # (T,) codes of replica i before the move
     sites: np.ndarray  # (T,) 0..T-1
     scores: np.ndarray  # (K, 2)
@@ -49,6 +50,7 @@ def make_pair_work(n_columns: int, n_rows: int) -> PairWork:
         alpha=np.empty((n_columns, 2)),
         weights=np.empty(2 * n_columns),
         z=np.empty(n_columns, np.int64),
+        answers=np.empty(n_columns, np.uint8),
         before=np.empty(n_columns, np.int64),
         sites=np.arange(n_columns),
         scores=np.empty((n_rows, 2)),
@@ -121,7 +123,7 @@ def begin_columns(move, mask, uniforms, a, b):
 def finish_columns(move, mask, log_trans_i, log_trans_j, edge, uniforms, a, b, work):
     """Choose and apply, given work.columns."""
     n_columns = a.shape[0]
-    crossover.score_edges(a, b, mask, log_trans_i, log_trans_j, edge, True, work.edges)
+    crossover.score_edges(a, b, mask, log_trans_i, log_trans_j, edge, work.edges)
     if move.kind == MOSAIC:
         crossover.log_draw_mosaic(work.columns, work.edges, work.sites, uniforms, work.alpha, work.z)
         crossover.apply_mosaic(a, b, mask, work.z)
@@ -193,11 +195,15 @@ def exchange_pair(move, tables_i, tables_j, beta_i, beta_j, uniforms, a, b, work
         uniforms = uniforms[ROW_UNIFORMS:]
     if rows.shape[0] == 0:
         return 0
+    mask = mask_of(rows)
+    if move.kind == MOSAIC:
+        if crossover.filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, work.answers):
+            return crossover.draw_mosaic(work.answers, mask, a, b)
     work.before[:] = a
     if move.across_rows:
         _exchange_rows(move, rows, tables_i, tables_j, beta_i, beta_j, uniforms, a, b, work)
     else:
-        _exchange_columns(move, mask_of(rows), tables_i, tables_j, beta_i, beta_j, uniforms, a, b, work)
+        _exchange_columns(move, mask, tables_i, tables_j, beta_i, beta_j, uniforms, a, b, work)
     return crossover.count_changes(work.before, a)
 
 
@@ -211,16 +217,6 @@ def _exchange_rows(move, rows, tables_i, tables_j, beta_i, beta_j, uniforms, a, 
 
 @njit
 def _exchange_columns(move, mask, tables_i, tables_j, beta_i, beta_j, uniforms, a, b, work):
-    edge = tables_i.edge
-    log_lik_i, log_lik_j = tables_i.log_lik, tables_j.log_lik
-    if move.kind == MOSAIC:
-        crossover.score_edges(a, b, mask, tables_i.trans, tables_j.trans, edge, False, work.edges)
-        if crossover.normalise_edges(work.edges):
-            lik_i, lik_j = tables_i.lik, tables_j.lik
-            crossover.column_pairs(a, b, mask, lik_i, lik_j, log_lik_i, log_lik_j, beta_i, beta_j, work.columns)
-            crossover.draw_mosaic(work.columns, work.edges, work.sites, uniforms, work.alpha, work.z)
-            crossover.apply_mosaic(a, b, mask, work.z)
-            return
     begin_columns(move, mask, uniforms, a, b)
-    crossover.score_columns(a, b, mask, log_lik_i, log_lik_j, beta_i, beta_j, work.columns)
-    finish_columns(move, mask, tables_i.log_trans, tables_j.log_trans, edge, uniforms, a, b, work)
+    crossover.score_columns(a, b, mask, tables_i.log_lik, tables_j.log_lik, beta_i, beta_j, work.columns)
+    finish_columns(move, mask, tables_i.log_trans, tables_j.log_trans, tables_i.edge, uniforms, a, b, work)

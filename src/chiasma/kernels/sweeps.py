@@ -13,6 +13,7 @@ from chiasma.kernels.ball import (
     draw_ball,
     draw_centres,
     filter_ball,
+    filter_ball_tensor,
     gather_candidates,
     log_draw_ball,
     log_filter_ball,
@@ -29,7 +30,7 @@ class Work(NamedTuple):
     lik: np.ndarray  # (T * width,)
     alpha: np.ndarray  # (T * width,)
     stay: np.ndarray  # (T * width,)
-    vectors: np.ndarray  # (3, max(width, states)) message, diagonal, weights
+    vectors: np.ndarray  # (3, width) message, diagonal, weights
     codes: np.ndarray  # (T,) codes of the block
     centres: np.ndarray  # (T,)
 
@@ -37,7 +38,7 @@ class Work(NamedTuple):
 class Tables(NamedTuple):
     """What a sweep reads of its target at one beta."""
 
-    lik: np.ndarray  # (T, S)
+    lik: np.ndarray  # (T, S), columns in Fortran order: paths stay in one code for a while, so reads are neighbours
     log_lik: np.ndarray  # (T, S)
     trans: np.ndarray  # (E, K, 4)
     log_trans: np.ndarray  # (E, K, 4)
@@ -45,12 +46,12 @@ class Tables(NamedTuple):
     lowest: np.ndarray  # (K,) smallest transition probability of each row
 
 
-def make_work(n_columns: int, width: int, n_vector: int) -> Work:
+def make_work(n_columns: int, width: int) -> Work:
     return Work(
         lik=np.empty(n_columns * width),
         alpha=np.empty(n_columns * width),
         stay=np.empty(n_columns * width),
-        vectors=np.empty((3, max(width, n_vector))),
+        vectors=np.empty((3, width)),
         codes=np.empty(n_columns, np.int64),
         centres=np.empty(n_columns, np.int64),
     )
@@ -68,13 +69,13 @@ def prior_sweep(trans, edge, uniforms, codes):
 def row_sweep(tables, beta, uniforms, codes, work):
     """Every row given the others, in order, in linear space. Reads K * T uniforms."""
     n_columns = codes.shape[0]
-    pair = work.lik[: 2 * n_columns].reshape(n_columns, 2)
-    alpha = work.alpha[: 2 * n_columns].reshape(n_columns, 2)
+    pair = work.alpha[: 2 * n_columns].reshape(2, n_columns)
     for k in range(tables.trans.shape[1]):
         bit = 1 << k
         gather_pairs(tables.lik, tables.log_lik, beta, codes, bit, pair)
-        filter_row(pair, tables.trans, tables.edge, k, alpha)
-        draw_row(alpha, tables.trans, tables.edge, k, uniforms[k * n_columns : (k + 1) * n_columns], bit, codes)
+        filter_row(pair, tables.trans, tables.edge, k, pair)
+        uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
+        draw_row(pair, tables.trans, tables.edge, k, uniforms_of_row, bit, codes, work.centres)
 
 
 @njit
@@ -195,11 +196,18 @@ def update_ball(linear, beta, lik, offsets, dense, trans, log_trans, edge, unifo
     """Path among the candidates around work.centres. lik (T, B) as in update_block. Reads T uniforms."""
     n_columns = codes.shape[0]
     n_candidates = offsets.shape[0]
+    if linear and not dense:
+        n_states = 1 << trans.shape[1]
+        whole = work.alpha[: n_columns * n_states].reshape(n_columns, n_states)
+        stay = work.stay[: n_columns * n_states].reshape(n_columns, n_states)
+        column, diagonal = work.vectors[0, :n_states], work.vectors[1, :n_states]
+        filter_ball_tensor(lik, work.centres, offsets, trans, edge, whole, stay, column, diagonal)
+        draw_block(whole, stay, trans, edge, 0, uniforms, codes, column)
+        return
     alpha = work.alpha[: n_columns * n_candidates].reshape(n_columns, n_candidates)
     weights = work.vectors[2, :n_candidates]
     if linear:
-        message = work.vectors[0, : 0 if dense else 1 << trans.shape[1]]
-        filter_ball(lik, work.centres, offsets, trans, edge, message, alpha)
+        filter_ball(lik, work.centres, offsets, trans, edge, alpha)
         draw_ball(alpha, work.centres, offsets, trans, edge, uniforms, codes, weights)
     else:
         lik *= beta

@@ -1,6 +1,8 @@
 """Transition probabilities between whole columns: products over rows of the 2x2 tables in `trans`."""
 
-from chiasma._jit import njit, vector_njit
+import math
+
+from chiasma._jit import njit
 
 # A linear filter loses a state when its likelihood underflows. That is harmless while every state can be
 # re-entered with a probability whose square still dwarfs the smallest double; below this floor, use logspace.
@@ -14,6 +16,31 @@ def is_linear(lowest, rows):
     for row in rows:
         floor *= lowest[row]
     return floor >= LINEAR_FLOOR
+
+
+@njit
+def fill_transitions(enter, leave, initial, gaps, trans):
+    """trans (E, K, 4) of every kind of edge: kind 0 is a start, kind e > 0 has the gap gaps[e].
+
+    A gap d turns the matrix A into 1 pi' + (1 - enter - leave)^d (I - 1 pi'), pi its stationary distribution.
+    """
+    for k in range(enter.shape[0]):
+        trans[0, k, 0] = trans[0, k, 2] = 1.0 - initial[k]
+        trans[0, k, 1] = trans[0, k, 3] = initial[k]
+        rate = enter[k] + leave[k]
+        for e in range(1, gaps.shape[0]):
+            # 1 - (1 - rate)^gap: without cancellation for rates as small as 1e-12, real for a rate above 1 at gap 1.
+            if rate < 0.5:
+                mixed = -math.expm1(gaps[e] * math.log1p(-rate))
+            else:
+                mixed = 1.0 - (1.0 - rate) ** gaps[e]
+            share = mixed / rate if rate > 0.0 else gaps[e]
+            gone = min(enter[k] * share, 1.0)
+            came = min(leave[k] * share, 1.0)
+            trans[e, k, 0] = 1.0 - gone
+            trans[e, k, 1] = gone
+            trans[e, k, 2] = came
+            trans[e, k, 3] = 1.0 - came
 
 
 @njit
@@ -94,9 +121,28 @@ def log_prior(codes, log_trans, edge):
     return total
 
 
-@vector_njit
+@njit
+def count_moves(codes, edge, counts):
+    """Add to counts (E, K, 4) how often every row made each of its four moves, by kind of edge.
+
+    Then log p(X) is the sum of counts * log_trans, for any transition probabilities.
+    """
+    before = 0
+    for t in range(codes.shape[0]):
+        code = codes[t]
+        e = edge[t]
+        for k in range(counts.shape[1]):
+            counts[e, k, 2 * (before >> k & 1) + (code >> k & 1)] += 1
+        before = code
+
+
+@njit
 def path_log_likelihood(log_lik, codes):
-    """Sum of the table along a path."""
+    """Sum of the table along a path.
+
+    In this order and no other: let loose, the compiler splits a sum in another way in every function that holds it,
+    and a run that goes on in another process would differ in the last digits. It waits for the table anyway.
+    """
     total = 0.0
     for t in range(codes.shape[0]):
         total += log_lik[t, codes[t]]

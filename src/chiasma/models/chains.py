@@ -6,11 +6,18 @@ A_k^(d) = 1 pi_k' + (1 - enter - leave)^d (I - 1 pi_k').
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
+from chiasma.kernels.transitions import fill_transitions
 from chiasma.models.observations import Floats, Observations, as_floats
+from chiasma.models.prior import Prior
+from chiasma.models.priors import Dirichlet, check_prior
 
 
 class BinaryChains:
@@ -22,16 +29,44 @@ class BinaryChains:
     leave : P(1 -> 0).
     initial : P(1) where a sequence starts. Default: the stationary probability, enter / (enter + leave).
 
+    A prior in place of a probability is learned: Beta(1, 99) one value for all rows, Beta([1, 1, 1], 99) one per row.
+
     Examples
     --------
     >>> BinaryChains(enter=0.01, leave=0.03).probabilities(2)[2].tolist()
     [0.25, 0.25]
     """
 
-    def __init__(self, enter: npt.ArrayLike, leave: npt.ArrayLike, initial: npt.ArrayLike | None = None):
-        self.enter = _probability("enter", enter)
-        self.leave = _probability("leave", leave)
-        self.initial = None if initial is None else _probability("initial", initial)
+    arguments = ("enter", "leave", "initial")
+
+    def __init__(
+        self, enter: npt.ArrayLike | Prior, leave: npt.ArrayLike | Prior, initial: npt.ArrayLike | Prior | None = None
+    ):
+        self.priors: dict[str, Prior] = {}
+        self.enter = self._probability("enter", enter)
+        self.leave = self._probability("leave", leave)
+        self.initial = None if initial is None else self._probability("initial", initial)
+
+    def _probability(self, name: str, value: npt.ArrayLike | Prior) -> Floats:
+        """A number as it is; a prior is remembered, and its typical value stands in for it."""
+        if not isinstance(value, Prior):
+            return _probability(name, value)
+        check_prior(name, value, ((), value.shape[:1]), 0.0, 1.0)
+        if isinstance(value, Dirichlet):
+            raise InvalidInput(f"{name} of the rows need not add up to 1; use Beta in place of {value}")
+        self.priors[name] = value
+        return value.centre
+
+    def with_values(self, values: Mapping[str, Any]) -> BinaryChains:
+        """The same chains with other values for some arguments."""
+        return BinaryChains(*(values.get(name, self.priors.get(name, getattr(self, name))) for name in self.arguments))
+
+    def placed(self, values: Mapping[str, Any]) -> BinaryChains:
+        """`with_values` for values inside the supports of all priors: nothing is checked again."""
+        other = copy(self)
+        vars(other).update({name: values[name] for name in self.priors})
+        other.priors = {}
+        return other
 
     def probabilities(self, n_rows: int) -> tuple[Floats, Floats, Floats]:
         """enter, leave and initial, each (K,)."""
@@ -57,24 +92,12 @@ class BinaryChains:
                 "drop the gaps or lower the switching probabilities"
             )
         trans = np.empty((len(gaps), n_rows, 4))
-        trans[0] = np.stack([1 - initial, initial, 1 - initial, initial], axis=-1)
-        for e, gap in enumerate(gaps[1:], start=1):
-            gone, came = _over_gap(enter, leave, gap)
-            trans[e] = np.stack([1 - gone, gone, came, 1 - came], axis=-1)
+        fill_transitions(enter, leave, initial, gaps, trans)
         return edge, trans
 
     def __repr__(self) -> str:
         initial = "" if self.initial is None else f", initial={self.initial.tolist()}"
         return f"BinaryChains(enter={self.enter.tolist()}, leave={self.leave.tolist()}{initial})"
-
-
-def _over_gap(enter: Floats, leave: Floats, gap: float) -> tuple[Floats, Floats]:
-    rate = enter + leave
-    # 1 - (1 - rate)^gap: without cancellation for rates as small as 1e-12, and real for a rate above 1 at gap 1.
-    small = np.minimum(rate, 0.5)
-    mixed = np.where(rate < 0.5, -np.expm1(gap * np.log1p(-small)), 1 - np.power(1 - rate, gap))
-    share = np.divide(mixed, rate, out=np.full_like(rate, gap), where=rate > 0)
-    return np.minimum(enter * share, 1.0), np.minimum(leave * share, 1.0)
 
 
 def _probability(name: str, values: npt.ArrayLike) -> Floats:
@@ -90,4 +113,4 @@ def _probability(name: str, values: npt.ArrayLike) -> Floats:
 def _per_row(name: str, values: Floats, n_rows: int) -> Floats:
     if values.ndim == 1 and len(values) != n_rows:
         raise InvalidInput(f"{name} must be a scalar or have {n_rows} values (rows), got {len(values)}")
-    return np.broadcast_to(values, (n_rows,)).astype(float)
+    return values.copy() if values.ndim else np.full(n_rows, float(values))

@@ -1,83 +1,30 @@
 """Emissions: log p(y_t | column), as vectorised functions of y and the column's level, sum_k w_k x[k, t].
 
 Every density keeps its constants, so that evidence means what it says. To add one: subclass `Additive`, give
-`log_density` and `sample`, and check the parameters and the range of y.
+`log_density`, `sample` and `expected`, name the constructor's `arguments`, and check the parameters and the range of y.
+
+A parameter may be a prior: it is then learned. The emission itself stands at a typical value of it, and `with_values`
+makes the emission at another.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import gaussian_log_likelihood
-from chiasma.models.observations import Floats, Observations, as_floats
+from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
+from chiasma.models.additive import Additive, Emission, row_count
+from chiasma.models.observations import Floats, Integers, Observations, as_floats
+from chiasma.models.prior import Prior
 
-MAX_ROWS = 63
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
-
-
-class Emission(ABC):
-    """What a model needs to know of an emission: how many rows it has, and what data it accepts."""
-
-    n_rows: int
-
-    @abstractmethod
-    def check(self, data: Observations) -> None:
-        """Raise InvalidInput where the data cannot come from this emission."""
-
-
-class Additive(Emission):
-    """An emission that sees a column through its level alone."""
-
-    n_channels: int | None = None
-
-    def __init__(self, weights: npt.ArrayLike):
-        self.weights = as_floats("weights", weights)
-        if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)):
-            raise InvalidInput(
-                f"weights must be one finite number per row, got shape {self.weights.shape}: {self.weights}"
-            )
-        self.n_rows = _row_count(len(self.weights))
-
-    @abstractmethod
-    def log_density(self, y: Floats, level: Floats) -> Floats:
-        """log p(y | level), broadcast; y is never NaN here. With channels, they are the last axis of both."""
-
-    @abstractmethod
-    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
-        """One y for every level."""
-
-    def check(self, data: Observations) -> None:
-        wanted = "(T,)" if self.n_channels is None else f"(T, {self.n_channels})"
-        channels = None if data.y.ndim == 1 else data.y.shape[1]
-        if channels != self.n_channels:
-            raise InvalidInput(
-                f"{type(self).__name__} with these weights needs y of shape {wanted}, got {data.y.shape}"
-            )
-
-    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
-        """(n,) or (n, D) y and (S,) or (n, m) levels (with channels: a last axis D) to (n, S) or (n, m).
-
-        Missing columns give 0.
-        """
-        if self.n_channels is not None:
-            return self._channels(y[:, None, :], level)
-        seen = ~np.isnan(y)
-        if seen.all():
-            return self.log_density(y[:, None], level)
-        out = np.zeros((len(y), level.shape[-1]))
-        out[seen] = self.log_density(y[seen, None], level if level.ndim == 1 else level[seen])
-        return out
-
-    def _channels(self, y: Floats, level: Floats) -> Floats:
-        missing = np.isnan(y)
-        log_density = self.log_density(np.where(missing, 0.0, y), level)
-        return np.where(missing, 0.0, log_density).sum(axis=-1)
+# Where one row moves the mean so far that between two means every likelihood is below exp(-60), factors do not serve.
+_FARTHEST = 60.0
 
 
 class Gaussian(Additive):
@@ -88,16 +35,20 @@ class Gaussian(Additive):
     [[-50.919, -0.919]]
     """
 
-    def __init__(self, weights: npt.ArrayLike, depth: npt.ArrayLike = 1.0, sd: npt.ArrayLike = 1.0):
-        given = as_floats("weights", weights)
+    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "sd")
+
+    def __init__(
+        self, weights: npt.ArrayLike | Prior, depth: npt.ArrayLike | Prior = 1.0, sd: npt.ArrayLike | Prior = 1.0
+    ):
+        given = as_floats("weights", self._learn_weights(weights))
         if given.ndim == 2 and given.size and np.all(np.isfinite(given)):
             self.weights = given
-            self.n_rows = _row_count(given.shape[0])
+            self.n_rows = row_count(given.shape[0])
             self.n_channels = given.shape[1]
         else:
             super().__init__(weights)
-        self.depth = _parameter("depth", depth, channels=self.n_channels)
-        self.sd = _parameter("sd", sd, channels=self.n_channels, positive=True)
+        self.depth = self._parameter("depth", depth)
+        self.sd = self._parameter("sd", sd, positive=True)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         z = (y - self.depth * level) / self.sd
@@ -112,6 +63,25 @@ class Gaussian(Additive):
         gaussian_log_likelihood(np.ascontiguousarray(y).reshape(len(y), n_channels), levels, depth, sd, out)
         return out
 
+    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
+        return _moments(y, group, n_groups)
+
+    def summed(self, summary: Any, level: Floats) -> float:
+        n, mean, squares = summary
+        squares = squares + n * (mean - self.depth * level) ** 2
+        return float(np.sum(-0.5 * squares / self.sd**2 - n * (np.log(self.sd) + _HALF_LOG_TWO_PI)))
+
+    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
+        if self.n_channels is not None:
+            return None
+        depth, sd = float(self.depth), float(self.sd)
+        if beta / sd**2 * (depth * np.abs(weights).max()) ** 2 / 8 > _FARTHEST:
+            return None
+        return make_factors(weights, float(base), depth, sd, beta)
+
+    def expected(self, level: Floats) -> Floats:
+        return np.asarray(self.depth * level)
+
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.normal(self.depth * level, self.sd)
 
@@ -121,11 +91,19 @@ class IntegratedDepth(Additive):
     at every site. The paper's tumour model.
     """
 
-    def __init__(self, weights: npt.ArrayLike, depth_mean: float, depth_sd: float, sd: float = 1.0):
+    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth_mean", "depth_sd", "sd")
+
+    def __init__(
+        self,
+        weights: npt.ArrayLike | Prior,
+        depth_mean: float | Prior,
+        depth_sd: float | Prior,
+        sd: float | Prior = 1.0,
+    ):
         super().__init__(weights)
-        self.depth_mean = _parameter("depth_mean", depth_mean)
-        self.depth_sd = _parameter("depth_sd", depth_sd, least=0.0)
-        self.sd = _parameter("sd", sd, positive=True)
+        self.depth_mean = self._parameter("depth_mean", depth_mean)
+        self.depth_sd = self._parameter("depth_sd", depth_sd, least=0.0)
+        self.sd = self._parameter("sd", sd, positive=True)
 
     def _variance(self, level: Floats) -> Floats:
         return np.asarray(self.sd**2 + (self.depth_sd * level) ** 2)
@@ -134,6 +112,18 @@ class IntegratedDepth(Additive):
         variance = self._variance(level)
         return -0.5 * ((y - self.depth_mean * level) ** 2 / variance + np.log(variance)) - _HALF_LOG_TWO_PI
 
+    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
+        return _moments(y, group, n_groups)
+
+    def summed(self, summary: Any, level: Floats) -> float:
+        n, mean, squares = summary
+        variance = self._variance(level)
+        squares = squares + n * (mean - self.depth_mean * level) ** 2
+        return float(np.sum(-0.5 * (squares / variance + n * np.log(variance)) - n * _HALF_LOG_TWO_PI))
+
+    def expected(self, level: Floats) -> Floats:
+        return np.asarray(self.depth_mean * level)
+
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.normal(self.depth_mean * level, np.sqrt(self._variance(level)))
 
@@ -141,11 +131,19 @@ class IntegratedDepth(Additive):
 class StudentT(Additive):
     """y = depth * level + sd * t, with t Student's t of df degrees of freedom: Gaussian with outliers."""
 
-    def __init__(self, weights: npt.ArrayLike, depth: float = 1.0, sd: float = 1.0, df: float = 4.0):
+    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "sd", "df")
+
+    def __init__(
+        self,
+        weights: npt.ArrayLike | Prior,
+        depth: float | Prior = 1.0,
+        sd: float | Prior = 1.0,
+        df: float | Prior = 4.0,
+    ):
         super().__init__(weights)
-        self.depth = _parameter("depth", depth)
-        self.sd = _parameter("sd", sd, positive=True)
-        self.df = _parameter("df", df, positive=True)
+        self.depth = self._parameter("depth", depth)
+        self.sd = self._parameter("sd", sd, positive=True)
+        self.df = self._parameter("df", df, positive=True)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         df = float(self.df)
@@ -153,22 +151,37 @@ class StudentT(Additive):
         z = (y - self.depth * level) / self.sd
         return np.asarray(constant - 0.5 * (df + 1) * np.log1p(z * z / df))
 
+    def expected(self, level: Floats) -> Floats:
+        return np.asarray(self.depth * level)
+
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return np.asarray(self.depth * level + self.sd * rng.standard_t(self.df, np.shape(level)))
 
 
-class _Counts(Additive):
+class Counts(Additive):
     """Counts with mean depth * level + background."""
 
-    def __init__(self, weights: npt.ArrayLike, depth: float = 1.0, background: float = 0.0):
-        super().__init__(weights)
+    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "background")
+
+    def __init__(self, weights: npt.ArrayLike | Prior, depth: float | Prior = 1.0, background: float | Prior = 0.0):
+        super().__init__(self._learn_weights(weights, low=0.0))
         if np.any(self.weights < 0):
             raise InvalidInput(f"weights of counts must not be negative, got {self.weights.min():g}")
-        self.depth = _parameter("depth", depth, positive=True)
-        self.background = _parameter("background", background, least=0.0)
+        self.depth = self._parameter("depth", depth, positive=True)
+        self.background = self._parameter("background", background, least=0.0)
 
-    def mean(self, level: Floats) -> Floats:
+    def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level + self.background)
+
+    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
+        """Distinct pairs of count and group, and how often each comes."""
+        seen = ~np.isnan(y)
+        pairs, n = np.unique(np.stack([y[seen], group[seen]]), axis=1, return_counts=True)
+        return pairs[0], pairs[1].astype(np.int64), n
+
+    def summed(self, summary: Any, level: Floats) -> float:
+        y, group, n = summary
+        return float(np.sum(n * self.log_density(y, level[group])))
 
     def check(self, data: Observations) -> None:
         super().check(data)
@@ -181,33 +194,41 @@ class _Counts(Additive):
             )
 
 
-class Poisson(_Counts):
+class Poisson(Counts):
     """y ~ Poisson(depth * level + background)."""
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
-        mean = self.mean(level)
+        mean = self.expected(level)
         return _times_log(y, mean) - mean - gammaln(y + 1.0)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
-        return rng.poisson(self.mean(level)).astype(float)
+        return rng.poisson(self.expected(level)).astype(float)
 
 
-class NegativeBinomial(_Counts):
+class NegativeBinomial(Counts):
     """Counts with mean m = depth * level + background and variance m + dispersion * m^2."""
 
-    def __init__(self, weights: npt.ArrayLike, depth: float = 1.0, dispersion: float = 0.1, background: float = 0.0):
+    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "dispersion", "background")
+
+    def __init__(
+        self,
+        weights: npt.ArrayLike | Prior,
+        depth: float | Prior = 1.0,
+        dispersion: float | Prior = 0.1,
+        background: float | Prior = 0.0,
+    ):
         super().__init__(weights, depth, background)
-        self.dispersion = _parameter("dispersion", dispersion, positive=True)
+        self.dispersion = self._parameter("dispersion", dispersion, positive=True)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
-        mean = self.mean(level)
+        mean = self.expected(level)
         size = 1.0 / float(self.dispersion)
         log_choose = _log_rising(size, y) - gammaln(y + 1.0)
         return log_choose + _times_log(y, mean / (size + mean)) - size * np.log1p(mean / size)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         size = 1.0 / float(self.dispersion)
-        return rng.poisson(rng.gamma(size, self.mean(level) / size)).astype(float)
+        return rng.poisson(rng.gamma(size, self.expected(level) / size)).astype(float)
 
 
 class Custom(Additive):
@@ -218,7 +239,9 @@ class Custom(Additive):
     [[-3.693, -0.693]]
     """
 
-    def __init__(self, function: Callable[[Floats, Floats], Floats], weights: npt.ArrayLike):
+    arguments: ClassVar[tuple[str, ...]] = ("function", "weights")
+
+    def __init__(self, function: Callable[[Floats, Floats], Floats], weights: npt.ArrayLike | Prior):
         super().__init__(weights)
         self.function = function
 
@@ -267,27 +290,18 @@ class Table(Emission):
             )
 
 
-def _row_count(n_rows: int) -> int:
-    if not 1 <= n_rows <= MAX_ROWS:
-        raise InvalidInput(f"a model has 1..{MAX_ROWS} rows, got {n_rows} weights")
-    return n_rows
-
-
-def _parameter(
-    name: str,
-    value: npt.ArrayLike,
-    channels: int | None = None,
-    positive: bool = False,
-    least: float = -np.inf,
-) -> Floats:
-    given = as_floats(name, value)
-    if given.shape not in ((), (channels,)):
-        expected = "a single number" if channels is None else f"a number or {channels} numbers (channels)"
-        raise InvalidInput(f"{name} must be {expected}, got shape {given.shape}")
-    if not np.all(np.isfinite(given)) or np.any(given < least) or (positive and np.any(given <= 0)):
-        bound = "positive and finite" if positive else "finite" if least == -np.inf else f"finite and >= {least:g}"
-        raise InvalidInput(f"{name} must be {bound}, got {given}")
-    return given
+def _moments(y: Floats, group: Integers, n_groups: int) -> tuple[Floats, Floats, Floats]:
+    """Of every group and channel: the number of columns, their mean, their squared deviations from it."""
+    columns = y.reshape(len(y), -1)
+    seen = ~np.isnan(columns)
+    parts = np.zeros((3, n_groups, columns.shape[1]))
+    for d in range(columns.shape[1]):
+        own, values = group[seen[:, d]], columns[seen[:, d], d]
+        n = np.bincount(own, minlength=n_groups)
+        mean = np.bincount(own, values, n_groups) / np.maximum(n, 1)
+        parts[:, :, d] = n, mean, np.bincount(own, (values - mean[own]) ** 2, n_groups)
+    n, mean, squares = parts.reshape(3, n_groups, *y.shape[1:])
+    return n, mean, squares
 
 
 def _log_rising(x: float, y: Floats) -> Floats:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +12,12 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import pack, unpack
 from chiasma.kernels.rows import draw_prior_row
+from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import BinaryChains
-from chiasma.models.emissions import Additive, Emission, Table
+from chiasma.models.emissions import Table
 from chiasma.models.likelihood import Levels, Likelihood, Lookup
 from chiasma.models.observations import Floats, Integers, Observations
+from chiasma.models.parameters import Parameters
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
 
 
@@ -26,6 +30,8 @@ class FactorialHMM:
     emission : the density of a column's observation; it says how many rows there are.
     fixed_rows : rows held at 0 or 1, e.g. {5: 1} for a baseline that is always on. A fixed row costs no state
         space and contributes no prior term.
+
+    A prior in place of a parameter, such as sd=ch.HalfNormal(20), is learned: ch.sample draws it with the paths.
 
     Examples
     --------
@@ -44,6 +50,35 @@ class FactorialHMM:
         self.emission = emission
         self.fixed_rows = _fixed_rows(fixed_rows or {}, emission.n_rows)
         chains.probabilities(self.n_rows)
+        self.parameters = Parameters(chains.priors, emission.priors)
+
+    def at(self, values: Mapping[str, Any]) -> FactorialHMM:
+        """The model with numbers in place of some or all priors.
+
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
+        >>> model.parameters.names, model.at({"sd": 0.5}).parameters.names
+        (['sd'], [])
+        """
+        names = self.parameters.names
+        unknown = sorted(set(values) - set(names))
+        if unknown:
+            raise InvalidInput(
+                f"{', '.join(unknown)} has no prior here; priors stand for {', '.join(names) or 'nothing'}"
+            )
+        return FactorialHMM(
+            chains=self.chains.with_values(values),
+            emission=self.emission.with_values(values),
+            fixed_rows=self.fixed_rows,
+        )
+
+    def placed(self, values: Mapping[str, Any]) -> FactorialHMM:
+        """`at` for values of all priors, inside their supports: nothing is checked again."""
+        other = copy(self)
+        other.chains = self.chains.placed(values)
+        other.emission = self.emission.placed(values)
+        other.parameters = Parameters({}, {})
+        return other
 
     @property
     def n_rows(self) -> int:
@@ -60,6 +95,12 @@ class FactorialHMM:
     def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target:
         """The arrays that the kernels work on."""
         data = Observations.of(data)
+        if self.parameters:
+            names = self.parameters.names
+            raise InvalidInput(
+                f"{', '.join(names)} of this model have priors, and this needs numbers; learn them with ch.sample, "
+                f"or take model.at({{{', '.join(f'{name!r}: ...' for name in names)}}})"
+            )
         self.emission.check(data)
         edge, trans = self.chains.tables(self.n_rows, data)
         free = self.free_rows
@@ -93,7 +134,10 @@ class FactorialHMM:
         starts: npt.ArrayLike | None = None,
         gaps: npt.ArrayLike | None = None,
     ) -> tuple[npt.NDArray[np.int8], Floats]:
-        """Draw states (K, T) from the prior and a signal y, (T,) or (T, D), from the emission."""
+        """Draw states (K, T) from the prior and a signal y, (T,) or (T, D), from the emission.
+
+        Parameters with a prior stand at its typical value; `at` sets them.
+        """
         if not isinstance(self.emission, Additive):
             raise InvalidInput("a Table has no sampler for y; only additive emissions can simulate")
         if n_columns < 1:

@@ -5,13 +5,16 @@ Two sources, one interface: `Levels` evaluates an additive emission where it is 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from chiasma.errors import ImpossibleData
 from chiasma.kernels.codes import add_levels, levels_around, subset_sums
-from chiasma.models.emissions import Additive
+from chiasma.kernels.exponential import temper_columns
+from chiasma.kernels.gaussian import Factors, gaussian_columns
+from chiasma.models.additive import Additive
 from chiasma.models.observations import Floats, Integers, Observations
 
 
@@ -20,6 +23,9 @@ class Likelihood(Protocol):
 
     def all_codes(self, first: int, stop: int) -> Floats:
         """(stop - first, 2^K): every code at columns first..stop-1."""
+
+    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
+        """exp(beta * all_codes) into lik (n, 2^K), every column divided by exp(tops[t]) to make it at most 1."""
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
@@ -36,12 +42,26 @@ class Levels:
         self.y = data.y
         self.weights = weights
         self.base = base
-        self._every_level: Floats | None = None
+        self._factored: tuple[float, Factors | None] | None = None
+
+    @cached_property
+    def _every_level(self) -> Floats:
+        return np.asarray(subset_sums(self.weights) + self.base)
+
+    def _factors(self, beta: float) -> Factors | None:
+        if self._factored is None or self._factored[0] != beta:
+            self._factored = beta, self.emission.factors(self.weights, self.base, beta)
+        return self._factored[1]
 
     def all_codes(self, first: int, stop: int) -> Floats:
-        if self._every_level is None:
-            self._every_level = subset_sums(self.weights) + self.base
         return _possible(self.emission.log_likelihood(self.y[first:stop], self._every_level), first)
+
+    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
+        factors = self._factors(beta)
+        if factors is not None:
+            gaussian_columns(self.y[first:stop], factors, lik, tops)
+        else:
+            _temper(self.emission.log_likelihood(self.y[first:stop], self._every_level), first, beta, lik, tops)
 
     def at(self, codes: Integers) -> Floats:
         channels = self.weights.shape[1:]
@@ -67,11 +87,20 @@ class Lookup:
     def all_codes(self, first: int, stop: int) -> Floats:
         return _possible(self.table[first:stop], first)
 
+    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
+        _temper(self.table[first:stop], first, beta, lik, tops)
+
     def at(self, codes: Integers) -> Floats:
         return np.take_along_axis(self.table, codes, axis=1)
 
     def around(self, centres: Integers, offsets: Integers) -> Floats:
         return self.at(centres[:, None] ^ offsets)
+
+
+def _temper(log_lik: Floats, first: int, beta: float, lik: Floats, tops: Floats) -> None:
+    temper_columns(log_lik, beta, lik, tops)
+    if tops.min() == -np.inf:
+        _possible(log_lik, first)
 
 
 def _possible(log_lik: Floats, first: int) -> Floats:

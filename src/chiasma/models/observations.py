@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,14 +62,18 @@ class Observations:
         >>> edge.tolist(), gaps.tolist()
         ([0, 1, 2, 0], [inf, 1.0, 2.5])
         """
-        inside = np.ones(self.n_columns, bool)
-        inside[self.starts] = False
-        before = np.ones(self.n_columns)
-        if self.gaps is not None:
-            before[1:] = self.gaps
-        distinct, kind = np.unique(before[inside], return_inverse=True)
-        edge = np.zeros(self.n_columns, np.int32)
-        edge[inside] = kind + 1
+        return self._edge_kinds
+
+    @cached_property
+    def _edge_kinds(self) -> tuple[npt.NDArray[np.int32], Floats]:
+        edge = np.ones(self.n_columns, np.int32)
+        edge[self.starts] = 0
+        if self.gaps is None:
+            distinct = np.ones(min(1, self.n_columns - len(self.starts)))
+        else:
+            inside = edge > 0
+            distinct, kind = np.unique(np.concatenate([[1.0], self.gaps])[inside], return_inverse=True)
+            edge[inside] = kind + 1
         return edge, np.concatenate([[np.inf], distinct])
 
     def __repr__(self) -> str:

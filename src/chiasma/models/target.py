@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import move_bits
-from chiasma.kernels.exponential import temper_columns
+from chiasma.kernels.exponential import temper_columns, temper_table
 from chiasma.kernels.transitions import is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
 from chiasma.models.observations import Floats, Integers, as_floats
@@ -110,3 +110,13 @@ def temper(log_lik: Floats, beta: float) -> tuple[Floats, Floats]:
     lik, tops = np.empty_like(log_lik), np.empty(len(log_lik))
     temper_columns(log_lik, beta, lik, tops)
     return lik, tops
+
+
+def tempered_table(log_lik: Floats, beta: float, out: Floats | None = None) -> Floats:
+    """(S, T): `temper` of a whole table, transposed as sweeps like to read it."""
+    made = np.empty(log_lik.shape[::-1]) if out is None else out
+    if beta == 0:
+        made[:] = 1.0
+    else:
+        temper_table(log_lik, beta, made)
+    return made

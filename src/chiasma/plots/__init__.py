@@ -4,6 +4,7 @@ Every function takes the axes (`ax`) or the figure (`fig`, a subfigure too) to d
 given, and returns it. Colours are those of Okabe and Ito; line styles, markers and hatches tell the same in grey.
 """
 
+from chiasma.plots.parameters import plot_pairs, plot_parameters
 from chiasma.plots.paths import plot_configurations, plot_level, plot_marginals, plot_row
 from chiasma.plots.runs import plot_hamming, plot_jumps, plot_ladder, plot_log_joint
 
@@ -15,5 +16,7 @@ __all__ = [
     "plot_level",
     "plot_log_joint",
     "plot_marginals",
+    "plot_pairs",
+    "plot_parameters",
     "plot_row",
 ]

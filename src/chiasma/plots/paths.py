@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
-from chiasma.configurations import Configuration, levels
+from chiasma.configurations import Configuration
 from chiasma.errors import InvalidInput
-from chiasma.models.emissions import Additive, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT
+from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Floats, Observations
 from chiasma.plots.style import (
@@ -48,10 +49,10 @@ def plot_level(
 
     Missing sites are ticks at the foot. `channel` chooses one of several channels.
     """
-    emission, data = _additive(posterior)
+    data = _data_with_levels(posterior)
     start, stop = region(start, stop, n_sites(posterior))
     y = _channel(data, channel)[start:stop]
-    mean, low, high = _band(posterior, emission, start, stop, channel)
+    mean, low, high = _band(posterior, start, stop, channel)
     ax = axes_for(ax, (9, 3.2))
     sites = np.arange(start, stop)
     pixels = stop - start > MANY_POINTS
@@ -182,17 +183,18 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
     return fig
 
 
-def _additive(posterior: Posterior) -> tuple[Additive, Observations]:
+def _data_with_levels(posterior: Posterior) -> Observations:
+    """The data, where the model sees them through a level."""
     if posterior.model is None or posterior.data is None:
         raise InvalidInput(
             "the level needs the model and the data, and this posterior holds "
             f"{'no model' if posterior.model is None else 'no data'}; plot_row and plot_marginals do without"
         )
     emission = posterior.model.emission if isinstance(posterior.model, FactorialHMM) else None
-    if not isinstance(emission, Gaussian | IntegratedDepth | StudentT | Poisson | NegativeBinomial):
+    if not isinstance(emission, Additive):
         what = type(posterior.model if emission is None else emission).__name__
         raise InvalidInput(f"a {what} does not say which signal it expects; use plot_row or plot_marginals")
-    return emission, posterior.data
+    return posterior.data
 
 
 def _channel(data: Observations, channel: int) -> Floats:
@@ -202,26 +204,27 @@ def _channel(data: Observations, channel: int) -> Floats:
     return channels[:, channel]
 
 
-def _band(
-    posterior: Posterior, emission: Additive, start: int, stop: int, channel: int
-) -> tuple[Floats, Floats, Floats]:
+def _band(posterior: Posterior, start: int, stop: int, channel: int) -> tuple[Floats, Floats, Floats]:
     """Mean, 5% and 95% of the expected signal, (stop - start,) each, over draws spread evenly over the run."""
     sizes = posterior.draws.sizes
     every = -(-sizes["chain"] * sizes["draw"] // BAND_DRAWS)
-    codes = posterior.codes[:, ::every, start:stop]
-    weights = emission.weights.reshape(emission.n_rows, -1)[:, channel]
-    level = levels(codes, weights).values.reshape(-1, stop - start)
-    signal = _expected(emission, level, channel)
+    levels = replace(posterior, draws=posterior.codes[:, ::every, start:stop]).levels().values
+    signal = np.array(
+        [
+            _emission(posterior, chain, every * i).expected(level).reshape(stop - start, -1)[:, channel]
+            for chain, several in enumerate(levels)
+            for i, level in enumerate(several)
+        ]
+    )
     # A quantile is a level that was drawn, not a value between two of them.
     low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
     return signal.mean(axis=0), low, high
 
 
-def _expected(emission: Additive, level: Floats, channel: int) -> Floats:
-    if isinstance(emission, Poisson | NegativeBinomial):
-        return emission.mean(level)
-    depth = emission.depth_mean if isinstance(emission, IntegratedDepth) else emission.depth  # type: ignore[attr-defined]
-    return np.asarray(level * np.atleast_1d(depth)[channel if np.size(depth) > 1 else 0])
+def _emission(posterior: Posterior, chain: int, draw: int) -> Additive:
+    emission = posterior.model_at(chain, draw).emission
+    assert isinstance(emission, Additive)
+    return emission
 
 
 def _trace_of(

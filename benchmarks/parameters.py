@@ -1,0 +1,65 @@
+"""Effective draws per second of learned parameters: given the paths, and with the paths integrated out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import arviz_stats as azs
+import numpy as np
+
+import chiasma as ch
+
+if TYPE_CHECKING:
+    from run import Report
+
+SIZES = ((3, 400), (3, 2_000), (5, 2_000))
+WAYS: dict[str, tuple[int, dict[str, Any]]] = {
+    "given the paths, row by row": (2_000, {"update": "row"}),
+    "given the paths, all rows at once": (2_000, {"update": "block of all"}),
+    "paths integrated out": (300, {"update": "exact"}),
+}
+
+
+def example(n_rows: int, n_columns: int) -> tuple[ch.FactorialHMM, np.ndarray, dict[str, Any]]:
+    """Weights, depth, noise and switching unknown; data from typical values, where every chain starts."""
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(ch.Beta(1, 99), ch.Beta(1, 99), 0.5),
+        emission=ch.Gaussian(ch.Dirichlet([2.0] * n_rows), depth=ch.Normal(15, 5), sd=ch.HalfNormal(3)),
+    )
+    weights = np.arange(1, n_rows + 1) + 0.3 * np.arange(n_rows) ** 2
+    truth = {"enter": 0.01, "leave": 0.01, "weights": weights / weights.sum(), "depth": 15.0, "sd": 1.0}
+    states, y = model.at(truth).simulate(n_columns, seed=2)
+    return model, y, truth | {"states": states}
+
+
+def run(report: Report) -> None:
+    report.text(
+        "Effective draws per second by the clock (bulk ESS of ArviZ), the least over all weights and that of "
+        "depth, sd and enter; one chain, one rung, started at the truth, warm-up not counted. Both ways sample the "
+        "same posterior; given the paths an iteration is cheap, and paths and parameters hold each other back."
+    )
+    rows = []
+    for n_rows, n_columns in SIZES:
+        model, y, start = example(n_rows, n_columns)
+        for name, (draws, options) in WAYS.items():
+            update = ch.BlockGibbs(size=n_rows) if options["update"] == "block of all" else options["update"]
+            settings = {"update": update, "exchange": None, "chains": 1, "workers": 1, "seed": 1, "progress": False}
+            ch.sample(model, y, init=start, draws=2, warmup=2, **settings)
+            posterior = ch.sample(model, y, init=start, draws=draws, warmup=draws // 4, **settings)
+            seconds = posterior.info["timings"]["draws"]
+            ess = {
+                key: float(np.min(azs.ess(posterior.parameters[key].values, chain_axis=0, draw_axis=1)))
+                for key in ("weights", "depth", "sd", "enter")
+            }
+            per_second = [f"{value / seconds:,.1f}" for value in ess.values()]
+            per_draw = min(ess.values()) / draws
+            rows.append(
+                [
+                    f"K = {n_rows}, T = {n_columns:,}: {name}",
+                    f"{1e3 * seconds / draws:.1f}",
+                    f"{per_draw:.2f}",
+                    *per_second,
+                ]
+            )
+    header = ["problem", "ms per draw", "least ESS per draw", "weights /s", "depth /s", "sd /s", "enter /s"]
+    report.table(header, rows)

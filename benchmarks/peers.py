@@ -1,0 +1,394 @@
+"""The same exact work by other means: the expanded HMM of 2^K states in hmmlearn and dynamax, and the factorised
+model as one would write it in NumPy, JAX or plain numba.
+
+Two jobs, emissions included: the log-likelihood, and one draw of the whole path from scratch. All log-likelihoods are
+asserted equal. Beside them, what a further draw at the same parameters costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numba
+import numpy as np
+from core import example
+from dynamax.hidden_markov_model import hmm_filter, hmm_posterior_sample
+from hmmlearn import _hmmc
+from hmmlearn.stats import log_multivariate_normal_density
+from jax import lax
+
+import chiasma as ch
+
+if TYPE_CHECKING:
+    from run import Report
+
+jax.config.update("jax_enable_x64", True)
+
+ROWS = (3, 6, 8, 10)
+COLUMNS = (1_000, 10_877)
+PATIENCE = 0.4  # seconds of repeats per cell
+LONGEST = 30.0  # seconds that a single call may take
+FURTHER = 100
+DYNAMAX_FURTHER = 20
+GOALS = {  # (job, K): how many times faster than the faster of dynamax's two precisions, at the larger T
+    ("log-likelihood", 6): 4,
+    ("log-likelihood", 10): 15,
+    ("draw", 6): 8,
+    ("draw", 10): 15,
+    ("further draw", 6): 100,
+    ("further draw", 10): 300,
+}
+
+
+class Problem(NamedTuple):
+    """A model, its data, and the arrays of its expanded form."""
+
+    model: ch.FactorialHMM
+    y: np.ndarray  # (T,)
+    matrices: np.ndarray  # (K, 2, 2)
+    initial: np.ndarray  # (S,)
+    transition: np.ndarray  # (S, S)
+    means: np.ndarray  # (S,)
+    sd: float
+
+
+def make_problem(n_rows: int, n_columns: int) -> Problem:
+    model, data = example(n_rows, n_columns)
+    target = model.target(data)
+    initial, one = np.ones(1), np.ones((1, 1))
+    for k in range(n_rows):  # bit k of the code is row k: later rows are the slower index
+        initial = np.kron(target.trans[0, k, :2], initial)
+        one = np.kron(target.trans[-1, k].reshape(2, 2), one)
+    levels = np.array([sum(w for k, w in enumerate(model.emission.weights) if s >> k & 1) for s in range(1 << n_rows)])
+    matrices = target.trans[-1].reshape(n_rows, 2, 2)
+    return Problem(model, data.y, matrices, initial, one, levels * model.emission.depth, float(model.emission.sd))
+
+
+class Peer(NamedTuple):
+    """How one package does the two jobs; each is a function without arguments, made for a problem."""
+
+    log_likelihood: Callable[[], float]
+    draw: Callable[[], object]
+
+
+def ours(problem: Problem) -> Peer:
+    model, y = problem.model, problem.y
+    return Peer(lambda: ch.exact.log_evidence(model, y), lambda: ch.exact.draws(model, y, 1, seed=1))
+
+
+def log_densities(problem: Problem) -> np.ndarray:
+    z = (problem.y[:, None] - problem.means) / problem.sd
+    return -0.5 * z * z - (math.log(problem.sd) + 0.5 * math.log(2 * math.pi))
+
+
+def dynamax(dtype: type) -> Callable[[Problem], Peer]:
+    def make(problem: Problem) -> Peer:
+        # Passed, not closed over: constants would let the compiler do the emissions once and for all.
+        arrays = [
+            jnp.asarray(value, dtype)
+            for value in (problem.initial, problem.transition, problem.y, problem.means, problem.sd)
+        ]
+        key = jr.key(1)
+
+        def emissions(y: jax.Array, means: jax.Array, sd: jax.Array) -> jax.Array:
+            z = (y[:, None] - means) / sd
+            return (-0.5 * z * z - jnp.log(sd) - 0.5 * math.log(2 * math.pi)).astype(dtype)
+
+        @jax.jit
+        def log_likelihood(initial: jax.Array, transition: jax.Array, *rest: jax.Array) -> jax.Array:
+            return hmm_filter(initial, transition, emissions(*rest)).marginal_loglik
+
+        @jax.jit
+        def draw(key: jax.Array, initial: jax.Array, transition: jax.Array, *rest: jax.Array) -> jax.Array:
+            return hmm_posterior_sample(key, initial, transition, emissions(*rest))[1]
+
+        return Peer(lambda: float(log_likelihood(*arrays)), lambda: draw(key, *arrays).block_until_ready())
+
+    return make
+
+
+def dynamax_many(problem: Problem, dtype: type) -> Callable[[], object]:
+    """Several draws at once, so that they share one filter: dynamax's way to a further draw."""
+    initial, transition = jnp.asarray(problem.initial, dtype), jnp.asarray(problem.transition, dtype)
+    log_lik = jnp.asarray(log_densities(problem), dtype)
+    keys = jr.split(jr.key(1), DYNAMAX_FURTHER)
+    sample = jax.jit(jax.vmap(lambda key: hmm_posterior_sample(key, initial, transition, log_lik)[1]))
+    return lambda: sample(keys).block_until_ready()
+
+
+def backward_numpy(alpha: np.ndarray, transition: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    uniforms = rng.random(len(alpha))
+    codes = np.empty(len(alpha), np.int64)
+    weights = alpha[-1]
+    for t in range(len(alpha) - 1, -1, -1):
+        if t < len(alpha) - 1:
+            weights = alpha[t] * transition[:, codes[t + 1]]
+        cumulative = np.cumsum(weights)
+        codes[t] = np.searchsorted(cumulative, uniforms[t] * cumulative[-1], side="right")
+    return codes
+
+
+def hmmlearn(implementation: str) -> Callable[[Problem], Peer]:
+    """Its density and its compiled passes, called as its `score` calls them; it has no path draw of its own."""
+
+    def make(problem: Problem) -> Peer:
+        variances = np.full((len(problem.means), 1), problem.sd**2)
+
+        def densities() -> np.ndarray:
+            return log_multivariate_normal_density(problem.y[:, None], problem.means[:, None], variances, "diag")
+
+        def scaled() -> tuple[float, np.ndarray]:
+            log_lik, alpha, _ = _hmmc.forward_scaling(problem.initial, problem.transition, np.exp(densities()))
+            return log_lik, alpha
+
+        def logarithms() -> tuple[float, np.ndarray]:
+            log_lik, alpha = _hmmc.forward_log(problem.initial, problem.transition, densities())
+            return log_lik, np.exp(alpha - alpha.max(axis=1, keepdims=True))
+
+        forward = scaled if implementation == "scaling" else logarithms
+        return Peer(lambda: forward()[0], lambda: backward_numpy(forward()[1], problem.transition))
+
+    return make
+
+
+def halves(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Transition matrices of the low and of the high rows: a step is low' M high on the message as a matrix."""
+    both = []
+    middle = len(problem.matrices) // 2
+    for rows in (problem.matrices[:middle], problem.matrices[middle:]):
+        one = np.ones((1, 1))
+        for matrix in rows:
+            one = np.kron(matrix, one)
+        both.append(one)
+    return both[0], both[1]
+
+
+def factorised_numpy(problem: Problem) -> Peer:
+    low, high = halves(problem)
+
+    def forward() -> tuple[float, np.ndarray]:
+        log_lik = log_densities(problem)
+        top = log_lik.max(axis=1)
+        lik = np.exp(log_lik - top[:, None])
+        alpha = np.empty_like(lik)
+        total = float(top.sum())
+        alpha[0] = problem.initial * lik[0]
+        for t in range(len(lik)):
+            if t:
+                message = alpha[t - 1].reshape(len(high), len(low))
+                alpha[t] = (high.T @ message @ low).ravel() * lik[t]
+            norm = alpha[t].sum()
+            alpha[t] /= norm
+            total += math.log(norm)
+        return total, alpha
+
+    return Peer(lambda: forward()[0], lambda: backward_numpy(forward()[1], problem.transition))
+
+
+def factorised_jax(problem: Problem) -> Peer:
+    """The filter only, in double precision: two small products per step."""
+    low, high = (jnp.asarray(half) for half in halves(problem))
+    arrays = [jnp.asarray(value) for value in (problem.y, problem.means, problem.initial)]
+
+    @jax.jit
+    def log_likelihood(y: jax.Array, means: jax.Array, initial: jax.Array) -> jax.Array:
+        log_lik = -0.5 * ((y[:, None] - means) / problem.sd) ** 2 - jnp.log(problem.sd) - 0.5 * math.log(2 * math.pi)
+        top = log_lik.max(axis=1)
+
+        def step(predicted: jax.Array, lik: jax.Array) -> tuple[jax.Array, jax.Array]:
+            filtered = predicted * lik
+            norm = filtered.sum()
+            message = (filtered / norm).reshape(len(high), len(low))
+            return (high.T @ message @ low).ravel(), jnp.log(norm)
+
+        _, norms = lax.scan(step, initial, jnp.exp(log_lik - top[:, None]))
+        return norms.sum() + top.sum()
+
+    return Peer(lambda: float(log_likelihood(*arrays)), lambda: None)
+
+
+@numba.njit(fastmath={"contract"}, cache=True)
+def _butterfly(y, means, sd, initial, matrices, uniforms, alpha, codes):
+    """What a first try looks like: one axis at a time, one exponential per state, full backward steps."""
+    n_columns, n_states = alpha.shape
+    total = 0.0
+    for t in range(n_columns):
+        row = alpha[t]
+        for s in range(n_states):
+            row[s] = alpha[t - 1, s] if t else initial[s]
+        if t:
+            for k in range(matrices.shape[0]):
+                stride = 1 << k
+                for base in range(0, n_states, 2 * stride):
+                    for s in range(base, base + stride):
+                        u, v = row[s], row[s + stride]
+                        row[s] = u * matrices[k, 0, 0] + v * matrices[k, 1, 0]
+                        row[s + stride] = u * matrices[k, 0, 1] + v * matrices[k, 1, 1]
+        norm = 0.0
+        for s in range(n_states):
+            z = (y[t] - means[s]) / sd
+            row[s] *= math.exp(-0.5 * z * z)
+            norm += row[s]
+        for s in range(n_states):
+            row[s] /= norm
+        total += math.log(norm)
+    weights = np.empty(n_states)
+    for t in range(uniforms.shape[0] - 1, -1, -1):
+        for s in range(n_states):
+            weights[s] = alpha[t, s]
+            if t < n_columns - 1:
+                for k in range(matrices.shape[0]):
+                    weights[s] *= matrices[k, s >> k & 1, codes[t + 1] >> k & 1]
+        left = uniforms[t] * weights.sum()
+        for s in range(n_states):
+            codes[t] = s
+            left -= weights[s]
+            if left < 0.0:
+                break
+    return total - n_columns * (math.log(sd) + 0.5 * math.log(2 * math.pi))
+
+
+def plain_numba(problem: Problem) -> Peer:
+    def run(n_uniforms: int) -> float:
+        alpha = np.empty((len(problem.y), len(problem.means)))
+        uniforms = np.random.default_rng(1).random(n_uniforms)
+        codes = np.empty(len(problem.y), np.int64)
+        arrays = problem.y, problem.means, problem.sd, problem.initial, problem.matrices
+        return float(_butterfly(*arrays, uniforms, alpha, codes))
+
+    return Peer(lambda: run(0), lambda: run(len(problem.y)))
+
+
+PEERS: dict[str, Callable[[Problem], Peer]] = {
+    "chiasma": ours,
+    "plain numba butterfly": plain_numba,
+    "JAX, rows in two halves": factorised_jax,
+    "NumPy, rows in two halves": factorised_numpy,
+    "dynamax, single precision": dynamax(np.float32),
+    "dynamax, double precision": dynamax(np.float64),
+    "hmmlearn, scaling": hmmlearn("scaling"),
+    "hmmlearn, logarithms": hmmlearn("log"),
+}
+NO_DRAW = {"JAX, rows in two halves"}
+
+
+def least(function: Callable[[], object], predicted: float = 0.0) -> float:
+    """Seconds by the clock of the fastest call, the first one (which may compile) left out unless calls are slow."""
+    if predicted < 5.0:
+        function()
+    best, spent, calls = math.inf, 0.0, 0
+    while calls < 1 or (calls < 200 and spent < PATIENCE) or (calls < 5 and spent < 10 * PATIENCE):
+        began = perf_counter()
+        function()
+        took = perf_counter() - began
+        best, spent, calls = min(best, took), spent + took, calls + 1
+    return best
+
+
+def further_ours(problem: Problem) -> float:
+    def draws(n: int) -> Callable[[], object]:
+        return lambda: ch.exact.draws(problem.model, problem.y, n, seed=1)
+
+    return max(0.0, least(draws(1 + FURTHER)) - least(draws(1))) / FURTHER
+
+
+Seconds = dict[tuple[str, str, int, int], float]
+
+
+def measure() -> tuple[Seconds, set[tuple[str, str, int, int]]]:
+    seconds: Seconds = {}
+    skipped = set()
+    for n_columns in COLUMNS:
+        for n_rows in ROWS:
+            problem = make_problem(n_rows, n_columns)
+            reference = ch.exact.log_evidence(problem.model, problem.y)
+            for name, make in PEERS.items():
+                peer = make(problem)
+                for job, function in (("log-likelihood", peer.log_likelihood), ("draw", peer.draw)):
+                    if job == "draw" and name in NO_DRAW:
+                        continue
+                    shorter = seconds.get((job, name, n_rows, COLUMNS[0]), 0.0)
+                    predicted = shorter * n_columns / COLUMNS[0]
+                    if predicted > LONGEST:
+                        skipped.add((job, name, n_rows, n_columns))
+                        seconds[job, name, n_rows, n_columns] = predicted
+                        continue
+                    if job == "log-likelihood" and predicted < LONGEST / 2:
+                        # Single precision adds up T roundings; everything else agrees to far more digits.
+                        tolerance = 1e-4 if "single" in name else 1e-9
+                        value = peer.log_likelihood()
+                        assert math.isclose(value, reference, rel_tol=tolerance), (name, n_rows, value, reference)
+                    seconds[job, name, n_rows, n_columns] = least(function, predicted)
+            seconds["further draw", "chiasma", n_rows, n_columns] = further_ours(problem)
+            for name, dtype in (("dynamax, single precision", np.float32), ("dynamax, double precision", np.float64)):
+                once = seconds["draw", name, n_rows, n_columns]
+                many = least(dynamax_many(problem, dtype))
+                seconds["further draw", name, n_rows, n_columns] = max(many - once, 0.0) / (DYNAMAX_FURTHER - 1)
+    return seconds, skipped
+
+
+def run(report: Report) -> None:
+    seconds, skipped = measure()
+    report.text(
+        "One Gaussian model with K rows: weights from 1 to 3 that sum to one, depth 15, sd 1, switching probability "
+        "0.01. Milliseconds by the clock from the data to the result, emissions included, after compilation; every "
+        "package may use all cores (JAX does for matrix products, the others run on one). The log-likelihoods of a "
+        "column are asserted equal: to 1e-9 in double precision, to 1e-4 in single precision. hmmlearn has no path "
+        "draw, and gets a backward pass in NumPy. In brackets: how many times as long as chiasma."
+        + (
+            f" ≈ marks cells that would take more than {LONGEST:.0f} s per call: they are extrapolated from "
+            f"T = {COLUMNS[0]:,}."
+            if skipped
+            else ""
+        )
+    )
+    cells = [(k, t) for t in COLUMNS for k in ROWS]
+
+    def cell(job: str, name: str, k: int, t: int) -> str:
+        if (job, name, k, t) not in seconds:
+            return "–"
+        value = seconds[job, name, k, t]
+        mark = "≈ " if (job, name, k, t) in skipped else ""
+        ratio = value / seconds[job, "chiasma", k, t]
+        beside = "" if name == "chiasma" else f" ({ratio:.1f})" if ratio < 9.95 else f" ({ratio:,.0f})"
+        return f"{mark}{value * 1e3:,.3g}{beside}" if value < 1 else f"{mark}{value * 1e3:,.0f}{beside}"
+
+    header = ["", *(f"K = {k}, T = {t:,}" for k, t in cells)]
+    for job, title in (("log-likelihood", "Log-likelihood"), ("draw", "One draw of the path, from scratch")):
+        report.text(f"## {title}, ms")
+        names = [name for name in PEERS if not (job == "draw" and name in NO_DRAW)]
+        report.table(header, [[name, *(cell(job, name, k, t) for k, t in cells)] for name in names])
+    report.text(
+        "## A further draw at the same parameters, ms\n\n"
+        f"Ours: the mean of {FURTHER} more. dynamax filters again for every draw it is asked for (the table above), "
+        f"unless draws are batched: below, the mean of {DYNAMAX_FURTHER - 1} more by `jax.vmap` over keys."
+    )
+    names = ["chiasma", "dynamax, single precision", "dynamax, double precision"]
+    report.table(header, [[name, *(cell("further draw", name, k, t) for k, t in cells)] for name in names])
+    rows = []
+    last = COLUMNS[-1]
+    for (job, k), goal in GOALS.items():
+        peer_job = "draw" if job == "further draw" else job
+        peer = min(seconds[peer_job, f"dynamax, {kind} precision", k, last] for kind in ("single", "double"))
+        ratio = peer / seconds[job, "chiasma", k, last]
+        rows.append([f"{job}, K = {k}", f"{goal} ×", f"{ratio:.1f} ×", "reached" if ratio >= goal else "missed"])
+    report.text(
+        f"## Goals at T = {last:,}, against the faster of dynamax's two precisions\n\n"
+        "A further draw is held against dynamax's draw from scratch: that is what asking it for another draw costs."
+    )
+    report.table(["job", "to reach", "measured", "goal"], rows)
+    ahead = all(
+        seconds[job, name, k, t] >= seconds[job, "chiasma", k, t]
+        for job in ("log-likelihood", "draw")
+        for name in PEERS
+        for k, t in cells
+        if (job, name, k, t) in seconds
+    )
+    report.text(f"Ahead of every row in every cell of the first two tables: {'yes' if ahead else 'no'}.")

@@ -1,0 +1,161 @@
+"""What all emissions share: rows, weights, parameters that may be learned, columns summarised by their levels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels.gaussian import Factors
+from chiasma.models.observations import Floats, Integers, Observations, as_floats
+from chiasma.models.prior import Prior
+from chiasma.models.priors import check_prior
+
+MAX_ROWS = 63
+
+
+class Emission(ABC):
+    """What a model needs to know of an emission: how many rows it has, and what data it accepts."""
+
+    arguments: ClassVar[tuple[str, ...]] = ()  # of the constructor, each an attribute as well
+    n_rows: int
+    priors: Mapping[str, Prior] = {}  # of the parameters that are learned
+
+    @abstractmethod
+    def check(self, data: Observations) -> None:
+        """Raise InvalidInput where the data cannot come from this emission."""
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """The same emission with other values for some arguments."""
+        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
+        return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
+
+    def placed(self, values: Mapping[str, Any]) -> Self:
+        """`with_values` for values inside the supports of all priors: nothing is checked again."""
+        other = copy(self)
+        vars(other).update({name: values[name] for name in self.priors})
+        other.priors = {}
+        return other
+
+    def _learn(self, name: str, value: Any, low: float = -np.inf, shapes: Any = ((),)) -> Any:
+        """A number as it is; a prior is remembered, and its typical value stands in for it."""
+        if not isinstance(value, Prior):
+            return value
+        check_prior(name, value, shapes, low, np.inf)
+        self.priors = {**self.priors, name: value}
+        return value.centre
+
+
+class Additive(Emission):
+    """An emission that sees a column through its level alone."""
+
+    arguments: ClassVar[tuple[str, ...]] = ("weights",)
+    n_channels: int | None = None
+
+    def __init__(self, weights: npt.ArrayLike | Prior):
+        self.weights = as_floats("weights", self._learn_weights(weights))
+        if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)):
+            raise InvalidInput(
+                f"weights must be one finite number per row, got shape {self.weights.shape}: {self.weights}"
+            )
+        self.n_rows = row_count(len(self.weights))
+
+    def _learn_weights(self, weights: Any, low: float = -np.inf) -> Any:
+        if isinstance(weights, Prior) and weights.shape == ():
+            raise InvalidInput(
+                f"the prior of weights must have one value per row, got {weights}; three independent positive weights "
+                "are Gamma([2, 2, 2], 2), three that add up to 1 are Dirichlet([1, 1, 1])"
+            )
+        return self._learn("weights", weights, low, (getattr(weights, "shape", ()),))
+
+    def _parameter(self, name: str, value: Any, positive: bool = False, least: float = -np.inf) -> Floats:
+        shapes = ((), (self.n_channels,))
+        given = self._learn(name, value, 0.0 if positive else least, shapes)
+        return _parameter(name, given, self.n_channels, positive, least)
+
+    @abstractmethod
+    def log_density(self, y: Floats, level: Floats) -> Floats:
+        """log p(y | level), broadcast; y is never NaN here. With channels, they are the last axis of both."""
+
+    @abstractmethod
+    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
+        """One y for every level."""
+
+    def expected(self, level: Floats) -> Floats:
+        """The signal that a level stands for: the mean of y, or its centre where y has no mean."""
+        raise InvalidInput(
+            f"a {type(self).__name__} does not say which signal it expects; plot_row and plot_marginals do without, "
+            "and an emission of your own can have a method expected(level)"
+        )
+
+    def check(self, data: Observations) -> None:
+        wanted = "(T,)" if self.n_channels is None else f"(T, {self.n_channels})"
+        channels = None if data.y.ndim == 1 else data.y.shape[1]
+        if channels != self.n_channels:
+            raise InvalidInput(
+                f"{type(self).__name__} with these weights needs y of shape {wanted}, got {data.y.shape}"
+            )
+
+    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        """(n,) or (n, D) y and (S,) or (n, m) levels (with channels: a last axis D) to (n, S) or (n, m).
+
+        Missing columns give 0.
+        """
+        if self.n_channels is not None:
+            return self._channels(y[:, None, :], level)
+        seen = ~np.isnan(y)
+        if seen.all():
+            return self.log_density(y[:, None], level)
+        out = np.zeros((len(y), level.shape[-1]))
+        out[seen] = self.log_density(y[seen, None], level if level.ndim == 1 else level[seen])
+        return out
+
+    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
+        """What `summed` needs to know of columns y whose levels are equal within groups 0..n_groups-1.
+
+        Densities with sufficient statistics keep those; here, the columns themselves.
+        """
+        seen = ~np.isnan(y)
+        return y[seen], group[seen]
+
+    def summed(self, summary: Any, level: Floats) -> float:
+        """Sum of the log-likelihoods of summarised columns, for the level of every group."""
+        y, group = summary
+        return float(self.log_density(y, level[group]).sum())
+
+    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
+        """A shortcut to the likelihoods of all codes of rows with these weights, where the density has one."""
+        return None
+
+    def _channels(self, y: Floats, level: Floats) -> Floats:
+        missing = np.isnan(y)
+        log_density = self.log_density(np.where(missing, 0.0, y), level)
+        return np.where(missing, 0.0, log_density).sum(axis=-1)
+
+
+def row_count(n_rows: int) -> int:
+    if not 1 <= n_rows <= MAX_ROWS:
+        raise InvalidInput(f"a model has 1..{MAX_ROWS} rows, got {n_rows} weights")
+    return n_rows
+
+
+def _parameter(
+    name: str,
+    value: npt.ArrayLike,
+    channels: int | None,
+    positive: bool,
+    least: float,
+) -> Floats:
+    given = as_floats(name, value)
+    if given.shape not in ((), (channels,)):
+        expected = "a single number" if channels is None else f"a number or {channels} numbers (channels)"
+        raise InvalidInput(f"{name} must be {expected}, got shape {given.shape}")
+    if not np.all(np.isfinite(given)) or np.any(given < least) or (positive and np.any(given <= 0)):
+        bound = "positive and finite" if positive else "finite" if least == -np.inf else f"finite and >= {least:g}"
+        raise InvalidInput(f"{name} must be {bound}, got {given}")
+    return given

@@ -1,0 +1,100 @@
+"""The learned parameters of a model, as one vector of values and one of free coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels import priors as kernel
+from chiasma.models.observations import Floats, as_floats
+from chiasma.models.prior import Prior
+
+
+class Slot(NamedTuple):
+    """One parameter and its places in both vectors."""
+
+    name: str
+    prior: Prior
+    values: slice
+    free: slice
+
+
+class Parameters:
+    """Values (P,) of all learned parameters, those of the chains first, then those of the emission.
+
+    of_chains, of_emission : which free coordinates are theirs; given a path the two do not depend on each other.
+    """
+
+    def __init__(self, chains: Mapping[str, Prior], emission: Mapping[str, Prior]):
+        self.slots: list[Slot] = []
+        n_values = n_free = 0
+        for name, prior in (*chains.items(), *emission.items()):
+            size = int(np.prod(prior.shape, dtype=int))
+            values, free = slice(n_values, n_values + size), slice(n_free, n_free + prior.n_free)
+            self.slots.append(Slot(name, prior, values, free))
+            n_values, n_free = values.stop, free.stop
+        self.n_values, self.n_free = n_values, n_free
+        entries = [slot.prior.entries() for slot in self.slots]
+        self._entries = tuple(np.concatenate(column) for column in zip(*entries, strict=True))
+        n_chains = sum(prior.n_free for prior in chains.values())
+        self.of_chains, self.of_emission = np.arange(n_chains), np.arange(n_chains, n_free)
+
+    def __bool__(self) -> bool:
+        return bool(self.slots)
+
+    @property
+    def names(self) -> list[str]:
+        return [slot.name for slot in self.slots]
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        """(P,) from the prior."""
+        return np.concatenate([np.empty(0), *(slot.prior.sample(rng).ravel() for slot in self.slots)])
+
+    def unpack(self, values: Floats) -> dict[str, Floats]:
+        """By name, each in its shape, behind the axes that come before the last one of `values`."""
+        before = values.shape[:-1]
+        return {slot.name: values[..., slot.values].reshape(before + slot.prior.shape) for slot in self.slots}
+
+    def pack(self, given: Mapping[str, Any], missing: Floats) -> Floats:
+        """(P,) from values by name, each inside the support of its prior; the others are those of `missing`."""
+        values = missing.copy()
+        unknown = sorted(set(given) - set(self.names))
+        if unknown:
+            raise InvalidInput(
+                f"{', '.join(unknown)} is not learned here; the learned parameters are {', '.join(self.names)}"
+            )
+        for slot in self.slots:
+            if slot.name in given:
+                value = as_floats(slot.name, given[slot.name])
+                if value.shape != slot.prior.shape:
+                    raise InvalidInput(f"{slot.name} must have shape {slot.prior.shape}, got {value.shape}")
+                if not np.isfinite(slot.prior.log_density(value)):
+                    raise InvalidInput(
+                        f"the prior of {slot.name}, {slot.prior}, excludes the start {value.tolist()}; start inside "
+                        "its support, or widen the prior"
+                    )
+                values[slot.values] = value.ravel()
+        return values
+
+    def log_prior(self, values: Floats) -> float:
+        """-inf outside the supports."""
+        return float(kernel.log_density(*self._entries, values, False))
+
+    def log_prior_free(self, values: Floats) -> float:
+        """Log density of the free coordinates of `values`; -inf where rounding has put a value on its bound."""
+        return float(kernel.log_density(*self._entries, values, True))
+
+    def to_free(self, values: Floats) -> Floats:
+        """(n_free,) coordinates of values inside the support."""
+        free = np.empty(self.n_free)
+        kernel.to_free(*self._entries[:3], values, free)
+        return free
+
+    def from_free(self, free: Floats) -> Floats:
+        """(P,) values at free coordinates."""
+        values = np.empty(self.n_values)
+        kernel.from_free(*self._entries[:3], free, values)
+        return values

@@ -1,0 +1,208 @@
+"""Pictures of learned parameters: their marginals beside the priors, and pairs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from scipy.stats import gaussian_kde
+
+from chiasma.errors import InvalidInput
+from chiasma.labels import exchangeable_rows
+from chiasma.learned import QUANTILES, Entry, entries
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Floats
+from chiasma.plots.style import BLACK, BLUE, MANY_POINTS, SKY, STATES, Canvas, canvas_for, entitle
+from chiasma.posterior import Posterior
+
+COLUMNS = 4
+MOST_PAIRS = 10
+# Points of a curve, and draws of a prior whose density has no formula.
+CURVE_POINTS = 200
+PRIOR_DRAWS = 4_000
+
+
+def plot_parameters(posterior: Posterior, names: Sequence[str] | None = None, *, fig: Canvas | None = None) -> Canvas:
+    """Posterior of every learned value as a histogram, chains as lines, and its prior as a dashed curve.
+
+    names : parameters ("weights") or single values of them ("weights[0]"); default: all. The bar under a histogram
+    spans 5% to 95%, its dot is the mean. Rows that the model cannot tell apart come in the order of their weights, and
+    so does the prior that is drawn for them.
+    """
+    chosen = _chosen(posterior, names)
+    n_lines, n_columns = _grid(len(chosen))
+    fig = canvas_for(fig, parameters_size(len(chosen)))
+    panels = fig.subplots(n_lines, n_columns, squeeze=False).ravel()
+    for ax, entry in zip(panels, chosen, strict=False):
+        _marginal(ax, posterior, entry)
+    for ax in panels[len(chosen) :]:
+        ax.set_visible(False)
+    fig.supylabel("density", fontsize="medium")
+    fig.suptitle("Posterior (filled; a line per chain) and prior (dashed) of the parameters", fontsize="medium")
+    return fig
+
+
+def plot_pairs(posterior: Posterior, names: Sequence[str] | None = None, *, fig: Canvas | None = None) -> Canvas:
+    """Learned values against each other, two by two: draws as dots, many of them as hexagons that are dark where the
+    draws are; on the diagonal their histograms. `names` as for plot_parameters.
+    """
+    chosen = _chosen(posterior, names)
+    n = len(chosen)
+    if not 2 <= n <= MOST_PAIRS:
+        raise InvalidInput(
+            f"pairs are drawn of 2..{MOST_PAIRS} values, got {n}; choose with names=, {_example(posterior)}"
+        )
+    fig = canvas_for(fig, pairs_size(n))
+    panels = fig.subplots(n, n, squeeze=False, sharex="col")
+    for i in range(n):
+        for j in range(n):
+            ax = panels[i, j]
+            if j > i:
+                ax.set_visible(False)
+                continue
+            ax.spines[["top", "right"]].set_visible(False)
+            if i == j:
+                _histogram(ax, chosen[i].values)
+            else:
+                _pair(ax, chosen[j].values.ravel(), chosen[i].values.ravel())
+            _ticks(ax)
+            if i == n - 1:
+                ax.set_xlabel(chosen[j].name)
+            if j == 0 and i > 0:
+                ax.set_ylabel(chosen[i].name)
+            elif j > 0 and i != j:
+                ax.tick_params(labelleft=False)
+    fig.suptitle("Pairs of parameters over the draws", fontsize="medium")
+    return fig
+
+
+def parameters_size(n: int) -> tuple[float, float]:
+    """Inches that the marginals of n values need."""
+    n_lines, n_columns = _grid(n)
+    return max(2.6 * n_columns, 5.5), 0.5 + 2.1 * n_lines
+
+
+def pairs_size(n: int) -> tuple[float, float]:
+    """Inches that the pairs of n values need."""
+    return 1.0 + 1.7 * n, 1.0 + 1.7 * n
+
+
+def _grid(n: int) -> tuple[int, int]:
+    n_columns = min(COLUMNS, n)
+    return -(-n // n_columns), n_columns
+
+
+def _marginal(ax: Axes, posterior: Posterior, entry: Entry) -> None:
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    edges = _histogram(ax, entry.values)
+    top = 0.0
+    for i, chain in enumerate(entry.values):
+        heights, _ = np.histogram(chain, edges, density=True)
+        ax.stairs(heights, edges, color=BLUE, linewidth=0.7, alpha=0.7, label=f"chain {i}")
+        top = max(top, float(heights.max()))
+    prior = _prior_density(posterior, entry, edges)
+    if prior is not None:
+        ax.plot(*prior, color=BLACK, lw=1.4, ls=(0, (4, 2)), label="prior")
+        # A prior with a peak at its bound would leave no room for the draws.
+        top = max(top, min(float(prior[1].max()), 1.5 * top))
+    low, high = np.quantile(entry.values, QUANTILES)
+    foot = -0.06 * top
+    ax.plot([low, high], [foot, foot], color=BLACK, lw=2, solid_capstyle="butt", label="5–95%", clip_on=False)
+    ax.plot([entry.values.mean()], [foot], "o", color=BLACK, ms=5, mec="white", label="mean", clip_on=False)
+    ax.set_ylim(1.8 * foot, 1.05 * top)
+    _ticks(ax)
+    entitle(ax, entry.name)
+
+
+def _histogram(ax: Axes, values: Floats) -> Floats:
+    """Filled, all chains together; no more bins than independent draws of as many values would need."""
+    ends = (values.min(), values.max())
+    if ends[0] == ends[1]:
+        ends = (ends[0] - 0.5, ends[1] + 0.5)
+    edges = np.linspace(*ends, int(np.clip(2 * values.size ** (1 / 3), 5, 40)) + 1)
+    heights, _ = np.histogram(values, edges, density=True)
+    ax.stairs(heights, edges, fill=True, color=SKY, alpha=0.6, label="posterior")
+    ax.set_yticks([])
+    return edges
+
+
+def _ticks(ax: Axes) -> None:
+    ax.xaxis.set_major_locator(MaxNLocator(3))
+    ax.tick_params(labelsize="small")
+
+
+def _prior_density(posterior: Posterior, entry: Entry, edges: Floats) -> tuple[Floats, Floats] | None:
+    """Points around the draws and the prior's density there; None where a stored run could not keep its model."""
+    model = posterior.model
+    if not isinstance(model, FactorialHMM):
+        return None
+    prior = next(slot.prior for slot in model.parameters.slots if slot.name == entry.parameter)
+    margin = 0.25 * (edges[-1] - edges[0])
+    low, high = max(edges[0] - margin, prior.support[0]), min(edges[-1] + margin, prior.support[1])
+    # Without the ends: a bound of the support is not in it.
+    x = np.linspace(low, high, CURVE_POINTS + 2)[1:-1]
+    order = _order(model, entry)
+    if order is not None:
+        return x, _ordered_density(model, *order, x)
+    marginal = prior.marginal(entry.place)
+    return x, np.exp([marginal.log_density(np.asarray(at)) for at in x])
+
+
+def _order(model: FactorialHMM, entry: Entry) -> tuple[list[int], int] | None:
+    """Exchangeable rows and the rank among them of a weight by which they are sorted: those of the first channel."""
+    if entry.parameter != "weights" or any(entry.place[1:]):
+        return None
+    row = entry.place[0]
+    return next(((group, group.index(row)) for group in exchangeable_rows(model) if row in group), None)
+
+
+def _ordered_density(model: FactorialHMM, group: list[int], rank: int, x: Floats) -> Floats:
+    """Density at x of the rank-th smallest of exchangeable weights under their prior, from draws of it."""
+    prior = model.emission.priors["weights"]
+    rng = np.random.default_rng(0)
+    weights = np.array([prior.sample(rng) for _ in range(PRIOR_DRAWS)]).reshape(PRIOR_DRAWS, model.n_rows, -1)
+    draws = np.sort(weights[:, group, 0], axis=1)[:, rank]
+    smooth = gaussian_kde(draws)
+    density = smooth(x)
+    # What the kernel puts outside the support belongs inside.
+    for bound in prior.support:
+        if np.isfinite(bound):
+            density = density + smooth(2 * bound - x)
+    return np.asarray(density)
+
+
+def _pair(ax: Axes, x: Floats, y: Floats) -> None:
+    if len(x) > MANY_POINTS:
+        ax.hexbin(x, y, gridsize=30, cmap=STATES, mincnt=1, linewidths=0.1, rasterized=True)
+    else:
+        ax.plot(x, y, "o", color=BLUE, ms=2, mew=0, alpha=0.5)
+    ax.yaxis.set_major_locator(MaxNLocator(3))
+
+
+def _chosen(posterior: Posterior, names: Sequence[str] | None) -> list[Entry]:
+    found = list(entries(posterior.parameters))
+    if not found:
+        raise InvalidInput(
+            "this posterior has no learned parameters; give the model a prior in place of a number, such as "
+            "sd=ch.HalfNormal(20)"
+        )
+    if names is None:
+        return found
+    wanted = [names] if isinstance(names, str) else list(names)
+    known = list(dict.fromkeys(name for entry in found for name in (entry.parameter, entry.name)))
+    for name in wanted:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(map(str, posterior.parameters))}"
+            raise InvalidInput(f"there is no learned parameter {name!r}; {hint}")
+    if not wanted:
+        raise InvalidInput("names must hold at least one, got none; leave names out for all")
+    return [entry for name in wanted for entry in found if name in (entry.parameter, entry.name)]
+
+
+def _example(posterior: Posterior) -> str:
+    first = next(entries(posterior.parameters)).name
+    return f"such as names=[{first!r}, ...]"

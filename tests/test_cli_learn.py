@@ -1,0 +1,127 @@
+"""Learning on the command line: --learn and [priors], parameters.tsv, pictures, and how a run goes on."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from typer.main import get_command
+
+import chiasma as ch
+from chiasma.cli import app
+from chiasma.report import write_report
+from chiasma.tables import Signal
+from test_cli import FILES, refused, run
+from test_learned import learned
+
+pytestmark = pytest.mark.jit_off
+
+MODEL = ["--weights", "0.4,0.6", "--depth", 10, "--sd", 1, "--enter", 0.1]
+SAMPLER = ["--update", "row", "--exchange", "none", "--draws", 6, "--warmup", 4, "--chains", 2, "--seed", 1]
+FIT = ["fit", "y.csv", *MODEL, *SAMPLER]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "y.csv").write_text("".join(f"{y}\n" for y in (0, 1, 0, 9, 11, "NA", 10, 0, 2, 1)))
+    return tmp_path
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_learn__writes_parameters_and_shows_them(here):
+    result = run(*FIT, "--learn", "weights,sd", "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert "Learned parameters" in result.stdout
+    assert "weights[1]" in result.stdout
+    assert "Wrote states.tsv, segments.tsv, explanations.tsv, parameters.tsv, summary.json and figures/ to run/" in (
+        " ".join(result.stdout.split())
+    )
+    posterior = ch.open_posterior("run/run.zarr")
+    assert list(posterior.parameters) == ["weights", "sd"]
+    assert sorted(path.name for path in (here / "run").iterdir()) == sorted([*FILES, "summary.json", "parameters.tsv"])
+    rows = {row["parameter"]: row for row in table(here / "run/parameters.tsv")}
+    assert list(rows) == ["weights[0]", "weights[1]", "sd"]
+    sd = posterior.parameters["sd"].values
+    assert float(rows["sd"]["mean"]) == pytest.approx(sd.mean(), rel=1e-5)
+    assert [float(rows["sd"][name]) for name in ("q05", "q95")] == pytest.approx(
+        np.quantile(sd, [0.05, 0.95]), rel=1e-5
+    )
+    content = json.loads((here / "run/summary.json").read_text())
+    assert [one["name"] for one in content["parameters"]] == list(rows)
+    assert {"parameters.png", "pairs.png"} <= {path.name for path in (here / "run/figures").iterdir()}
+    states = table(here / "run/states.tsv")
+    level = posterior.levels().values.mean(axis=(0, 1))
+    np.testing.assert_allclose([float(row["level"]) for row in states], level, atol=1e-5)
+    shown = run("show", "run")
+    assert shown.exit_code == 0
+    assert "Learned parameters" in shown.stdout
+    assert json.loads(run("show", "run", "--json").stdout) == content
+
+
+def test_learn__settings_say_which_priors_and_repeat_the_run(here):
+    assert run(*FIT, "--learn", "weights,depth", "--out", "run", "-q").exit_code == 0
+    text = (here / "run/settings.toml").read_text()
+    assert "[priors]\nweights = {dirichlet = [1.0, 1.0]}\ndepth = {normal = [10.0, 2.5]}\n" in text
+    first = ch.open_posterior("run/run.zarr").parameters["depth"].values.copy()
+    assert run("fit", "y.csv", "--model", "run/settings.toml", "--out", "again", "-q").exit_code == 0
+    np.testing.assert_array_equal(ch.open_posterior("again/run.zarr").parameters["depth"].values, first)
+    result = run("fit", "y.csv", "--out", "run", "--resume", "--draws", 9, "-q")
+    assert result.exit_code == 0, result.output
+    longer = ch.open_posterior("run/run.zarr").parameters["depth"].values
+    assert longer.shape == (2, 9)
+    np.testing.assert_array_equal(longer[:, :6], first)
+    assert "model.parameters.depth is" in refused("fit", "y.csv", "--out", "run", "--resume", "--depth", 9)
+
+
+def test_priors__of_a_file_need_no_numbers_and_options_win_over_them(here):
+    (here / "m.toml").write_text(
+        "[model]\ndepth = 10\nenter = 0.1\n\n[priors]\nweights = {dirichlet = [2, 2]}\nsd = {half_normal = 2}\n"
+    )
+    fit = ["fit", "y.csv", "--model", "m.toml", *SAMPLER, "-q"]
+    assert run(*fit, "--out", "a").exit_code == 0
+    assert list(ch.open_posterior("a/run.zarr").parameters) == ["weights", "sd"]
+    assert run(*fit, "--sd", 1, "--out", "b").exit_code == 0
+    assert list(ch.open_posterior("b/run.zarr").parameters) == ["weights"]
+
+
+def test_learn__refuses(here):
+    assert "--learn takes parameters of the model, got 'sigma'" in refused(*FIT, "--learn", "sigma", "--out", "run")
+    assert "--learn leave needs a number to stand around: give --leave too" in refused(
+        *FIT, "--learn", "leave", "--out", "run"
+    )
+    (here / "m.toml").write_text("[priors]\nsd = {half_normal = -2}\n")
+    without_sd = ["fit", "y.csv", "--weights", "0.4,0.6", "--enter", 0.1, "--model", "m.toml"]
+    assert "sd of HalfNormal must be positive, got -2" in refused(*without_sd, "--out", "run")
+    (here / "m.toml").write_text("[priors]\ndf = {gamma = [2, 1]}\n")
+    assert "the prior of df belongs to student-t" in refused(*FIT, "--model", "m.toml", "--out", "run")
+    assert not (here / "run").exists()
+
+
+def test_help__tells_the_default_priors():
+    (option,) = [option for option in get_command(app).commands["fit"].params if option.name == "learn"]
+    for word in ("Dirichlet(1, ..., 1)", "Gamma of shape 2", "Normal(depth, depth/4)", "Beta(1, 1/p - 1)"):
+        assert word in option.help
+    assert re.search(r"LogNormal\(log of it, 0\.5\)", option.help)
+
+
+def test_report__many_values_have_marginals_and_no_pairs(tmp_path):
+    """A posterior of 12 values, of one chain: R-hat is not known."""
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(*(ch.Beta([1, 1, 1], 20) for _ in range(3))),
+        emission=ch.Gaussian(ch.Normal([1, 2, 3], 1), sd=0.5),
+    )
+    posterior = learned(model, n_draws=20, n_chains=1)
+    report = write_report(posterior, Signal(data=posterior.data), tmp_path, {})
+    assert "parameters.tsv" in report.files
+    rows = table(tmp_path / "parameters.tsv")
+    assert len(rows) == 12
+    assert {row["rhat"] for row in rows} == {"NA"}
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert "parameters.png" in names
+    assert "pairs.png" not in names

@@ -1,0 +1,89 @@
+"""Evidence of several models side by side."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+from rich.console import Console
+
+import chiasma as ch
+from chiasma.evidence import Evidence
+
+JIT = not numba.config.DISABLE_JIT
+pytestmark = pytest.mark.jit_off
+
+
+def rows(n: int, sd: object = 0.5) -> ch.FactorialHMM:
+    return ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0] * n, sd=sd))
+
+
+def test_compare__exact_models():
+    """Probabilities by hand, with a prior."""
+    _, y = rows(2).simulate(12, seed=1)
+    models = [rows(1), rows(2)]
+    found = ch.compare(models, y, prior=[3, 1])
+    log = np.array([ch.exact.log_evidence(model, y) for model in models]) + np.log([0.75, 0.25])
+    np.testing.assert_allclose(found.probabilities, np.exp(log) / np.exp(log).sum(), rtol=1e-12)
+    assert found.names == ["1 row", "2 rows"]
+    assert [one.standard_error for one in found.evidence] == [0.0, 0.0]
+    np.testing.assert_array_equal(found.low, found.high)
+    assert found.best == found.names[int(np.argmax(log))]
+    assert not found.posteriors
+    assert found.to_dict()["2 rows"]["log_evidence"] == pytest.approx(ch.exact.log_evidence(models[1], y))
+
+
+def test_compare__samples_where_it_must():
+    """A model with a prior, and one too large for the budget of the exact evidence (made so small here)."""
+    _, y = rows(2).simulate(6, seed=1)
+    options = {
+        "draws": 40,
+        "warmup": 20,
+        "chains": 1,
+        "seed": 1,
+        "progress": False,
+        "ladder": ch.Ladder.adapted(size=4),
+    }
+    found = ch.compare({"known": rows(2), "unknown": rows(2, ch.HalfNormal(1))}, y, **options)
+    assert list(found.posteriors) == ["unknown"]
+    assert found.evidence[0].standard_error == 0
+    assert found.evidence[1] == found.posteriors["unknown"].log_evidence
+    assert found.low[0] < found.probabilities[0] < found.high[0]
+    text = Console(width=100)
+    with text.capture() as captured:
+        text.print(found)
+    assert "known" in captured.get()
+    assert "exact" in captured.get()
+
+
+def test_compare__names_equal_sizes_by_number():
+    _, y = rows(1).simulate(5, seed=1)
+    assert ch.compare([rows(1), rows(1, 0.7)], y).names == ["model 0", "model 1"]
+
+
+def test_compare__says_nothing_where_an_error_is_unknown(monkeypatch):
+    _, y = rows(1).simulate(5, seed=1)
+    posterior = type("Posterior", (), {"log_evidence": Evidence(-3.0, float("nan"))})()
+    monkeypatch.setattr("chiasma.comparison.sample", lambda *_, **__: posterior)
+    found = ch.compare([rows(1), rows(2, ch.HalfNormal(1))], y)
+    assert found.low.tolist() == [0, 0]
+    assert found.high.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "message"),
+    [
+        ([], {}, "at least one model"),
+        ({"a": 3}, {}, "models must be FactorialHMMs, got int for 'a'"),
+        ([rows(1), rows(2)], {"prior": [1.0]}, "prior must be 2 positive numbers"),
+        ([rows(1), rows(2)], {"prior": [1.0, 0.0]}, "prior must be 2 positive numbers"),
+        (
+            {"a": rows(1, ch.HalfNormal(1))},
+            {"ladder": [1, 2], "draws": 2, "warmup": 0, "chains": 1, "progress": False},
+            "the run of 'a' gives no evidence.*ladder='auto'",
+        ),
+    ],
+)
+def test_compare__refuses(models, options, message):
+    with pytest.raises(ch.InvalidInput, match=message):
+        ch.compare(models, [0.1, 1.2, 0.8], **options)
