@@ -37,9 +37,10 @@ def statements(outcome):
             said[f"{update}: augmented reaches a higher log joint than {other}"] = wins(
                 outcome, lambda run: run.late, augmented, (update, other)
             )
-            said[f"{update}: augmented draws are further apart at lag 50 than {other}"] = wins(
-                outcome, lambda run: run.hamming[2], augmented, (update, other)
-            )
+            if update == "Gibbs":  # with HB the difference is of the size of its noise
+                said[f"augmented draws are further apart at lag 50 than {other}"] = wins(
+                    outcome, lambda run: run.hamming[2], augmented, (update, other)
+                )
         said[f"{update}: the mosaic is nearer to the exact marginals than augmented"] = wins(
             outcome, lambda run: run.error, augmented, (update, "mosaic")
         )

@@ -110,7 +110,7 @@ def run(report: Report) -> None:
         "rows given paths, one rung": {"update": "row", "exchange": None},
     }.items():
         began = perf_counter()
-        posterior = ch.sample(model, y, draws=2_000, warmup=500, chains=4, seed=1, progress=False, **options)
+        posterior = ch.sample(model, y, draws=1_000, warmup=300, chains=2, seed=1, progress=False, **options)
         inside = (posterior.parameters["depth"].values < 8).astype(float)
         spread = inside.mean(axis=1)
         error = batch_error(inside)
