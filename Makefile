@@ -9,7 +9,7 @@ WORKERS ?= 2
 COVERAGE_MIN ?= 95
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-jit-on test-jit-off coverage lint types imports check format bench verify clean
+.PHONY: help install demo test test-jit-on test-jit-off coverage lint types imports check format bench verify recompile clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -70,6 +70,9 @@ $(VENV)/.bench: $(STAMP) constraints-bench.txt
 
 verify: $(STAMP) ## run the long statistical verification
 	$(PY) verification/run.py
+
+recompile: ## forget compiled kernels; a change in one file does not reach what its callers in others have inlined
+	find src tests -name '*.nb[ic]' -delete
 
 clean: ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

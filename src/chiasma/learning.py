@@ -22,7 +22,7 @@ from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Floats, Integers, Observations
 from chiasma.models.target import Target
-from chiasma.slices import Lines
+from chiasma.slices import Lines, LogDensity
 
 # Blocks of Lines that a conditional update uses.
 CHAINS, EMISSION = range(2)
@@ -179,8 +179,8 @@ class Learning:
         return self._sliced(values, log_density, lines, rung, EMISSION, rng)
 
     def _sliced(
-        self, values: Floats, log_density: object, lines: Lines, rung: int, block: int, rng: np.random.Generator
+        self, values: Floats, log_density: LogDensity, lines: Lines, rung: int, block: int, rng: np.random.Generator
     ) -> Floats:
         start = self.parameters.to_free(values)
-        free, _ = lines.sweep(rung, block, log_density, start, log_density(start), rng)  # type: ignore[arg-type, operator]
+        free, _ = lines.sweep(rung, block, log_density, start, log_density(start), rng)
         return values if free is start else self.parameters.from_free(free)

@@ -96,8 +96,9 @@ class BinaryChains:
         return edge, trans
 
     def __repr__(self) -> str:
-        initial = "" if self.initial is None else f", initial={self.initial.tolist()}"
-        return f"BinaryChains(enter={self.enter.tolist()}, leave={self.leave.tolist()}{initial})"
+        given = {name: getattr(self, name) for name in self.arguments}
+        told = {name: self.priors.get(name, value.tolist()) for name, value in given.items() if value is not None}
+        return f"BinaryChains({', '.join(f'{name}={value}' for name, value in told.items())})"
 
 
 def _probability(name: str, values: npt.ArrayLike) -> Floats:
