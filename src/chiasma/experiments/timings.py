@@ -38,7 +38,7 @@ CHAINS = WORKERS = 2
 RIGHT = 0.02
 # Seconds of the paper's table 1, in the order of PAPER: two replicas, 10,000 iterations.
 TABLE_1 = {"HB": (130, 132, 133, 135), "Gibbs": (213, 216, 214, 218)}
-N_REPEATS = 3
+N_REPEATS = 9
 FULL, QUICK = 10_000, 200  # iterations
 # Draws of a sampler that is only run to be compiled: an exchange and a round of adaptation must be among them.
 N_COMPILE = 60
