@@ -67,9 +67,8 @@ def temper_table(log_lik, beta, lik):
 
 @njit
 def temper_columns(log_lik, beta, lik, tops):
-    """lik[t] = exp(beta * (log_lik[t] - max)), tops[t] = beta * max; the border forbids columns of -inf.
-
-    log_lik and lik may be the same array.
+    """lik[t] = exp(beta * (log_lik[t] - max)), tops[t] = beta * max; a column of -inf becomes zeros, for the border to
+    refuse. log_lik and lik may be the same array.
     """
     n_states = log_lik.shape[1]
     bits = np.empty(n_states, np.int64)
@@ -79,6 +78,10 @@ def temper_columns(log_lik, beta, lik, tops):
         top = -math.inf
         for s in range(n_states):
             top = max(top, row[s])
+        if top == -math.inf:
+            tops[t] = top
+            out[:] = 0.0
+            continue
         for s in range(n_states):
             out[s] = beta * (row[s] - top)
         exp_in_place(out, bits)
