@@ -70,10 +70,16 @@ def test_arviz_summary_rhat_and_ess(posterior):
 @pytest.mark.parametrize("lazy", [False, True])
 def test_arviz_trace_plot(posterior, lazy):
     tree = (with_dask(posterior) if lazy else posterior).to_datatree()
-    arviz_plots.plot_trace(tree.sel(site=[0, 5]).load(), var_names=["level", "codes"], backend="matplotlib")
-    plt.close("all")
-    arviz_plots.plot_trace(tree, group="sample_stats", var_names=["lp"], backend="matplotlib")
-    plt.close("all")
+    n_chains = posterior.draws.sizes["chain"]
+    for shown, options, n_panels in (
+        (tree.sel(site=[0, 5]).load(), {"var_names": ["level", "codes"]}, 4),
+        (tree, {"group": "sample_stats", "var_names": ["lp"]}, 1),
+    ):
+        arviz_plots.plot_trace(shown, backend="matplotlib", **options)
+        panels = [axes for axes in plt.gcf().axes if axes.lines]
+        assert len(panels) == n_panels
+        assert all(len(axes.lines) >= n_chains for axes in panels)
+        plt.close("all")
 
 
 def test_lazy_draws_stay_lazy_until_loaded(posterior):

@@ -94,18 +94,13 @@ class Learning:
         """New values with the path integrated out, and their log evidence at beta."""
         known = {values.tobytes(): log_evidence}
 
-        def log_density(free: Floats) -> float:
-            at = self.parameters.from_free(free)
-            log_prior = self.log_prior_free(at)
-            if log_prior == -np.inf:
-                return -np.inf
-            evidence = self.log_evidence(at, beta)
-            known[at.tobytes()] = evidence
-            return log_prior + evidence
+        def log_paths(at: Floats) -> float:
+            known[at.tobytes()] = self.log_evidence(at, beta)
+            return known[at.tobytes()]
 
         here = self.log_prior_free(values) + log_evidence
         start = self.parameters.to_free(values)
-        free, _ = lines.sweep(rung, 0, log_density, start, here, rng)
+        free, _ = lines.sweep(rung, 0, self._with_prior(log_paths), start, here, rng)
         if free is start:
             return values, log_evidence
         values = self.parameters.from_free(free)
@@ -143,18 +138,14 @@ class Learning:
         if drawn == set(self.model.chains.priors):
             return values
 
-        def log_density(free: Floats) -> float:
-            at = self.parameters.from_free(free)
-            log_prior = self.log_prior_free(at)
-            if log_prior == -np.inf:
-                return -np.inf
+        def log_path(at: Floats) -> float:
             chains = self.model.chains.placed(self.parameters.unpack(at))
             _, trans = chains.tables(self.model.n_rows, self.data)
             with np.errstate(divide="ignore", invalid="ignore"):
                 terms = np.where(counts == 0, 0.0, counts * np.log(trans[:, free_rows]))
-            return log_prior + float(terms.sum())
+            return float(terms.sum())
 
-        return self._sliced(values, log_density, lines, rung, CHAINS, rng)
+        return self._sliced(values, self._with_prior(log_path), lines, rung, CHAINS, rng)
 
     def _update_emission(
         self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator
@@ -168,15 +159,21 @@ class Learning:
         if drawn == set(own.priors):
             return values
 
+        def log_likelihood(at: Floats) -> float:
+            emission = own.placed(self.parameters.unpack(at))
+            return beta * emission.summed(summary, on @ emission.weights)
+
+        return self._sliced(values, self._with_prior(log_likelihood), lines, rung, EMISSION, rng)
+
+    def _with_prior(self, rest: LogDensity) -> LogDensity:
+        """Log density of free coordinates: that of the prior, and `rest` of the values where they are possible."""
+
         def log_density(free: Floats) -> float:
             at = self.parameters.from_free(free)
             log_prior = self.log_prior_free(at)
-            if log_prior == -np.inf:
-                return -np.inf
-            emission = own.placed(self.parameters.unpack(at))
-            return log_prior + beta * emission.summed(summary, on @ emission.weights)
+            return log_prior + rest(at) if log_prior > -np.inf else -np.inf
 
-        return self._sliced(values, log_density, lines, rung, EMISSION, rng)
+        return log_density
 
     def _sliced(
         self, values: Floats, log_density: LogDensity, lines: Lines, rung: int, block: int, rng: np.random.Generator
