@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from chiasma import updates
-from chiasma.kernels import ball, crossover, logspace, rows, sweeps, tensor
+from chiasma.kernels import ball, crossover, logspace, mixing, rows, sweeps, tensor
 from chiasma.models.target import Target, tempered_table
 
 EPSILON = 1e-3
@@ -38,8 +38,8 @@ def forgotten_beta_log(patch: Any, target: Target) -> Target:
 
 def squared_beta(patch: Any, target: Target) -> Target:
     """A column in logarithms whose beta was applied before, and is applied once more."""
-    real = rows.gather_pairs
-    patch.setattr(sweeps, "gather_pairs", lambda lik, log_lik, beta, *rest: real(lik, log_lik, beta**2, *rest))
+    real = rows.filter_row
+    patch.setattr(sweeps, "filter_row", lambda lik, log_lik, beta, *rest: real(lik, log_lik, beta**2, *rest))
     return target
 
 
@@ -108,7 +108,7 @@ def wrong_edge_ball(patch: Any, target: Target) -> Target:
 
 
 def wrong_edge_exact(patch: Any, target: Target) -> Target:
-    patch.setattr(tensor, "draw_block", wrong_edge(tensor.draw_block, 3))
+    patch.setattr(tensor, "draw_blocks", wrong_edge(tensor.draw_blocks, 3))
     return target
 
 
@@ -148,12 +148,12 @@ def epsilon_pick(patch: Any, target: Target) -> Target:
 
 def forgotten_others_row(patch: Any, target: Target) -> Target:
     """The likelihood of a row as if all others were off."""
-    real = rows.gather_pairs
+    real = rows.filter_row
 
-    def gather(lik: Any, log_lik: Any, beta: Any, codes: Any, bit: Any, pair: Any) -> None:
-        real(lik, log_lik, beta, codes & bit, bit, pair)
+    def alone(lik: Any, log_lik: Any, beta: Any, codes: Any, bit: Any, *rest: Any) -> None:
+        real(lik, log_lik, beta, codes & bit, bit, *rest)
 
-    patch.setattr(sweeps, "gather_pairs", gather)
+    patch.setattr(sweeps, "filter_row", alone)
     return target
 
 
@@ -184,7 +184,7 @@ def stay_without_diagonal(patch: Any, target: Target) -> Target:
     def ones(trans: Any, e: Any, out: Any) -> None:
         out[:] = 1.0
 
-    patch.setattr(tensor, "stay_products", ones)
+    patch.setattr(mixing, "stay_products", ones)
     return target
 
 

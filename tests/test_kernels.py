@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 import reference
-from chiasma.kernels import ball, codes, gaussian, logspace, rows, sweeps, tensor, transitions
+from chiasma.kernels import ball, codes, gaussian, logspace, mixing, rows, sweeps, tensor, transitions
 from chiasma.kernels.exponential import LOWEST, temper_columns
 from chiasma.models.target import temper, tempered_table
 
@@ -152,11 +152,9 @@ def normalised(weights):
 @given(seed=SEEDS, n_columns=st.integers(1, 30), scale=st.sampled_from([1.0, 30.0, 300.0]))
 def test_the_row_filter_and_draw_equal_the_dense_twin(seed, n_columns, scale):
     rng, problem, edge, trans = make(seed, (1, n_columns), scale=scale)
-    pair = tempered_table(problem.log_lik, 1.0)
+    lik = tempered_table(problem.log_lik, 1.0).T
     alpha = np.empty((2, n_columns))
-    rows.filter_row(pair, trans, edge, 0, alpha)
-    rows.filter_row(pair, trans, edge, 0, pair)
-    np.testing.assert_array_equal(pair, alpha)
+    rows.filter_row(lik, problem.log_lik, 1.0, rng.integers(2, size=n_columns), 1, trans, edge, 0, alpha)
     expected, _, _ = reference.dense_filter(problem)
     np.testing.assert_allclose(normalised(alpha.T), np.exp(expected), rtol=1e-10, atol=1e-200)
     uniforms = rng.random(n_columns)
@@ -174,35 +172,37 @@ def test_the_row_filter_and_draw_equal_the_dense_twin(seed, n_columns, scale):
 
 def test_the_row_filter_of_a_long_signal_never_vanishes():
     n_columns = 3000
-    pair = np.tile([[1e-19], [1e-20]], n_columns)
+    lik = np.tile([[1e-19], [1e-20]], n_columns).T
     trans = np.array([[[0.5, 0.5, 0.5, 0.5]], [[0.9, 0.1, 0.2, 0.8]]])
     edge = np.ones(n_columns, np.int32)
     edge[0] = 0
     alpha = np.empty((2, n_columns))
-    rows.filter_row(pair, trans, edge, 0, alpha)
+    rows.filter_row(lik, np.log(lik), 1.0, np.zeros(n_columns, np.int64), 1, trans, edge, 0, alpha)
     # Every second column is rescaled, and the one between may be smaller by its likelihood.
     assert (alpha.sum(axis=0) >= rows.RESCALE_BELOW * 1e-21).all()
-    problem = reference.Problem(np.log(pair).T, *np.array([[0.1], [0.2], [0.5]]))
+    problem = reference.Problem(np.log(lik), *np.array([[0.1], [0.2], [0.5]]))
     np.testing.assert_allclose(normalised(alpha.T), np.exp(reference.dense_filter(problem)[0]), rtol=1e-9)
 
 
 @given(seed=SEEDS, beta=st.sampled_from([0.3, 1.0, 2.0]), scale=st.sampled_from([1.0, 100.0, 3000.0]))
-def test_gathered_pairs_keep_the_ratio_of_the_two_settings(seed, beta, scale):
+def test_the_row_filter_keeps_the_ratio_of_the_two_settings(seed, beta, scale):
+    """Rows without memory: what is filtered is the likelihood."""
     rng = np.random.default_rng(seed)
     log_lik = rng.normal(0.0, scale, (6, 8))
     log_lik[rng.random((6, 8)) < 0.2] = -np.inf
     log_lik[:, 5] = 0.0
     lik = tempered_table(log_lik, beta).T
     path = rng.integers(8, size=6)
-    pair = np.empty((2, 6))
+    alpha = np.empty((2, 6))
+    trans, edge = np.full((1, 3, 4), 0.5), np.zeros(6, np.int32)
     for k in range(3):
-        rows.gather_pairs(lik, log_lik, beta, path, 1 << k, pair)
+        rows.filter_row(lik, log_lik, beta, path, 1 << k, trans, edge, k, alpha)
         for t in range(6):
             both = [log_lik[t, path[t] & ~(1 << k)], log_lik[t, path[t] | 1 << k]]
             if max(both) == -np.inf:
                 both = [0.0, 0.0]  # impossible either way: the data say nothing about this row
             expected = np.exp(beta * (np.array(both) - max(both)))
-            np.testing.assert_allclose(pair[:, t] / pair[:, t].max(), expected, rtol=1e-9, atol=1e-280)
+            np.testing.assert_allclose(alpha[:, t] / alpha[:, t].max(), expected, rtol=1e-9, atol=1e-280)
 
 
 @given(seed=SEEDS, shape=SHAPES)
@@ -231,10 +231,10 @@ def test_one_step_of_a_message_is_the_product_with_the_dense_matrix(seed, n_rows
     dense = np.exp(log_dense)
     message = rng.random(2**n_rows)
     ratios, diagonal = np.empty((2, n_rows)), np.empty(2**n_rows)
-    tensor.load_edge(trans, edge[1], ratios, diagonal)
+    mixing.load_edge(trans, edge[1], ratios, diagonal)
     forward, backward = np.empty(2**n_rows), diagonal * message
-    tensor.mix(message, ratios[0], ratios[1], forward)
-    tensor.mix(backward, ratios[1], ratios[0], backward)
+    mixing.mix(message, 0, ratios[0], ratios[1], forward, 0)
+    mixing.mix(backward, 0, ratios[1], ratios[0], backward, 0)
     np.testing.assert_allclose(forward * diagonal, message @ dense, rtol=TIGHT)
     np.testing.assert_allclose(backward, dense @ message, rtol=TIGHT)
     for best, fold in ((False, logsumexp), (True, np.max)):
@@ -502,10 +502,13 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
     ball.draw_ball(alpha, centres, offsets, trans, edge, uniforms, path, weights)
     np.testing.assert_array_equal(path, want)
     whole, stay = np.empty((2, n_columns, 2**n_rows))
-    column, diagonal = np.empty((2, 2**n_rows))
-    ball.filter_ball_tensor(lik, centres, offsets, trans, edge, whole, stay, column, diagonal)
+    table, _ = temper(problem.log_lik, 1.0)
+    vectors, piece = np.empty((3, 2**n_rows)), np.empty(ball.PIECE << n_rows)
+    ball.filter_ball_tensor(
+        np.asfortranarray(table), problem.log_lik, 1.0, centres, offsets, trans, edge, whole, stay, vectors, piece
+    )
     np.testing.assert_allclose(normalised(whole), np.exp(filtered), rtol=1e-10)
-    tensor.draw_block(whole, stay, trans, edge, 0, uniforms, path, column)
+    tensor.draw_block(whole, stay, trans, edge, 0, uniforms, path, vectors[0])
     np.testing.assert_array_equal(path, reference.draw_path(inside, uniforms, lazy=True))
     ball.log_filter_ball(log_lik, centres, offsets, reference.log(trans), edge, alpha)
     np.testing.assert_allclose(normalised(np.exp(alpha)), expected, rtol=1e-10)

@@ -18,6 +18,7 @@ import pytest
 from scipy import stats
 
 import chiasma as ch
+from chiasma.kernels import sweeps
 from chiasma.kernels.codes import unpack
 
 JIT = not numba.config.DISABLE_JIT
@@ -565,3 +566,13 @@ def test_compiled__few_versions_of_every_kernel():
     assert counts["chiasma.kernels.sweeps.run_program"] <= 2
     assert sum(count > 0 for count in counts.values()) > 20
     assert {name: count for name, count in counts.items() if count > 2} == {}
+
+
+# ---- Which way a ball goes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_rows", "radius", "kind"), [(8, 1, "TENSOR"), (9, 1, "DENSE"), (9, 2, "TENSOR")])
+def test_a_ball_goes_the_way_that_counts_fewer_operations(n_rows, radius, kind):
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(n_rows)))
+    (step,) = ch.HammingBall(radius=radius).steps(model.target([0.0]))
+    assert step.kind == getattr(sweeps, f"BALL_{kind}")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its parts load when they are first used
 from rich.table import Table
-from scipy.special import softmax
 
 from chiasma.errors import InvalidInput
 from chiasma.evidence import Evidence
@@ -118,12 +118,12 @@ def compare(
     errors = np.nan_to_num([one.standard_error for one in evidence], nan=np.inf)
     finite = np.where(np.isfinite(errors), errors, 0.0)
     noise = np.random.default_rng(0).standard_normal((_N_ERRORS, len(values))) * finite
-    low, high = np.quantile(softmax(values + noise, axis=1), [0.05, 0.95], axis=0)
+    low, high = np.quantile(scipy.special.softmax(values + noise, axis=1), [0.05, 0.95], axis=0)
     unknown = not np.isfinite(errors).all()
     return Comparison(
         names=list(named),
         evidence=evidence,
-        probabilities=softmax(values),
+        probabilities=scipy.special.softmax(values),
         low=np.zeros_like(low) if unknown else low,
         high=np.ones_like(high) if unknown else high,
         posteriors=posteriors,

@@ -25,8 +25,8 @@ from chiasma.models.target import Target, tempered_table
 from chiasma.streams import Streams
 from chiasma.updates import Exact, Update, make_program, make_work, uniforms_per_sweep
 
-# Uniforms drawn ahead per call of the compiled loop, over all replicas: 8 MiB.
-BUFFER = 2**20
+# Uniforms drawn ahead per call of the compiled loop, over all replicas: 16 MiB.
+BUFFER = 2**21
 # Where they go, a thread at a time: fresh memory of that size takes longer to get and to give back than to fill.
 _ROOM = threading.local()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ __all__ = ["draws", "log_evidence", "log_joint", "map_states", "marginals"]
 MEMORY = 512 * 2**20
 # Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache.
 CHUNK = 2**15
+# Paths drawn side by side: few enough for their codes and uniforms to stay in cache beside the messages.
+TOGETHER = 32
+COLUMNS_TOGETHER = 2**20
 
 Data = Observations | npt.ArrayLike
 
@@ -84,13 +88,14 @@ def draws(
     model: FactorialHMM,
     data: Data,
     n: int,
-    seed: int | np.random.SeedSequence | None = None,
+    seed: int | np.random.SeedSequence | np.random.PCG64 | None = None,
     beta: float = 1.0,
     memory: int = MEMORY,
 ) -> npt.NDArray[np.unsignedinteger]:
     """(n, T) codes: independent draws of the whole path from its posterior at the given beta.
 
     The data are filtered once; a draw is one backward pass. The same seed gives the same draws for any `memory`.
+    A bit generator in place of a seed is read on, and left after the last number that was used.
 
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
@@ -103,7 +108,7 @@ def draws(
     target = model.target(data)
     passes = Passes(target, beta, memory=memory, stay=True)
     out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), smallest_dtype(model.n_rows))
-    draw_paths(passes, np.random.PCG64(seed), out)
+    draw_paths(passes, seed if isinstance(seed, np.random.PCG64) else np.random.PCG64(seed), out)
     if target.n_rows < model.n_rows:
         for row in out:
             row[:] = target.expand(row)
@@ -115,25 +120,32 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
 
     Draw i reads the numbers i * T .. i * T + T - 1 of the stream, wherever segments are cut.
     """
-    n, n_columns = out.shape
+    n_columns = out.shape[1]
     scratch = np.empty(passes.n_states)
-    codes = np.empty(n_columns, np.int64)
-    uniforms = np.empty(n_columns)
-    start = stream.state
+    n_together = max(1, min(len(out), TOGETHER, COLUMNS_TOGETHER // n_columns))
+    codes = np.empty((n_together, n_columns), np.int64)
+    uniforms = np.empty((n_together, n_columns))
     rng = np.random.Generator(stream)
+    cut = passes.n_segments > 1
+    start = cast(Any, stream.state if cut else None)  # only asked for where it is needed: it takes a while
     for segment in passes.backward():
         first, stop = segment.first, segment.stop
-        stream.state = start
-        stream.advance(first)
-        for path in out:
-            rng.random(out=uniforms[first:stop])
+        if cut:
+            stream.state = start
+            stream.advance(first)
+        for i in range(0, len(out), n_together):
+            paths = out[i : i + n_together]
+            for numbers in uniforms[: len(paths)]:
+                rng.random(out=numbers[first:stop])
+                if cut:
+                    stream.advance(n_columns - (stop - first))
             if stop < n_columns:
-                codes[stop] = path[stop]
-            passes.draw(segment, uniforms, codes, scratch)
-            path[first:stop] = codes[first:stop]
-            stream.advance(n_columns - (stop - first))
-    stream.state = start
-    stream.advance(n * n_columns)
+                codes[: len(paths), stop] = paths[:, stop]
+            passes.draw(segment, uniforms[: len(paths)], codes[: len(paths)], scratch)
+            paths[:, first:stop] = codes[: len(paths), first:stop]
+    if cut:
+        stream.state = start
+        stream.advance(len(out) * n_columns)
 
 
 @dataclass(frozen=True)
@@ -206,12 +218,13 @@ class Passes:
             yield Segment(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
     def draw(self, segment: Segment, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
-        """Draw the columns of a segment into codes (T,), given codes[segment.stop] unless that is the end."""
+        """Draw the columns of a segment into codes (n, T), given codes[:, segment.stop] unless that is the end."""
         edge = self.target.edge
         if self.linear:
-            tensor.draw_block(segment.alpha, segment.stay, self.trans, edge, segment.first, uniforms, codes, scratch)
+            tensor.draw_blocks(segment.alpha, segment.stay, self.trans, edge, segment.first, uniforms, codes, scratch)
         else:
-            logspace.log_draw_block(segment.alpha, self.trans, edge, segment.first, uniforms, codes, scratch)
+            for numbers, path in zip(uniforms, codes, strict=True):
+                logspace.log_draw_block(segment.alpha, self.trans, edge, segment.first, numbers, path, scratch)
 
     def _forward(self, keep: bool) -> float:
         # Any normalised message serves before column 0: its edge forgets where it comes from.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import PchipInterpolator
+import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.models.observations import Floats, as_floats
@@ -123,7 +123,7 @@ def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tu
     # A pair that never rejects would make the barrier flat; a sliver of slope keeps it invertible.
     height = barrier(np.maximum(np.asarray(lengths, float), 1e-6))
     wanted = np.linspace(0, height[-1], size)[1:-1]
-    inside = PchipInterpolator(height, betas)(wanted)
+    inside = scipy.interpolate.PchipInterpolator(height, betas)(wanted)
     # Twelve digits: two compilations may differ in the last bit of a rejection, and rungs should not.
     return (float(betas[0]), *(float(f"{beta:.12g}") for beta in inside), float(betas[-1]))
 

@@ -111,11 +111,11 @@ class Learning:
         if beta == 0:
             return self.sample_path(target, rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
-        codes = np.empty(target.n_columns, np.int64)
-        uniforms, scratch = rng.random(target.n_columns), np.empty(passes.n_states)
+        codes = np.empty((1, target.n_columns), np.int64)
+        uniforms, scratch = rng.random(codes.shape), np.empty(passes.n_states)
         for segment in passes.backward():
             passes.draw(segment, uniforms, codes, scratch)
-        return codes
+        return codes[0]
 
     def update_conditional(
         self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator

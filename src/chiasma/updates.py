@@ -25,6 +25,7 @@ from chiasma.exact import MEMORY, Passes
 from chiasma.kernels import sweeps
 from chiasma.kernels.ball import draw_centres, scale_columns
 from chiasma.kernels.codes import ball_offsets
+from chiasma.kernels.lanes import WIDTH
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.observations import Floats, Integers
@@ -130,7 +131,8 @@ class HammingBall(Update):
         size = sum(comb(n_rows, n) for n in range(self.radius + 1))
         _check_memory(target, size)  # before they are listed: there may be very many
         offsets = ball_offsets(n_rows, self.radius)
-        if size * size * n_rows < (n_rows + 1) << n_rows:
+        # The tensor does as many operations at a time as a register has lanes.
+        if WIDTH * size * size * n_rows < (n_rows + 1) << n_rows:
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
         return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, 1 << n_rows)]
 
@@ -207,6 +209,10 @@ class StepSweep(Sweep):
         sweeps.run_program(self.program, self.tables, self.beta, uniforms, codes, self.work)
 
 
+# Scaled likelihoods never send a kernel back to the logarithms.
+NO_TABLE = np.empty((0, 0))
+
+
 class StreamedSweep(Sweep):
     """The same steps where no table fits: likelihoods of the candidates only, one step at a time."""
 
@@ -242,12 +248,15 @@ class StreamedSweep(Sweep):
     def _rows(self, codes: Integers, uniforms: Floats) -> None:
         trans, edge = self.target.trans, self.target.edge
         n_columns = len(codes)
+        alpha = self.work.alpha[: 2 * n_columns].reshape(2, n_columns)
+        off = np.zeros(n_columns, np.int64)
         for k in range(self.target.n_rows):
             bit = np.int64(1 << k)
-            pair = np.ascontiguousarray(self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True).T)
-            filter_row(pair, trans, edge, k, pair)
+            # A table of two codes, in which the row is the only one.
+            pair = np.asfortranarray(self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True))
+            filter_row(pair, NO_TABLE, self.beta, off, 1, trans, edge, k, alpha)
             uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
-            draw_row(pair, trans, edge, k, uniforms_of_row, int(bit), codes, self.work.centres)
+            draw_row(alpha, trans, edge, k, uniforms_of_row, int(bit), codes, self.work.centres)
 
     def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
         target, work = self.target, self.work
@@ -273,22 +282,21 @@ class StreamedSweep(Sweep):
             uniforms = uniforms[len(codes) :]
 
     def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None:
-        target, work = self.target, self.work
+        target, work, offsets = self.target, self.work, step.values
         linear = target.linear()
-        draw_centres(codes, step.values, uniforms[: len(codes)], work.centres)
-        sweeps.update_ball(
-            linear,
-            self.beta,
-            self._likelihoods(work.centres, step.values, linear),
-            step.values,
-            step.kind == sweeps.BALL_DENSE,
-            target.trans,
-            target.log_trans,
-            target.edge,
-            uniforms[len(codes) : 2 * len(codes)],
-            codes,
-            work,
-        )
+        draw_centres(codes, offsets, uniforms[: len(codes)], work.centres)
+        lik = self._likelihoods(work.centres, offsets, linear)
+        uniforms = uniforms[len(codes) : 2 * len(codes)]
+        if linear and step.kind == sweeps.BALL_TENSOR:
+            table = np.zeros((1 << target.n_rows, len(codes)))
+            np.put_along_axis(table, work.centres ^ offsets[:, None], lik.T, axis=0)
+            sweeps.update_ball_tensor(
+                table.T, NO_TABLE, self.beta, offsets, target.trans, target.edge, uniforms, codes, work
+            )
+        else:
+            sweeps.update_ball(
+                linear, self.beta, lik, offsets, target.trans, target.log_trans, target.edge, uniforms, codes, work
+            )
 
 
 class ExactSweep(Sweep):
@@ -301,7 +309,7 @@ class ExactSweep(Sweep):
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
         for segment in self.passes.backward():
-            self.passes.draw(segment, uniforms, codes, self.scratch)
+            self.passes.draw(segment, uniforms[None], codes[None], self.scratch)
 
 
 def _check_memory(target: Target, width: int) -> None:

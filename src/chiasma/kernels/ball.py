@@ -9,12 +9,14 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
+from chiasma.kernels.lanes import sum_from
 from chiasma.kernels.logspace import log_add, log_pick
-from chiasma.kernels.tensor import RESCALE_BELOW, RESCALE_BY, divide, load_edge, mix, pick, weigh
+from chiasma.kernels.tensor import filter_block, pick
 from chiasma.kernels.transitions import log_move, move
 
 TINY_COLUMN = 1e-20
-PIECE = 64
+# Columns gathered at a time, so that they are still in the nearest cache when they are used.
+PIECE = 32
 
 
 @njit
@@ -27,22 +29,41 @@ def draw_centres(codes, offsets, uniforms, centres):
 @njit
 def gather_candidates(lik, log_lik, beta, centres, offsets, out):
     """Likelihood of every candidate; a column whose candidates are all tiny goes back to logarithms."""
-    n_columns = centres.shape[0]
+    n_columns, n_candidates = out.shape
+    flat = out.ravel()
     for first in range(0, n_columns, PIECE):
         stop = min(first + PIECE, n_columns)
         # One candidate at a time along the columns: that is how the table lies in memory.
-        for j in range(offsets.shape[0]):
+        for j in range(n_candidates):
             for t in range(first, stop):
-                # Unsigned: a signed index would be checked for counting from the end.
                 out[t, j] = lik[t, np.uint64(centres[t] ^ offsets[j])]
         for t in range(first, stop):
-            top = 0.0
-            for j in range(offsets.shape[0]):
-                top = max(top, out[t, j])
-            if top < TINY_COLUMN:
-                for j in range(offsets.shape[0]):
+            if sum_from(n_candidates, flat, t * n_candidates) < TINY_COLUMN:
+                for j in range(n_candidates):
                     out[t, j] = log_lik[t, centres[t] ^ offsets[j]]
                 scale_column(out[t], beta)
+
+
+@njit
+def gather_inside(lik, log_lik, beta, centres, offsets, inside, first, out):
+    """out (n, S): likelihoods of all codes of columns first..first+n-1, zero outside the balls around their centres.
+
+    inside (S,): one at the offsets, zero elsewhere. Tiny columns as in gather_candidates.
+    """
+    n_columns, n_states = out.shape
+    flat = out.ravel()
+    for i in range(n_columns):
+        centre = centres[first + i]
+        for s in range(n_states):
+            # Unsigned: a signed index would be checked for counting from the end.
+            flat[np.uint64(i * n_states + s)] = lik[first + i, s] * inside[np.uint64(centre ^ s)]
+        if sum_from(n_states, flat, i * n_states) < TINY_COLUMN:
+            column = np.empty(offsets.shape[0])
+            for j in range(offsets.shape[0]):
+                column[j] = log_lik[first + i, centres[first + i] ^ offsets[j]]
+            scale_column(column, beta)
+            for j in range(offsets.shape[0]):
+                out[i, centres[first + i] ^ offsets[j]] = column[j]
 
 
 @njit
@@ -91,32 +112,24 @@ def filter_ball(lik, centres, offsets, trans, edge, alpha):
 
 
 @njit
-def filter_ball_tensor(lik, centres, offsets, trans, edge, alpha, stay, column, diagonal):
-    """The same over the tensor of all codes, where those outside the ball have likelihood 0.
+def filter_ball_tensor(lik, log_lik, beta, centres, offsets, trans, edge, alpha, stay, vectors, piece):
+    """The same over the tensor of all codes, with the tables of the target: lik (T, S) at this beta, log_lik (T, S).
 
-    alpha, stay (T, S) as in `tensor`, whose `draw_block` goes on from here; column, diagonal (S,) are scratch.
+    alpha, stay (T, S) as in `tensor`, whose `draw_block` goes on from here. vectors (3, S or more) and piece
+    (PIECE * S,) are scratch.
     """
-    ratios = np.empty((2, trans.shape[1]))
-    loaded = -1
-    scale = 1.0
-    for t in range(centres.shape[0]):
-        if edge[t] != loaded:
-            load_edge(trans, edge[t], ratios, diagonal)
-            loaded = edge[t]
-        if t == 0:
-            column[:] = 0.0
-            column[0] = 1.0
-            mix(column, ratios[0], ratios[1], alpha[0])
-        else:
-            mix(alpha[t - 1], ratios[0], ratios[1], alpha[t])
-            divide(alpha[t - 1], alpha[t], stay[t])
-        column[:] = 0.0
-        for j in range(offsets.shape[0]):
-            column[np.uint64(centres[t] ^ offsets[j])] = lik[t, j]
-        total = weigh(alpha[t], diagonal, scale, column)
-        scale = 1.0
-        while 0.0 < total * scale < RESCALE_BELOW:
-            scale *= RESCALE_BY
+    n_columns, n_states = alpha.shape
+    message, diagonal, inside = vectors[0, :n_states], vectors[1, :n_states], vectors[2, :n_states]
+    inside[:] = 0.0
+    for offset in offsets:
+        inside[offset] = 1.0
+    message[:] = 0.0
+    message[0] = 1.0
+    for first in range(0, n_columns, PIECE):
+        stop = min(first + PIECE, n_columns)
+        columns = piece[: (stop - first) * n_states].reshape(stop - first, n_states)
+        gather_inside(lik, log_lik, beta, centres, offsets, inside, first, columns)
+        filter_block(columns, trans, edge, first, message, alpha[first:stop], stay[first:stop], diagonal)
 
 
 @njit

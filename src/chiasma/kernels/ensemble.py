@@ -177,32 +177,31 @@ def run_iterations(
     sweep_uniforms (R, ...): replica r reads n_sweep_uniforms[r] per iteration. Returns the number of records.
     """
     n_replicas = replicas.betas.shape[0]
+    every = every if n_replicas > 1 else 0
     used = np.zeros(n_replicas, np.int64)
     log_liks = np.empty(n_replicas)
-    kept = 0
-    for i in range(start, stop):
+    i = start
+    while i < stop:
+        # Up to the next exchange replicas know nothing of each other, and each keeps its table in the caches.
+        end = min(stop, (i // every + 1) * every) if every > 0 else stop
+        exchange = every > 0 and end % every == 0
         for r in range(n_replicas):
+            tables = tables_of(replicas, r)
+            codes = replicas.codes[r]
             n_used = n_sweep_uniforms[r]
-            first = (i - start) * n_used
-            run_program(
-                program,
-                tables_of(replicas, r),
-                replicas.betas[r],
-                sweep_uniforms[r, first : first + n_used],
-                replicas.codes[r],
-                work,
-            )
-        record = thin > 0 and (i + 1) % thin == 0
-        exchange = every > 0 and (i + 1) % every == 0 and n_replicas > 1
-        if record or exchange:
-            for r in range(n_replicas):
-                m = r if replicas.log_lik.shape[0] > 1 else 0
-                log_liks[r] = path_log_likelihood(replicas.log_lik[m], replicas.codes[r])
-        if record:
-            records.codes[kept] = replicas.codes[-1]
-            records.log_lik[kept] = log_liks
-            records.log_prior[kept] = log_prior(replicas.codes[-1], replicas.log_trans[-1], replicas.edge)
-            kept += 1
+            for j in range(i, end):
+                first = (j - start) * n_used
+                run_program(program, tables, replicas.betas[r], sweep_uniforms[r, first : first + n_used], codes, work)
+                record = thin > 0 and (j + 1) % thin == 0
+                if record or (exchange and j + 1 == end):
+                    log_liks[r] = path_log_likelihood(tables.log_lik, codes)
+                if record:
+                    n = (j + 1) // thin - start // thin - 1
+                    records.log_lik[n, r] = log_liks[r]
+                    if r == n_replicas - 1:
+                        records.codes[n] = codes
+                        records.log_prior[n] = log_prior(codes, tables.log_trans, replicas.edge)
         if exchange:
             exchange_step(replicas, move, log_liks, pair_uniforms, used, n_pair_uniforms, tally, pair_work)
-    return kept
+        i = end
+    return stop // thin - start // thin if thin > 0 else 0

@@ -15,12 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chiasma._jit import njit, vector_njit
+from chiasma._jit import inlined_njit, njit
 from chiasma.kernels.exponential import exp_in_place
+from chiasma.kernels.lanes import load, pack, spread, store
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Exponents of partial products stay within this, so that none of them underflows; past it, a column is done directly.
 WIDEST = 600.0
+# Columns done at a time, so that their exponents stay in the nearest cache.
+PIECE = 64
 
 
 class Factors(NamedTuple):
@@ -29,6 +32,7 @@ class Factors(NamedTuple):
     precision: float  # p
     centre: float
     reach: float  # largest |m_s|
+    farthest: float  # p step^2 / 8 for the largest step of one row
     constant: float  # beta * log(1 / (sd sqrt(2 pi)))
     lowest: float  # m of code 0
     steps: np.ndarray  # (K,) what each row adds to m
@@ -62,13 +66,14 @@ def make_factors(weights, base, depth, sd, beta):
     steps = depth * weights
     means = np.empty(1 << n_rows)
     means[0] = depth * base
-    low = high = 0.0
+    low = high = largest = 0.0
     for k in range(n_rows):
         size = 1 << k
         for s in range(size):
             means[size + s] = means[s] + steps[k]
         low += min(steps[k], 0.0)
         high += max(steps[k], 0.0)
+        largest = max(largest, abs(steps[k]))
     centre = means[0] + 0.5 * (low + high)
     means -= centre
     precision = beta / (sd * sd)
@@ -77,27 +82,44 @@ def make_factors(weights, base, depth, sd, beta):
         shape[s] = -0.5 * precision * means[s] * means[s]
     exp_in_place(shape, np.empty(shape.shape[0], np.int64))
     constant = -beta * (math.log(sd) + HALF_LOG_TWO_PI)
-    return Factors(precision, centre, 0.5 * (high - low), constant, means[0], steps, shape, means)
+    farthest = 0.125 * precision * largest * largest
+    return Factors(precision, centre, 0.5 * (high - low), farthest, constant, means[0], steps, shape, means)
 
 
-@vector_njit
-def _double(size, factor, column):
-    low = column[:size]
-    high = column[size : 2 * size]
-    for s in range(size):
-        high[s] = low[s] * factor
-
-
-@vector_njit
-def _double_and_shape(size, factor, shape, column):
-    low = column[:size]
-    high = column[size : 2 * size]
-    shape_low = shape[:size]
-    shape_high = shape[size : 2 * size]
-    for s in range(size):
-        value = low[s]
-        low[s] = value * shape_low[s]
-        high[s] = value * factor * shape_high[s]
+@inlined_njit
+def _products(exponents, t, lik, first, shape):
+    """lik[first + s] = shape[s] * exponents[t, 0] * the product of exponents[t, k + 1] over the rows k of s."""
+    n_states = shape.shape[0]
+    n_rows = exponents.shape[1] - 1
+    half = n_states // 2
+    base = exponents[t, 0]
+    last = exponents[t, n_rows]
+    if n_rows < 3:
+        other = exponents[t, 1] if n_rows == 2 else 1.0
+        for s in range(half):
+            value = base * other if s == 1 else base
+            lik[first + s] = value * shape[s]
+            lik[first + half + s] = value * last * shape[half + s]
+    else:
+        a, b = exponents[t, 1], exponents[t, 2]
+        low = pack(base, base * a, base * b, base * a * b)
+        high = low * spread(exponents[t, 3])
+        if n_rows == 3:
+            low = low * load(shape, 0)
+            high = high * load(shape, 4)
+        store(lik, first, low)
+        store(lik, first + 4, high)
+        # Every row doubles what is there; the last one also puts in the shape.
+        for k in range(3, n_rows - 1):
+            factor = spread(exponents[t, k + 1])
+            for s in range(first, first + (1 << k), 4):
+                store(lik, s + (1 << k), load(lik, s) * factor)
+        if n_rows > 3:
+            factor = spread(last)
+            for s in range(0, half, 4):
+                value = load(lik, first + s)
+                store(lik, first + s, value * load(shape, s))
+                store(lik, first + half + s, value * factor * load(shape, half + s))
 
 
 @njit
@@ -121,33 +143,31 @@ def gaussian_columns(y, factors, lik, tops):
     Unlike a tempered table, the largest of a column need not be exactly 1.
     """
     n_columns = y.shape[0]
-    n_rows = factors.steps.shape[0]
-    half = lik.shape[1] // 2
-    exponents = np.empty((n_columns, n_rows + 1))
-    for t in range(n_columns):
-        z = y[t] - factors.centre
-        scaled = factors.precision * z
-        m = min(max(z, -factors.reach), factors.reach)
-        top = scaled * m - 0.5 * factors.precision * m * m
-        exponents[t, 0] = scaled * factors.lowest - top
-        for k in range(n_rows):
-            exponents[t, k + 1] = scaled * factors.steps[k]
-        tops[t] = factors.constant - 0.5 * scaled * z + top
-    exp_in_place(exponents.ravel(), np.empty(n_columns * (n_rows + 1), np.int64))
-    bits = np.empty(lik.shape[1], np.int64)
-    for t in range(n_columns):
-        column = lik[t]
-        z = y[t] - factors.centre
-        if math.isnan(z):
-            column[:] = 1.0
-            tops[t] = 0.0
-        elif 2.0 * factors.precision * abs(z) * factors.reach > WIDEST:
-            top = _direct_column(factors, z, bits, column)
-            tops[t] = factors.constant - 0.5 * factors.precision * z * z + top
-        else:
-            column[0] = exponents[t, 0]
-            size = 1
-            for k in range(n_rows - 1):
-                _double(size, exponents[t, k + 1], column)
-                size *= 2
-            _double_and_shape(half, exponents[t, n_rows], factors.shape, column)
+    n_factors = factors.steps.shape[0] + 1
+    n_states = lik.shape[1]
+    flat, shape = lik.ravel(), factors.shape
+    exponents = np.empty((PIECE, n_factors))
+    bits = np.empty(max(exponents.size, n_states), np.int64)
+    for first in range(0, n_columns, PIECE):
+        stop = min(first + PIECE, n_columns)
+        for t in range(first, stop):
+            z = y[t] - factors.centre
+            scaled = factors.precision * z
+            m = min(max(z, -factors.reach), factors.reach)
+            top = scaled * m - 0.5 * factors.precision * m * m
+            exponents[t - first, 0] = scaled * factors.lowest - top
+            for k in range(n_factors - 1):
+                exponents[t - first, k + 1] = scaled * factors.steps[k]
+            tops[t] = factors.constant - 0.5 * scaled * z + top
+        n = (stop - first) * n_factors
+        exp_in_place(exponents.ravel()[:n], bits[:n])
+        for t in range(first, stop):
+            z = y[t] - factors.centre
+            if math.isnan(z):
+                lik[t] = 1.0
+                tops[t] = 0.0
+            elif 2.0 * factors.precision * abs(z) * factors.reach > WIDEST:
+                top = _direct_column(factors, z, bits[:n_states], lik[t])
+                tops[t] = factors.constant - 0.5 * factors.precision * z * z + top
+            else:
+                _products(exponents, t - first, flat, t * n_states, shape)

@@ -1,7 +1,6 @@
 """One row given the others: two-state filter and backward draw.
 
-pair (2, T): likelihood of x = 0 and of x = 1 at every column, up to a factor per column.
-alpha (2, T): filtered weights, up to a factor per column; it may be the same array as pair.
+alpha (2, T): filtered weights of x = 0 and of x = 1 at every column, up to a factor per column.
 The filter is linear in its message, so it is left unnormalised and only rescaled when it has shrunk: the chain of
 divisions, one per column, disappears. Of what is left of the chain, two columns are done in one step.
 Both passes go from stretch to stretch of columns with one kind of edge, whose transitions then stay in registers.
@@ -11,11 +10,15 @@ import math
 
 import numpy as np
 
-from chiasma._jit import njit, vector_njit
+from chiasma._jit import inlined_njit, njit, vector_njit
+from chiasma.kernels.prefetch import prefetch
 
 RESCALE_BELOW = 2.0**-100
 RESCALE_BY = 2.0**100
 TINY_PAIR = 1e-20
+# Columns from the one that is filtered to the one whose likelihoods are asked for: tables of several replicas do not
+# fit the caches.
+AHEAD = 64
 # Columns drawn at a time, so that what one loop leaves is still in the nearest cache for the next.
 PIECE = 1024
 # Edges looked at one by one before all the others are compared at once.
@@ -23,28 +26,13 @@ NEAR = 16
 
 
 @njit
-def gather_pairs(lik, log_lik, beta, codes, bit, pair):
-    """Look up both settings of the row `bit` in the tables; where both are tiny, go back to logarithms."""
-    keep = ~bit
-    for t in range(codes.shape[0]):
-        # Unsigned: a signed index would be checked for counting from the end.
-        off = np.uint64(codes[t] & keep)
-        on = np.uint64(codes[t] | bit)
-        zero = lik[t, off]
-        one = lik[t, on]
-        if zero + one < TINY_PAIR:
-            log_zero = log_lik[t, off]
-            log_one = log_lik[t, on]
-            top = max(log_zero, log_one)
-            if top == -math.inf:
-                # The rest of the column is impossible whatever this row does: the data say nothing about it.
-                zero = 1.0
-                one = 1.0
-            else:
-                zero = math.exp(beta * (log_zero - top))
-                one = math.exp(beta * (log_one - top))
-        pair[0, t] = zero
-        pair[1, t] = one
+def _from_logs(log_lik, beta, t, off, on):
+    """Likelihoods of two codes at column t, the larger one 1."""
+    top = max(log_lik[t, off], log_lik[t, on])
+    if top == -math.inf:
+        # The rest of the column is impossible whatever this row does: the data say nothing about it.
+        return 1.0, 1.0
+    return math.exp(beta * (log_lik[t, off] - top)), math.exp(beta * (log_lik[t, on] - top))
 
 
 @vector_njit
@@ -85,52 +73,65 @@ def stretch_before(edge, last, lowest):
     return t
 
 
+@inlined_njit
+def _settings(lik, log_lik, beta, t, code, bit):
+    """Likelihoods of both settings of a row at column t."""
+    # Unsigned: a signed index would be checked for counting from the end.
+    off, on = np.uint64(code & ~bit), np.uint64(code | bit)
+    zero, one = lik[t, off], lik[t, on]
+    if zero + one < TINY_PAIR:
+        return _from_logs(log_lik, beta, t, off, on)
+    return zero, one
+
+
 @njit
-def _filter_stretch(zero, one, a00, a01, a10, a11, u, v, zero_out, one_out):
-    """Filter columns entered by one kind of edge from the weights u and v; returns those of the last column."""
-    n_columns = zero.shape[0]
-    for t in range(0, n_columns, 2):
-        a0, a2 = zero[t] * a00, zero[t] * a10
-        a1, a3 = one[t] * a01, one[t] * a11
-        if t + 1 < n_columns:
-            # The product over two columns does not wait for the columns before: u and v depend on each other once
-            # for both.
-            b0, b2 = zero[t + 1] * a00, zero[t + 1] * a10
-            b1, b3 = one[t + 1] * a01, one[t + 1] * a11
-            zero_out[t] = u * a0 + v * a2
-            one_out[t] = u * a1 + v * a3
-            a0, a1, a2, a3 = a0 * b0 + a1 * b2, a0 * b1 + a1 * b3, a2 * b0 + a3 * b2, a2 * b1 + a3 * b3
-        u, v = u * a0 + v * a2, u * a1 + v * a3
+def _filter_stretch(lik, log_lik, beta, codes, bit, first, stop, a00, a01, a10, a11, u, v, alpha):
+    """Filter columns first..stop-1, entered by one kind of edge, from the weights u and v; returns those of the last
+    column.
+    """
+    n_columns = codes.shape[0]
+    for t in range(first, stop - 1, 2):
+        ahead = min(t + AHEAD, n_columns - 1)
+        # The setting that the path does not have: the other one was looked up for the row before.
+        prefetch(lik, ahead, codes[ahead] ^ bit)
+        zero, one = _settings(lik, log_lik, beta, t, codes[t], bit)
+        next_zero, next_one = _settings(lik, log_lik, beta, t + 1, codes[t + 1], bit)
+        a0, a1, a2, a3 = zero * a00, one * a01, zero * a10, one * a11
+        b0, b1, b2, b3 = next_zero * a00, next_one * a01, next_zero * a10, next_one * a11
+        alpha[0, t] = u * a0 + v * a2
+        alpha[1, t] = u * a1 + v * a3
+        # The product over two columns does not wait for the columns before: u and v depend on each other once for both.
+        u, v = u * (a0 * b0 + a1 * b2) + v * (a2 * b0 + a3 * b2), u * (a0 * b1 + a1 * b3) + v * (a2 * b1 + a3 * b3)
         # A loop and not an `if`: the compiler would turn a branch into arithmetic on every column.
         while 0.0 < u + v < RESCALE_BELOW:
             u *= RESCALE_BY
             v *= RESCALE_BY
-        last = min(t + 1, n_columns - 1)
-        zero_out[last] = u
-        one_out[last] = v
+        alpha[0, t + 1] = u
+        alpha[1, t + 1] = v
+    if (stop - first) % 2 == 1:
+        zero, one = _settings(lik, log_lik, beta, stop - 1, codes[stop - 1], bit)
+        u, v = u * zero * a00 + v * zero * a10, u * one * a01 + v * one * a11
+        while 0.0 < u + v < RESCALE_BELOW:
+            u *= RESCALE_BY
+            v *= RESCALE_BY
+        alpha[0, stop - 1] = u
+        alpha[1, stop - 1] = v
     return u, v
 
 
 @njit
-def filter_row(pair, trans, edge, k, alpha):
+def filter_row(lik, log_lik, beta, codes, bit, trans, edge, k, alpha):
+    """Filter row k, whose settings are the two values of `bit` in codes (T,).
+
+    lik, log_lik (T, S): tables of all codes, tempered and not. Where both settings are tiny, the logarithms decide.
+    """
     u = 1.0
     v = 0.0
     first = 0
     while first < edge.shape[0]:
         stop = stretch_after(edge, first)
-        e = edge[first]
-        u, v = _filter_stretch(
-            pair[0, first:stop],
-            pair[1, first:stop],
-            trans[e, k, 0],
-            trans[e, k, 1],
-            trans[e, k, 2],
-            trans[e, k, 3],
-            u,
-            v,
-            alpha[0, first:stop],
-            alpha[1, first:stop],
-        )
+        a = trans[edge[first], k]
+        u, v = _filter_stretch(lik, log_lik, beta, codes, bit, first, stop, a[0], a[1], a[2], a[3], u, v, alpha)
         first = stop
 
 

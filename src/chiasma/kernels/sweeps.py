@@ -10,6 +10,7 @@ import numpy as np
 
 from chiasma._jit import njit
 from chiasma.kernels.ball import (
+    PIECE,
     draw_ball,
     draw_centres,
     filter_ball,
@@ -19,7 +20,7 @@ from chiasma.kernels.ball import (
     log_filter_ball,
 )
 from chiasma.kernels.logspace import log_draw_block, log_filter_block
-from chiasma.kernels.rows import draw_prior_row, draw_row, filter_row, gather_pairs
+from chiasma.kernels.rows import draw_prior_row, draw_row, filter_row
 from chiasma.kernels.tensor import draw_block, filter_block
 from chiasma.kernels.transitions import is_linear
 
@@ -30,6 +31,7 @@ class Work(NamedTuple):
     lik: np.ndarray  # (T * width,)
     alpha: np.ndarray  # (T * width,)
     stay: np.ndarray  # (T * width,)
+    piece: np.ndarray  # (PIECE * width,) likelihoods of a few columns
     vectors: np.ndarray  # (3, width) message, diagonal, weights
     codes: np.ndarray  # (T,) codes of the block
     centres: np.ndarray  # (T,)
@@ -51,6 +53,7 @@ def make_work(n_columns: int, width: int) -> Work:
         lik=np.empty(n_columns * width),
         alpha=np.empty(n_columns * width),
         stay=np.empty(n_columns * width),
+        piece=np.empty(PIECE * width),
         vectors=np.empty((3, width)),
         codes=np.empty(n_columns, np.int64),
         centres=np.empty(n_columns, np.int64),
@@ -69,13 +72,12 @@ def prior_sweep(trans, edge, uniforms, codes):
 def row_sweep(tables, beta, uniforms, codes, work):
     """Every row given the others, in order, in linear space. Reads K * T uniforms."""
     n_columns = codes.shape[0]
-    pair = work.alpha[: 2 * n_columns].reshape(2, n_columns)
-    for k in range(tables.trans.shape[1]):
+    alpha = work.alpha[: 2 * n_columns].reshape(2, n_columns)
+    trans, edge = tables.trans, tables.edge
+    for k in range(trans.shape[1]):
         bit = 1 << k
-        gather_pairs(tables.lik, tables.log_lik, beta, codes, bit, pair)
-        filter_row(pair, tables.trans, tables.edge, k, pair)
-        uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
-        draw_row(pair, tables.trans, tables.edge, k, uniforms_of_row, bit, codes, work.centres)
+        filter_row(tables.lik, tables.log_lik, beta, codes, bit, trans, edge, k, alpha)
+        draw_row(alpha, trans, edge, k, uniforms[k * n_columns : (k + 1) * n_columns], bit, codes, work.centres)
 
 
 @njit
@@ -192,18 +194,9 @@ def shuffle(uniforms, order):
 
 
 @njit
-def update_ball(linear, beta, lik, offsets, dense, trans, log_trans, edge, uniforms, codes, work):
+def update_ball(linear, beta, lik, offsets, trans, log_trans, edge, uniforms, codes, work):
     """Path among the candidates around work.centres. lik (T, B) as in update_block. Reads T uniforms."""
-    n_columns = codes.shape[0]
-    n_candidates = offsets.shape[0]
-    if linear and not dense:
-        n_states = 1 << trans.shape[1]
-        whole = work.alpha[: n_columns * n_states].reshape(n_columns, n_states)
-        stay = work.stay[: n_columns * n_states].reshape(n_columns, n_states)
-        column, diagonal = work.vectors[0, :n_states], work.vectors[1, :n_states]
-        filter_ball_tensor(lik, work.centres, offsets, trans, edge, whole, stay, column, diagonal)
-        draw_block(whole, stay, trans, edge, 0, uniforms, codes, column)
-        return
+    n_columns, n_candidates = lik.shape
     alpha = work.alpha[: n_columns * n_candidates].reshape(n_columns, n_candidates)
     weights = work.vectors[2, :n_candidates]
     if linear:
@@ -216,28 +209,31 @@ def update_ball(linear, beta, lik, offsets, dense, trans, log_trans, edge, unifo
 
 
 @njit
+def update_ball_tensor(lik, log_lik, beta, offsets, trans, edge, uniforms, codes, work):
+    """The same through the tensor of all codes; lik and log_lik (T, S) as in Tables. Reads T uniforms."""
+    n_columns, n_states = lik.shape
+    alpha = work.alpha[: n_columns * n_states].reshape(n_columns, n_states)
+    stay = work.stay[: n_columns * n_states].reshape(n_columns, n_states)
+    filter_ball_tensor(lik, log_lik, beta, work.centres, offsets, trans, edge, alpha, stay, work.vectors, work.piece)
+    draw_block(alpha, stay, trans, edge, 0, uniforms, codes, work.vectors[0, :n_states])
+
+
+@njit
 def ball_sweep(tables, beta, linear, offsets, dense, uniforms, codes, work):
     """Hamming-ball update. Reads 2 T uniforms."""
     n_columns = codes.shape[0]
-    lik = work.lik[: n_columns * offsets.shape[0]].reshape(n_columns, offsets.shape[0])
+    trans, edge = tables.trans, tables.edge
     draw_centres(codes, offsets, uniforms[:n_columns], work.centres)
+    uniforms = uniforms[n_columns:]
+    if linear and not dense:
+        update_ball_tensor(tables.lik, tables.log_lik, beta, offsets, trans, edge, uniforms, codes, work)
+        return
+    lik = work.lik[: n_columns * offsets.shape[0]].reshape(n_columns, offsets.shape[0])
     if linear:
         gather_candidates(tables.lik, tables.log_lik, beta, work.centres, offsets, lik)
     else:
         gather_log(tables.log_lik, work.centres, offsets, lik)
-    update_ball(
-        linear,
-        beta,
-        lik,
-        offsets,
-        dense,
-        tables.trans,
-        tables.log_trans,
-        tables.edge,
-        uniforms[n_columns:],
-        codes,
-        work,
-    )
+    update_ball(linear, beta, lik, offsets, trans, tables.log_trans, edge, uniforms, codes, work)
 
 
 ROW, RANDOM_BLOCKS, BLOCK, BALL_DENSE, BALL_TENSOR = range(5)

@@ -74,12 +74,12 @@ class BinaryChains:
         leave = _per_row("leave", self.leave, n_rows)
         if self.initial is not None:
             return enter, leave, _per_row("initial", self.initial, n_rows)
-        frozen = enter + leave == 0
-        if frozen.any():
+        rate = enter + leave
+        if not rate.all():
             raise InvalidInput(
-                f"row {int(np.argmax(frozen))} has enter = leave = 0 and so no stationary distribution; give initial="
+                f"row {int(np.argmin(rate))} has enter = leave = 0 and so no stationary distribution; give initial="
             )
-        return enter, leave, enter / (enter + leave)
+        return enter, leave, enter / rate
 
     def tables(self, n_rows: int, data: Observations) -> tuple[npt.NDArray[np.int32], Floats]:
         """edge (T,) and trans (E, K, 4), as the kernels take them."""

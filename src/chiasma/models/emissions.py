@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
+import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
@@ -74,10 +74,8 @@ class Gaussian(Additive):
     def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
         if self.n_channels is not None:
             return None
-        depth, sd = float(self.depth), float(self.sd)
-        if beta / sd**2 * (depth * np.abs(weights).max()) ** 2 / 8 > _FARTHEST:
-            return None
-        return make_factors(weights, float(base), depth, sd, beta)
+        factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
+        return factors if factors.farthest < _FARTHEST else None
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)
@@ -199,7 +197,7 @@ class Poisson(Counts):
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.expected(level)
-        return _times_log(y, mean) - mean - gammaln(y + 1.0)
+        return _times_log(y, mean) - mean - scipy.special.gammaln(y + 1.0)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.poisson(self.expected(level)).astype(float)
@@ -223,7 +221,7 @@ class NegativeBinomial(Counts):
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.expected(level)
         size = 1.0 / float(self.dispersion)
-        log_choose = _log_rising(size, y) - gammaln(y + 1.0)
+        log_choose = _log_rising(size, y) - scipy.special.gammaln(y + 1.0)
         return log_choose + _times_log(y, mean / (size + mean)) - size * np.log1p(mean / size)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
@@ -307,7 +305,7 @@ def _moments(y: Floats, group: Integers, n_groups: int) -> tuple[Floats, Floats,
 def _log_rising(x: float, y: Floats) -> Floats:
     """log(Gamma(x + y) / Gamma(x)), by Stirling's series where the difference of two large numbers would cancel."""
     if x < 1e3:
-        return np.asarray(gammaln(x + y) - gammaln(x))
+        return np.asarray(scipy.special.gammaln(x + y) - scipy.special.gammaln(x))
     end = x + y
     series = (1 / end - 1 / x) / 12 - ((1 / end) ** 3 - (1 / x) ** 3) / 360
     return np.asarray((end - 0.5) * np.log1p(y / x) + y * (np.log(x) - 1) + series)

@@ -106,7 +106,7 @@ class FactorialHMM:
         free = self.free_rows
         return Target(
             edge=edge,
-            trans=np.ascontiguousarray(trans[:, free]),
+            trans=np.ascontiguousarray(trans[:, free]) if self.fixed_rows else trans,
             likelihood=self._likelihood(data),
             free=free,
             all_rows=self.n_rows,
@@ -115,8 +115,8 @@ class FactorialHMM:
         )
 
     def _likelihood(self, data: Observations) -> Likelihood:
-        free = list(self.free_rows)
         if isinstance(self.emission, Table):
+            free = self.free_rows
             codes = np.arange(1 << len(free), dtype=np.int64)
             spread = sum(((codes >> i & 1) << k for i, k in enumerate(free)), np.full_like(codes, self.fixed_code))
             table = self.emission.log_lik[:, spread]
@@ -124,8 +124,11 @@ class FactorialHMM:
             return Lookup(table)
         assert isinstance(self.emission, Additive)
         weights = self.emission.weights
-        base = sum((weights[k] * x for k, x in self.fixed_rows.items()), np.zeros(weights.shape[1:]))
-        return Levels(self.emission, data, weights[free], base)
+        base = np.zeros(weights.shape[1:])
+        if not self.fixed_rows:
+            return Levels(self.emission, data, weights, base)
+        base = sum((weights[k] * x for k, x in self.fixed_rows.items()), base)
+        return Levels(self.emission, data, weights[list(self.free_rows)], base)
 
     def simulate(
         self,

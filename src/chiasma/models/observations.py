@@ -69,11 +69,10 @@ class Observations:
         edge = np.ones(self.n_columns, np.int32)
         edge[self.starts] = 0
         if self.gaps is None:
-            distinct = np.ones(min(1, self.n_columns - len(self.starts)))
-        else:
-            inside = edge > 0
-            distinct, kind = np.unique(np.concatenate([[1.0], self.gaps])[inside], return_inverse=True)
-            edge[inside] = kind + 1
+            return edge, np.array([np.inf, 1.0] if self.n_columns > len(self.starts) else [np.inf])
+        inside = edge > 0
+        distinct, kind = np.unique(np.concatenate([[1.0], self.gaps])[inside], return_inverse=True)
+        edge[inside] = kind + 1
         return edge, np.concatenate([[np.inf], distinct])
 
     def __repr__(self) -> str:
@@ -100,9 +99,9 @@ def _signal(y: npt.ArrayLike) -> Floats:
         raise InvalidInput(f"y must have shape (T,) or (T, channels), got {signal.shape}; reshape it")
     if signal.size == 0:
         raise InvalidInput(f"y must have at least one column, got shape {signal.shape}; check how it was read")
-    infinite = np.isinf(signal).reshape(len(signal), -1).any(axis=1)
+    infinite = np.isinf(signal)
     if infinite.any():
-        site = int(np.argmax(infinite))
+        site = int(np.argwhere(infinite)[0, 0])
         raise InvalidInput(
             f"y must be finite or NaN, got {signal[site]} at column {site}; replace infinities by NaN (missing)"
         )

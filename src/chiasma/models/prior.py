@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
+import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.models.observations import Floats, as_floats
@@ -116,13 +116,13 @@ class Independent(Prior):
         low, high = self.support
         value = np.asarray(value, float).ravel()
         if high < np.inf:
-            return np.asarray(logit((value - low) / (high - low)))
+            return np.asarray(scipy.special.logit((value - low) / (high - low)))
         return value.copy() if low == -np.inf else np.log(value - low)
 
     def from_free(self, free: Floats) -> Floats:
         low, high = self.support
         if high < np.inf:
-            value = low + (high - low) * expit(free)
+            value = low + (high - low) * scipy.special.expit(free)
         elif low > -np.inf:
             with np.errstate(over="ignore"):
                 value = low + np.exp(free)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaln, gammaln
+import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
@@ -127,7 +127,7 @@ class Gamma(Independent):
         return np.asarray(rng.gamma(self.alpha, 1 / self.beta, self.shape))
 
     def _constants(self) -> Floats:
-        return np.asarray(self.alpha * np.log(self.beta) - gammaln(self.alpha))
+        return np.asarray(self.alpha * np.log(self.beta) - scipy.special.gammaln(self.alpha))
 
     def _log_densities(self, value: Floats) -> Floats:
         return np.asarray(self._constants() + (self.alpha - 1) * np.log(value) - self.beta * value)
@@ -154,7 +154,7 @@ class Beta(Independent):
         return np.asarray(rng.beta(self.alpha, self.beta, self.shape))
 
     def _constants(self) -> Floats:
-        return np.asarray(-betaln(self.alpha, self.beta))
+        return np.asarray(-scipy.special.betaln(self.alpha, self.beta))
 
     def _log_densities(self, value: Floats) -> Floats:
         logs = (self.alpha - 1) * np.log(value) + (self.beta - 1) * np.log1p(-value)
@@ -227,7 +227,7 @@ class Dirichlet(Prior):
         return float(self._constant() + np.sum((self.concentration - 1) * np.log(value)))
 
     def _constant(self) -> float:
-        return float(gammaln(self.concentration.sum()) - gammaln(self.concentration).sum())
+        return float(scipy.special.gammaln(self.concentration.sum()) - scipy.special.gammaln(self.concentration).sum())
 
     def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
         kind = np.append(np.full(self.n_free, kernel.SIMPLEX), kernel.SIMPLEX_END)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import move_bits
 from chiasma.kernels.exponential import temper_columns, temper_table
-from chiasma.kernels.transitions import is_linear, log_prior, path_log_likelihood
+from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
 from chiasma.models.observations import Floats, Integers, as_floats
 
@@ -68,6 +68,8 @@ class Target:
 
     def linear(self, rows: Integers | None = None) -> bool:
         """Whether passes over these rows (default: all) are safe in linear space."""
+        if self.trans.min() ** self.n_rows >= LINEAR_FLOOR:
+            return True
         return bool(is_linear(self.lowest, np.arange(self.n_rows) if rows is None else rows))
 
     def expand(self, codes: npt.NDArray[np.integer]) -> Integers:
@@ -94,6 +96,8 @@ class Target:
 
 def check_beta(beta: float) -> float:
     """The inverse temperature as a float, or an error."""
+    if type(beta) is float and 0 <= beta < np.inf:
+        return beta
     given = as_floats("beta", beta)
     if given.shape != () or not 0 <= given < np.inf:
         raise InvalidInput(f"beta must be a finite number >= 0, got {beta}")

@@ -1,0 +1,202 @@
+"""One step of all rows of a block: a tensor of S = 2^b weights times one 2x2 matrix per axis.
+
+With the probabilities of staying taken out of each matrix,
+
+    zero' = A00 (zero + one * A10 / A00)        one' = A11 (one + zero * A01 / A11),
+
+an axis costs one multiply-add per code. `mix` does these with fall = A10 / A00 and rise = A01 / A11, both (b,);
+what was taken out, the product over rows of A00 or A11, is the `diagonal` (S,), which `weigh` puts back.
+Fewer than eight codes do not fill the lanes and go one by one.
+
+Messages lie in flat arrays, and are given as an array with the place where they begin: a slice made for every column
+would be counted up and down, which takes longer than a step of three rows. An early return from an inlined function
+has the same effect on its arguments.
+"""
+
+import math
+
+import numpy as np
+
+from chiasma._jit import inlined_njit, njit
+from chiasma.kernels.lanes import load, pack, spread, store, swap_neighbours, swap_pairs, total
+from chiasma.kernels.transitions import stay_products
+
+# Codes that `mix` takes at once on the lowest three axes.
+EIGHT = 8
+# Messages are rescaled by exact factors, and only when they have shrunk.
+RESCALE_BELOW = 2.0**-32
+RESCALE_BY = 2.0**32
+LOG_RESCALE = 32 * math.log(2.0)
+# Where an array begins. A plain 0 would be compiled as a case of its own.
+START = np.int64(0)
+
+
+@njit
+def load_ratios(trans, e, ratios):
+    """ratios (2, b): fall and rise of an edge of kind e."""
+    for k in range(trans.shape[1]):
+        ratios[0, k] = trans[e, k, 2] / trans[e, k, 0]
+        ratios[1, k] = trans[e, k, 1] / trans[e, k, 3]
+
+
+@njit
+def load_edge(trans, e, ratios, diagonal):
+    """What `mix` needs of one kind of edge, and what it leaves out."""
+    load_ratios(trans, e, ratios)
+    stay_products(trans, e, diagonal)
+
+
+@inlined_njit
+def _mix_few(message, i, fall, rise, out, j):
+    n_states = 1 << fall.shape[0]
+    for s in range(n_states):
+        out[j + s] = message[i + s]
+    for k in range(fall.shape[0]):
+        stride = 1 << k
+        for s in range(j, j + n_states):
+            if s - j & stride == 0:
+                zero, one = out[s], out[s + stride]
+                out[s] = zero + one * fall[k]
+                out[s + stride] = one + zero * rise[k]
+
+
+@inlined_njit
+def _mix_low_axes(message, i, fall, rise, out, j):
+    """Axes 0, 1 and 2."""
+    by_neighbour = pack(fall[0], rise[0], fall[0], rise[0])
+    by_pair = pack(fall[1], fall[1], rise[1], rise[1])
+    falling = spread(fall[2])
+    rising = spread(rise[2])
+    for s in range(0, 1 << fall.shape[0], 8):
+        zero = load(message, i + s)
+        one = load(message, i + s + 4)
+        zero = zero + swap_neighbours(zero) * by_neighbour
+        one = one + swap_neighbours(one) * by_neighbour
+        zero = zero + swap_pairs(zero) * by_pair
+        one = one + swap_pairs(one) * by_pair
+        store(out, j + s, zero + one * falling)
+        store(out, j + s + 4, one + zero * rising)
+
+
+@inlined_njit
+def _mix_axis(message, i, k, fall, rise):
+    stride = 1 << k
+    falling = spread(fall[k])
+    rising = spread(rise[k])
+    for block in range(1 << fall.shape[0] - k - 1):
+        base = i + (block << k + 1)
+        for s in range(base, base + stride, 4):
+            zero = load(message, s)
+            one = load(message, s + stride)
+            store(message, s, zero + one * falling)
+            store(message, s + stride, one + zero * rising)
+
+
+@inlined_njit
+def _mix_two_axes(message, i, k, fall, rise):
+    """Axes k and k + 1 at once: half the traffic."""
+    stride = 1 << k
+    fall_a, rise_a = spread(fall[k]), spread(rise[k])
+    fall_b, rise_b = spread(fall[k + 1]), spread(rise[k + 1])
+    for block in range(1 << fall.shape[0] - k - 2):
+        base = i + (block << k + 2)
+        for s in range(base, base + stride, 4):
+            x0 = load(message, s)
+            x1 = load(message, s + stride)
+            x2 = load(message, s + 2 * stride)
+            x3 = load(message, s + 3 * stride)
+            u0, u1 = x0 + x1 * fall_a, x1 + x0 * rise_a
+            u2, u3 = x2 + x3 * fall_a, x3 + x2 * rise_a
+            store(message, s, u0 + u2 * fall_b)
+            store(message, s + stride, u1 + u3 * fall_b)
+            store(message, s + 2 * stride, u2 + u0 * rise_b)
+            store(message, s + 3 * stride, u3 + u1 * rise_b)
+
+
+@inlined_njit
+def _mix_three_axes(message, i, k, fall, rise):
+    """Axes k, k + 1 and k + 2 at once: a third of the traffic, and as many values as there are registers for."""
+    stride = 1 << k
+    fall_a, rise_a = spread(fall[k]), spread(rise[k])
+    fall_b, rise_b = spread(fall[k + 1]), spread(rise[k + 1])
+    fall_c, rise_c = spread(fall[k + 2]), spread(rise[k + 2])
+    for block in range(1 << fall.shape[0] - k - 3):
+        base = i + (block << k + 3)
+        for s in range(base, base + stride, 4):
+            x0 = load(message, s)
+            x1 = load(message, s + stride)
+            x2 = load(message, s + 2 * stride)
+            x3 = load(message, s + 3 * stride)
+            x4 = load(message, s + 4 * stride)
+            x5 = load(message, s + 5 * stride)
+            x6 = load(message, s + 6 * stride)
+            x7 = load(message, s + 7 * stride)
+            u0, u1 = x0 + x1 * fall_a, x1 + x0 * rise_a
+            u2, u3 = x2 + x3 * fall_a, x3 + x2 * rise_a
+            u4, u5 = x4 + x5 * fall_a, x5 + x4 * rise_a
+            u6, u7 = x6 + x7 * fall_a, x7 + x6 * rise_a
+            v0, v2 = u0 + u2 * fall_b, u2 + u0 * rise_b
+            v1, v3 = u1 + u3 * fall_b, u3 + u1 * rise_b
+            v4, v6 = u4 + u6 * fall_b, u6 + u4 * rise_b
+            v5, v7 = u5 + u7 * fall_b, u7 + u5 * rise_b
+            store(message, s, v0 + v4 * fall_c)
+            store(message, s + stride, v1 + v5 * fall_c)
+            store(message, s + 2 * stride, v2 + v6 * fall_c)
+            store(message, s + 3 * stride, v3 + v7 * fall_c)
+            store(message, s + 4 * stride, v4 + v0 * rise_c)
+            store(message, s + 5 * stride, v5 + v1 * rise_c)
+            store(message, s + 6 * stride, v6 + v2 * rise_c)
+            store(message, s + 7 * stride, v7 + v3 * rise_c)
+
+
+@inlined_njit
+def mix(message, i, fall, rise, out, j):
+    """out[j:] = message[i:] after all axes; fall and rise exchanged look back. Both may be the same place."""
+    n_rows = fall.shape[0]
+    rest = n_rows - 3
+    if rest < 0:
+        _mix_few(message, i, fall, rise, out, j)
+    else:
+        _mix_low_axes(message, i, fall, rise, out, j)
+    # As many pairs as leave a multiple of three.
+    n_pairs = 2 * rest % 3 if rest > 1 else 0
+    for n in range(n_pairs):
+        _mix_two_axes(out, j, 3 + 2 * n, fall, rise)
+    for n in range((rest - 2 * n_pairs) // 3 if rest > 1 else 0):
+        _mix_three_axes(out, j, 3 + 2 * n_pairs + 3 * n, fall, rise)
+    if rest == 1:
+        _mix_axis(out, j, n_rows - 1, fall, rise)
+
+
+@inlined_njit
+def weigh(mixed, j, diagonal, scale, lik, t):
+    """mixed[j:] *= diagonal * scale * lik[t:]; returns the sum."""
+    n_states = diagonal.shape[0]
+    few = 0.0
+    scales = spread(scale)
+    sum_a = spread(0.0)
+    sum_b = spread(0.0)
+    if n_states < EIGHT:
+        for s in range(n_states):
+            mixed[j + s] *= diagonal[s] * (lik[t + s] * scale)
+            few += mixed[j + s]
+    else:
+        for s in range(0, n_states, 8):
+            a = load(mixed, j + s) * (load(diagonal, s) * (load(lik, t + s) * scales))
+            b = load(mixed, j + s + 4) * (load(diagonal, s + 4) * (load(lik, t + s + 4) * scales))
+            store(mixed, j + s, a)
+            store(mixed, j + s + 4, b)
+            sum_a = sum_a + a
+            sum_b = sum_b + b
+    return total(sum_a + sum_b) + few
+
+
+@inlined_njit
+def divide(n_states, before, i, mixed, j, out, k):
+    """out[k:] = before[i:] / mixed[j:], n_states of each."""
+    if n_states < EIGHT:
+        for s in range(n_states):
+            out[k + s] = before[i + s] / mixed[j + s]
+    else:
+        for s in range(0, n_states, 4):
+            store(out, k + s, load(before, i + s) / load(mixed, j + s))
