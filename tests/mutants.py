@@ -192,10 +192,10 @@ def shared_uniform(patch: Any, target: Target) -> Target:
     """Two columns that read the same uniform."""
     real = rows.draw_row
 
-    def draw(alpha: Any, trans: Any, edge: Any, k: Any, uniforms: Any, *rest: Any) -> None:
+    def draw(alpha: Any, trans: Any, edge: Any, bounds: Any, k: Any, uniforms: Any, *rest: Any) -> None:
         again = uniforms.copy()
         again[-2] = again[-1]
-        real(alpha, trans, edge, k, again, *rest)
+        real(alpha, trans, edge, bounds, k, again, *rest)
 
     patch.setattr(sweeps, "draw_row", draw)
     return target

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 import chiasma as ch
@@ -281,3 +283,11 @@ def test_every_refusal_is_a_chiasma_error_and_a_builtin_one():
     assert issubclass(ch.ImpossibleData, ValueError)
     assert issubclass(ch.BudgetExceeded, ch.ChiasmaError)
     assert issubclass(ch.BudgetExceeded, MemoryError)
+
+
+@given(starts=st.sets(st.integers(1, 11)), gaps=st.lists(st.sampled_from([1.0, 2.0]), min_size=11, max_size=11))
+def test_bounds_of_a_target_are_where_the_kind_of_edge_changes(starts, gaps):
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    target = model.target(ch.Observations(np.zeros(12), starts=sorted(starts), gaps=gaps))
+    changes = [t for t in range(12) if t == 0 or target.edge[t] != target.edge[t - 1]]
+    assert target.bounds.tolist() == [*changes, 12]

@@ -145,6 +145,10 @@ def test_passes_over_rows_are_linear_while_their_smallest_product_reaches_the_fl
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
+def bounds_of(edge):
+    return np.array([t for t in range(len(edge)) if t == 0 or edge[t] != edge[t - 1]] + [len(edge)])
+
+
 def normalised(weights):
     return weights / weights.sum(axis=1, keepdims=True)
 
@@ -154,13 +158,14 @@ def test_the_row_filter_and_draw_equal_the_dense_twin(seed, n_columns, scale):
     rng, problem, edge, trans = make(seed, (1, n_columns), scale=scale)
     lik = tempered_table(problem.log_lik, 1.0).T
     alpha = np.empty((2, n_columns))
-    rows.filter_row(lik, problem.log_lik, 1.0, rng.integers(2, size=n_columns), 1, trans, edge, 0, alpha)
+    any_path, bounds = rng.integers(2, size=n_columns), bounds_of(edge)
+    rows.filter_row(lik, problem.log_lik, 1.0, any_path, 1, trans, edge, bounds, 0, alpha)
     expected, _, _ = reference.dense_filter(problem)
     np.testing.assert_allclose(normalised(alpha.T), np.exp(expected), rtol=1e-10, atol=1e-200)
     uniforms = rng.random(n_columns)
     others = rng.integers(16, size=n_columns)
     path = others.copy()
-    rows.draw_row(alpha, trans, edge, 0, uniforms, 4, path, np.empty(n_columns, np.int64))
+    rows.draw_row(alpha, trans, edge, bounds, 0, uniforms, 4, path, np.empty(n_columns, np.int64))
     np.testing.assert_array_equal(path & ~4, others & ~4)
     # The twin looks at 1 before 0, as the kernel does.
     want = np.empty(n_columns, int)
@@ -177,7 +182,7 @@ def test_the_row_filter_of_a_long_signal_never_vanishes():
     edge = np.ones(n_columns, np.int32)
     edge[0] = 0
     alpha = np.empty((2, n_columns))
-    rows.filter_row(lik, np.log(lik), 1.0, np.zeros(n_columns, np.int64), 1, trans, edge, 0, alpha)
+    rows.filter_row(lik, np.log(lik), 1.0, np.zeros(n_columns, np.int64), 1, trans, edge, bounds_of(edge), 0, alpha)
     # Every second column is rescaled, and the one between may be smaller by its likelihood.
     assert (alpha.sum(axis=0) >= rows.RESCALE_BELOW * 1e-21).all()
     problem = reference.Problem(np.log(lik), *np.array([[0.1], [0.2], [0.5]]))
@@ -196,7 +201,7 @@ def test_the_row_filter_keeps_the_ratio_of_the_two_settings(seed, beta, scale):
     alpha = np.empty((2, 6))
     trans, edge = np.full((1, 3, 4), 0.5), np.zeros(6, np.int32)
     for k in range(3):
-        rows.filter_row(lik, log_lik, beta, path, 1 << k, trans, edge, k, alpha)
+        rows.filter_row(lik, log_lik, beta, path, 1 << k, trans, edge, bounds_of(edge), k, alpha)
         for t in range(6):
             both = [log_lik[t, path[t] & ~(1 << k)], log_lik[t, path[t] | 1 << k]]
             if max(both) == -np.inf:
@@ -546,21 +551,6 @@ def test_the_shuffle_reaches_every_order_equally_often():
         counts[tuple(order)] = counts.get(tuple(order), 0) + 1
     assert len(counts) == 24
     assert set(counts.values()) == {1}
-
-
-# ---- stretches of one kind of edge ----------------------------------------------------------------------------------
-
-
-@given(seed=SEEDS, n_columns=st.integers(1, 60), change=st.sampled_from([0.0, 0.03, 0.3, 1.0]))
-def test_stretches_end_where_the_kind_of_edge_changes(seed, n_columns, change):
-    rng = np.random.default_rng(seed)
-    edge = np.cumsum(rng.random(n_columns) < change).astype(np.int32)
-    for first in range(n_columns):
-        later = [t for t in range(first, n_columns) if edge[t] != edge[first]]
-        assert rows.stretch_after(edge, first) == min(later, default=n_columns)
-        for lowest in {0, first // 2} if first else ():
-            before = [t for t in range(lowest + 1, first) if edge[t] != edge[first]]
-            assert rows.stretch_before(edge, first, lowest) == max(before, default=lowest)
 
 
 # ---- Gaussian factors -----------------------------------------------------------------------------------------------

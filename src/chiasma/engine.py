@@ -236,6 +236,7 @@ class CompiledEngine(StateEngine):
             target.log_trans[None],
             target.lowest[None],
             target.edge,
+            target.bounds,
             self.states,
         )
 

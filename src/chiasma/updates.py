@@ -192,7 +192,7 @@ def make_tables(target: Target, beta: float) -> sweeps.Tables:
     else:
         log_lik = target.log_lik
         lik = tempered_table(log_lik, beta)
-    return sweeps.Tables(lik.T, log_lik, target.trans, target.log_trans, target.edge, target.lowest)
+    return sweeps.Tables(lik.T, log_lik, target.trans, target.log_trans, target.edge, target.bounds, target.lowest)
 
 
 class StepSweep(Sweep):
@@ -246,7 +246,7 @@ class StreamedSweep(Sweep):
         return lik
 
     def _rows(self, codes: Integers, uniforms: Floats) -> None:
-        trans, edge = self.target.trans, self.target.edge
+        trans, edge, bounds = self.target.trans, self.target.edge, self.target.bounds
         n_columns = len(codes)
         alpha = self.work.alpha[: 2 * n_columns].reshape(2, n_columns)
         off = np.zeros(n_columns, np.int64)
@@ -254,9 +254,9 @@ class StreamedSweep(Sweep):
             bit = np.int64(1 << k)
             # A table of two codes, in which the row is the only one.
             pair = np.asfortranarray(self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True))
-            filter_row(pair, NO_TABLE, self.beta, off, 1, trans, edge, k, alpha)
+            filter_row(pair, NO_TABLE, self.beta, off, 1, trans, edge, bounds, k, alpha)
             uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
-            draw_row(alpha, trans, edge, k, uniforms_of_row, int(bit), codes, self.work.centres)
+            draw_row(alpha, trans, edge, bounds, k, uniforms_of_row, int(bit), codes, self.work.centres)
 
     def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
         target, work = self.target, self.work

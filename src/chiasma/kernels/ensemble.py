@@ -26,6 +26,7 @@ class Replicas(NamedTuple):
     log_trans: np.ndarray  # (M, E, K, 4)
     lowest: np.ndarray  # (M, K)
     edge: np.ndarray  # (T,)
+    bounds: np.ndarray  # (n + 1,) as in Tables
     codes: np.ndarray  # (R, T), changed in place
 
 
@@ -121,6 +122,7 @@ def tables_of(replicas, r):
         replicas.trans[m],
         replicas.log_trans[m],
         replicas.edge,
+        replicas.bounds,
         replicas.lowest[m],
     )
 

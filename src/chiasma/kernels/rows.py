@@ -3,7 +3,8 @@
 alpha (2, T): filtered weights of x = 0 and of x = 1 at every column, up to a factor per column.
 The filter is linear in its message, so it is left unnormalised and only rescaled when it has shrunk: the chain of
 divisions, one per column, disappears. Of what is left of the chain, two columns are done in one step.
-Both passes go from stretch to stretch of columns with one kind of edge, whose transitions then stay in registers.
+Both passes go from stretch to stretch of columns with one kind of edge, whose transitions then stay in registers:
+bounds (n + 1,): where every stretch begins, and T.
 """
 
 import math
@@ -21,8 +22,6 @@ TINY_PAIR = 1e-20
 AHEAD = 64
 # Columns drawn at a time, so that what one loop leaves is still in the nearest cache for the next.
 PIECE = 1024
-# Edges looked at one by one before all the others are compared at once.
-NEAR = 16
 
 
 @njit
@@ -33,44 +32,6 @@ def _from_logs(log_lik, beta, t, off, on):
         # The rest of the column is impossible whatever this row does: the data say nothing about it.
         return 1.0, 1.0
     return math.exp(beta * (log_lik[t, off] - top)), math.exp(beta * (log_lik[t, on] - top))
-
-
-@vector_njit
-def _all_equal(edge, e):
-    different = 0
-    for t in range(edge.shape[0]):
-        different += 1 if edge[t] != e else 0
-    return different == 0
-
-
-@njit
-def stretch_after(edge, first):
-    """The first column after `first` that is entered by another kind of edge, or T."""
-    e = edge[first]
-    t = first + 1
-    near = min(edge.shape[0], first + NEAR)
-    while t < near and edge[t] == e:
-        t += 1
-    if t == near and _all_equal(edge[t:], e):
-        return edge.shape[0]
-    while t < edge.shape[0] and edge[t] == e:
-        t += 1
-    return t
-
-
-@njit
-def stretch_before(edge, last, lowest):
-    """The last column before `last` that is entered by another kind of edge, or `lowest`."""
-    e = edge[last]
-    t = last - 1
-    near = max(lowest, last - NEAR)
-    while t > near and edge[t] == e:
-        t -= 1
-    if t == near and _all_equal(edge[lowest + 1 : t + 1], e):
-        return lowest
-    while t > lowest and edge[t] == e:
-        t -= 1
-    return t
 
 
 @inlined_njit
@@ -120,19 +81,17 @@ def _filter_stretch(lik, log_lik, beta, codes, bit, first, stop, a00, a01, a10, 
 
 
 @njit
-def filter_row(lik, log_lik, beta, codes, bit, trans, edge, k, alpha):
+def filter_row(lik, log_lik, beta, codes, bit, trans, edge, bounds, k, alpha):
     """Filter row k, whose settings are the two values of `bit` in codes (T,).
 
     lik, log_lik (T, S): tables of all codes, tempered and not. Where both settings are tiny, the logarithms decide.
     """
     u = 1.0
     v = 0.0
-    first = 0
-    while first < edge.shape[0]:
-        stop = stretch_after(edge, first)
+    for i in range(bounds.shape[0] - 1):
+        first, stop = bounds[i], bounds[i + 1]
         a = trans[edge[first], k]
         u, v = _filter_stretch(lik, log_lik, beta, codes, bit, first, stop, a[0], a[1], a[2], a[3], u, v, alpha)
-        first = stop
 
 
 @vector_njit
@@ -147,7 +106,7 @@ def _answers(zero, one, uniforms, a00, a01, a10, a11, out):
 
 
 @njit
-def draw_row(alpha, trans, edge, k, uniforms, bit, codes, answers):
+def draw_row(alpha, trans, edge, bounds, k, uniforms, bit, codes, answers):
     """Draw the row backwards and write it into bit `bit` of `codes`. Reads one uniform per column.
 
     Both answers of every column are computed before it is known which one counts: that vectorises, over stretches of
@@ -157,19 +116,15 @@ def draw_row(alpha, trans, edge, k, uniforms, bit, codes, answers):
     x = 1 if uniforms[last] * (alpha[0, last] + alpha[1, last]) < alpha[1, last] else 0
     codes[last] = codes[last] & ~bit | x * bit
     stop = last
+    i = bounds.shape[0] - 2
     while stop > 0:
-        e = edge[stop]
-        first = stretch_before(edge, stop, max(0, stop - PIECE))
-        _answers(
-            alpha[0, first:stop],
-            alpha[1, first:stop],
-            uniforms[first:stop],
-            trans[e, k, 0],
-            trans[e, k, 1],
-            trans[e, k, 2],
-            trans[e, k, 3],
-            answers[first:stop],
-        )
+        # The stretch of column `stop`: its columns are entered from first..stop-1.
+        while bounds[i] > stop:
+            i -= 1
+        first = max(bounds[i] - 1, stop - PIECE, 0)
+        a = trans[edge[stop], k]
+        zero, one = alpha[0, first:stop], alpha[1, first:stop]
+        _answers(zero, one, uniforms[first:stop], a[0], a[1], a[2], a[3], answers[first:stop])
         for t in range(stop - 1, first - 1, -1):
             x = answers[t] >> x & 1
             codes[t] = codes[t] & ~bit | x * bit

@@ -45,6 +45,7 @@ class Tables(NamedTuple):
     trans: np.ndarray  # (E, K, 4)
     log_trans: np.ndarray  # (E, K, 4)
     edge: np.ndarray  # (T,)
+    bounds: np.ndarray  # (n + 1,) where stretches of one kind of edge begin, and T
     lowest: np.ndarray  # (K,) smallest transition probability of each row
 
 
@@ -76,8 +77,9 @@ def row_sweep(tables, beta, uniforms, codes, work):
     trans, edge = tables.trans, tables.edge
     for k in range(trans.shape[1]):
         bit = 1 << k
-        filter_row(tables.lik, tables.log_lik, beta, codes, bit, trans, edge, k, alpha)
-        draw_row(alpha, trans, edge, k, uniforms[k * n_columns : (k + 1) * n_columns], bit, codes, work.centres)
+        filter_row(tables.lik, tables.log_lik, beta, codes, bit, trans, edge, tables.bounds, k, alpha)
+        uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
+        draw_row(alpha, trans, edge, tables.bounds, k, uniforms_of_row, bit, codes, work.centres)
 
 
 @njit

@@ -62,6 +62,11 @@ class Target:
         return table
 
     @cached_property
+    def bounds(self) -> Integers:
+        """(n + 1,) where stretches of columns with one kind of edge begin, and T."""
+        return np.concatenate([[0], np.flatnonzero(np.diff(self.edge)) + 1, [self.n_columns]])
+
+    @cached_property
     def lowest(self) -> Floats:
         """(K,) smallest transition probability of each row."""
         return np.asarray(self.trans.min(axis=(0, 2)))
