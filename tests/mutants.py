@@ -91,19 +91,13 @@ def wrong_edge_row(patch: Any, target: Target) -> Target:
 
 
 def wrong_edge_block(patch: Any, target: Target) -> Target:
-    patch.setattr(sweeps, "draw_block", wrong_edge(tensor.draw_block, 3))
+    patch.setattr(sweeps, "draw_block", wrong_edge(tensor.draw_block, 2))
     return target
 
 
 def wrong_edge_ball(patch: Any, target: Target) -> Target:
     patch.setattr(sweeps, "draw_ball", wrong_edge(ball.draw_ball, 4))
-
-    def draw(alpha: Any, stay: Any, *rest: Any) -> None:
-        # With one row, all that the edge decides is whether to stay.
-        shifted = np.concatenate([stay[:1], stay[1:2], stay[1:-1]])
-        tensor.draw_block(alpha, shifted, *rest)
-
-    patch.setattr(sweeps, "draw_block", draw)
+    patch.setattr(sweeps, "draw_block", wrong_edge(tensor.draw_block, 2))
     return target
 
 

@@ -283,10 +283,13 @@ def test_linear_passes_equal_the_dense_twin(seed, shape, beta, data):
         np.testing.assert_array_equal(after, stay[cut])
     uniforms = rng.random(n_columns)
     path, weights = np.empty(n_columns, np.int64), np.empty(n_states)
-    tensor.draw_block(alpha[cut:], stay[cut:], trans, edge, cut, uniforms, path, weights)
+    tensor.draw_blocks(alpha[cut:], stay[cut:], trans, edge, cut, uniforms[None], path[None], weights)
     if cut:
-        tensor.draw_block(alpha[:cut], stay[: cut + 1], trans, edge, 0, uniforms, path, weights)
+        tensor.draw_blocks(alpha[:cut], stay[: cut + 1], trans, edge, 0, uniforms[None], path[None], weights)
     np.testing.assert_array_equal(path, reference.draw_path(problem, uniforms, lazy=True))
+    once = np.empty_like(path)
+    tensor.draw_block(alpha, trans, edge, uniforms, once, np.empty((2, n_states)))
+    np.testing.assert_array_equal(once, path)
     gamma, predicted, scratch = np.empty((3, n_states))
     marginals = np.empty((n_columns, n_rows))
     for a, b in ((cut, n_columns), (0, cut)):
@@ -325,7 +328,7 @@ def test_each_code_is_drawn_over_an_interval_as_long_as_its_probability(n_rows, 
             if log_space:
                 logspace.log_draw_block(np.log(alpha[:1]), log_trans, edge, 0, uniforms, path, weights)
             else:
-                tensor.draw_block(alpha[:1], stay[:2], trans, edge, 0, uniforms, path, weights)
+                tensor.draw_blocks(alpha[:1], stay[:2], trans, edge, 0, uniforms[None], path[None], weights)
             counts[path[0]] += 1
         chance = alpha[0] * np.exp(problem.log_column_matrix(1))[:, last]
         # One interval per code, so that a grid of n points misses its length by at most 1 / n.
@@ -341,7 +344,7 @@ def test_a_state_that_is_all_but_impossible_to_stay_in_is_left_with_the_right_pr
     counts, weights, uniforms = np.zeros(4), np.empty(4), np.zeros(2)
     for uniforms[0] in (np.arange(n_grid) + 0.5) / n_grid:
         path = np.array([-1, 0])
-        tensor.draw_block(alpha[:1], stay[:2], trans, edge, 0, uniforms, path, weights)
+        tensor.draw_blocks(alpha[:1], stay[:2], trans, edge, 0, uniforms[None], path[None], weights)
         counts[path[0]] += 1
     chance = alpha[0] * np.exp(problem.log_column_matrix(1))[:, 0]
     np.testing.assert_allclose(counts / n_grid, chance / chance.sum(), rtol=0, atol=1 / n_grid + 1e-12)
@@ -433,7 +436,7 @@ def test_a_uniform_that_rounding_has_put_at_the_very_end_picks_the_last_possible
     stay = np.empty((2, 4))
     tensor.stay_after(trans, 1, alpha[0], np.empty(4), stay[1])
     path = np.array([-1, 3])
-    tensor.draw_block(alpha, stay, trans, edge, 0, np.array([1.0, 0.0]), path, np.empty(4))
+    tensor.draw_blocks(alpha, stay, trans, edge, 0, np.array([[1.0, 0.0]]), path[None], np.empty(4))
     assert path.tolist() == [0, 3]
 
 
@@ -506,14 +509,14 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
     np.testing.assert_allclose(alpha, expected, rtol=1e-10)
     ball.draw_ball(alpha, centres, offsets, trans, edge, uniforms, path, weights)
     np.testing.assert_array_equal(path, want)
-    whole, stay = np.empty((2, n_columns, 2**n_rows))
+    whole = np.empty((n_columns, 2**n_rows))
     table, _ = temper(problem.log_lik, 1.0)
-    vectors, piece = np.empty((3, 2**n_rows)), np.empty(ball.PIECE << n_rows)
+    vectors, piece = np.empty((3, 2**n_rows)), np.empty(ball.piece_size(1 << n_rows))
     ball.filter_ball_tensor(
-        np.asfortranarray(table), problem.log_lik, 1.0, centres, offsets, trans, edge, whole, stay, vectors, piece
+        np.asfortranarray(table), problem.log_lik, 1.0, centres, offsets, trans, edge, whole, vectors, piece
     )
     np.testing.assert_allclose(normalised(whole), np.exp(filtered), rtol=1e-10)
-    tensor.draw_block(whole, stay, trans, edge, 0, uniforms, path, vectors[0])
+    tensor.draw_block(whole, trans, edge, uniforms, path, vectors)
     np.testing.assert_array_equal(path, reference.draw_path(inside, uniforms, lazy=True))
     ball.log_filter_ball(log_lik, centres, offsets, reference.log(trans), edge, alpha)
     np.testing.assert_allclose(normalised(np.exp(alpha)), expected, rtol=1e-10)

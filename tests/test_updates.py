@@ -382,7 +382,7 @@ def test_sweep__scratch_carries_nothing_over(update):
     for poison in (None, NAN, 0.0):
         sweep = update.prepare(target, 1.0)
         if poison is not None and hasattr(sweep, "work"):
-            for scratch in (sweep.work.lik, sweep.work.alpha, sweep.work.stay, sweep.work.vectors):
+            for scratch in (sweep.work.lik, sweep.work.alpha, sweep.work.vectors):
                 scratch[:] = poison
         for _ in range(2):
             codes = np.full(data.n_columns, 9)
@@ -443,7 +443,7 @@ def test_impossible_start__does_not_read_old_scratch(update, table_bytes):
     traces = []
     for poison in (NAN, 0.0, 5.0):
         sweep = update.prepare(target, 1.0)
-        for scratch in (sweep.work.lik, sweep.work.alpha, sweep.work.stay, sweep.work.vectors):
+        for scratch in (sweep.work.lik, sweep.work.alpha, sweep.work.vectors):
             scratch[:] = poison
         sweep.work.codes[:] = 0
         traces.append(run(sweep, np.zeros(len(y), np.int64), 5, np.random.default_rng(1)))

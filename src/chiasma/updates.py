@@ -313,7 +313,7 @@ class ExactSweep(Sweep):
 
 
 def _check_memory(target: Target, width: int) -> None:
-    needed = 8 * 3 * target.n_columns * width
+    needed = 8 * 2 * target.n_columns * width
     if needed > 4 * MEMORY:
         raise BudgetExceeded(
             f"an update with {width:,} candidates at each of {target.n_columns} columns "

@@ -17,6 +17,9 @@ from chiasma.kernels.transitions import log_move, move
 TINY_COLUMN = 1e-20
 # Columns gathered at a time, so that they are still in the nearest cache when they are used.
 PIECE = 32
+# The same for columns of all codes: numbers, and columns if these are long.
+NUMBERS = 1024
+LEAST = 16
 
 
 @njit
@@ -112,11 +115,16 @@ def filter_ball(lik, centres, offsets, trans, edge, alpha):
 
 
 @njit
-def filter_ball_tensor(lik, log_lik, beta, centres, offsets, trans, edge, alpha, stay, vectors, piece):
+def piece_size(n_states):
+    return max(NUMBERS, LEAST * n_states)
+
+
+@njit
+def filter_ball_tensor(lik, log_lik, beta, centres, offsets, trans, edge, alpha, vectors, piece):
     """The same over the tensor of all codes, with the tables of the target: lik (T, S) at this beta, log_lik (T, S).
 
-    alpha, stay (T, S) as in `tensor`, whose `draw_block` goes on from here. vectors (3, S or more) and piece
-    (PIECE * S,) are scratch.
+    alpha (T, S) as in `tensor`, whose `draw_block` goes on from here. vectors (3, S or more) and piece
+    (`piece_size` of S,) are scratch.
     """
     n_columns, n_states = alpha.shape
     message, diagonal, inside = vectors[0, :n_states], vectors[1, :n_states], vectors[2, :n_states]
@@ -125,11 +133,12 @@ def filter_ball_tensor(lik, log_lik, beta, centres, offsets, trans, edge, alpha,
         inside[offset] = 1.0
     message[:] = 0.0
     message[0] = 1.0
-    for first in range(0, n_columns, PIECE):
-        stop = min(first + PIECE, n_columns)
+    n_together = piece_size(n_states) // n_states
+    for first in range(0, n_columns, n_together):
+        stop = min(first + n_together, n_columns)
         columns = piece[: (stop - first) * n_states].reshape(stop - first, n_states)
         gather_inside(lik, log_lik, beta, centres, offsets, inside, first, columns)
-        filter_block(columns, trans, edge, first, message, alpha[first:stop], stay[first:stop], diagonal)
+        filter_block(columns, trans, edge, first, message, alpha[first:stop], alpha[:0], diagonal)
 
 
 @njit

@@ -200,3 +200,19 @@ def divide(n_states, before, i, mixed, j, out, k):
     else:
         for s in range(0, n_states, 4):
             store(out, k + s, load(before, i + s) / load(mixed, j + s))
+
+
+@inlined_njit
+def dot(n_states, a, i, b, j):
+    """Sum of the products of a[i:] and b[j:], n_states of each."""
+    few = 0.0
+    sum_a = spread(0.0)
+    sum_b = spread(0.0)
+    if n_states < EIGHT:
+        for s in range(n_states):
+            few += a[i + s] * b[j + s]
+    else:
+        for s in range(0, n_states, 8):
+            sum_a = sum_a + load(a, i + s) * load(b, j + s)
+            sum_b = sum_b + load(a, i + s + 4) * load(b, j + s + 4)
+    return total(sum_a + sum_b) + few

@@ -10,7 +10,6 @@ import numpy as np
 
 from chiasma._jit import njit
 from chiasma.kernels.ball import (
-    PIECE,
     draw_ball,
     draw_centres,
     filter_ball,
@@ -18,6 +17,7 @@ from chiasma.kernels.ball import (
     gather_candidates,
     log_draw_ball,
     log_filter_ball,
+    piece_size,
 )
 from chiasma.kernels.logspace import log_draw_block, log_filter_block
 from chiasma.kernels.rows import draw_prior_row, draw_row, filter_row
@@ -30,8 +30,7 @@ class Work(NamedTuple):
 
     lik: np.ndarray  # (T * width,)
     alpha: np.ndarray  # (T * width,)
-    stay: np.ndarray  # (T * width,)
-    piece: np.ndarray  # (PIECE * width,) likelihoods of a few columns
+    piece: np.ndarray  # (piece_size(width),) likelihoods of a few columns
     vectors: np.ndarray  # (3, width) message, diagonal, weights
     codes: np.ndarray  # (T,) codes of the block
     centres: np.ndarray  # (T,)
@@ -53,8 +52,7 @@ def make_work(n_columns: int, width: int) -> Work:
     return Work(
         lik=np.empty(n_columns * width),
         alpha=np.empty(n_columns * width),
-        stay=np.empty(n_columns * width),
-        piece=np.empty(PIECE * width),
+        piece=np.empty(piece_size(width)),
         vectors=np.empty((3, width)),
         codes=np.empty(n_columns, np.int64),
         centres=np.empty(n_columns, np.int64),
@@ -131,11 +129,10 @@ def update_block(linear, beta, lik, spread, trans, log_trans, edge, uniforms, ce
     diagonal = work.vectors[1, :n_states]
     weights = work.vectors[2, :n_states]
     if linear:
-        stay = work.stay[: n_columns * n_states].reshape(n_columns, n_states)
         message[:] = 0.0
         message[0] = 1.0
-        filter_block(lik, trans, edge, 0, message, alpha, stay, diagonal)
-        draw_block(alpha, stay, trans, edge, 0, uniforms, work.codes, weights)
+        filter_block(lik, trans, edge, 0, message, alpha, alpha[:0], diagonal)
+        draw_block(alpha, trans, edge, uniforms, work.codes, work.vectors)
     else:
         message[:] = -np.inf
         message[0] = 0.0
@@ -215,9 +212,8 @@ def update_ball_tensor(lik, log_lik, beta, offsets, trans, edge, uniforms, codes
     """The same through the tensor of all codes; lik and log_lik (T, S) as in Tables. Reads T uniforms."""
     n_columns, n_states = lik.shape
     alpha = work.alpha[: n_columns * n_states].reshape(n_columns, n_states)
-    stay = work.stay[: n_columns * n_states].reshape(n_columns, n_states)
-    filter_ball_tensor(lik, log_lik, beta, work.centres, offsets, trans, edge, alpha, stay, work.vectors, work.piece)
-    draw_block(alpha, stay, trans, edge, 0, uniforms, codes, work.vectors[0, :n_states])
+    filter_ball_tensor(lik, log_lik, beta, work.centres, offsets, trans, edge, alpha, work.vectors, work.piece)
+    draw_block(alpha, trans, edge, uniforms, codes, work.vectors)
 
 
 @njit

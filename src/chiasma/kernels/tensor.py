@@ -25,6 +25,7 @@ from chiasma.kernels.mixing import (
     RESCALE_BY,
     START,
     divide,
+    dot,
     load_edge,
     load_ratios,
     mix,
@@ -166,6 +167,14 @@ def _pick_elsewhere(alpha, trans, e, ratios, code, chance, left, weights):
 
 
 @njit
+def _pick_other(row, trans, e, ratios, code, chance, uniform, weights):
+    """Draw s_t from row = alpha_t, given s_{t+1} = code, by a uniform that is not below P(s_t = code) = chance."""
+    if chance > TINY_STAY:
+        return _pick_elsewhere(row, trans, e, ratios, code, chance, uniform - chance, weights)
+    return _pick_before(row, trans, e, code, uniform, weights)
+
+
+@njit
 def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
     """Draw columns first..first+n-1 of several paths backwards into codes (N, T), given codes[:, first + n] unless
     that is the end.
@@ -188,25 +197,41 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
             for t in range(stop - 1, start - 1, -1):
                 chance = stay[t + 1 - first, np.uint64(code)]  # unsigned: not checked for counting from the end
                 if not uniforms[n, t] < chance:
-                    e = edge[t + 1]
-                    row = alpha[t - first]
-                    if chance > TINY_STAY:
-                        if e != loaded:
-                            load_ratios(trans, e, ratios)
-                            loaded = e
-                        code = _pick_elsewhere(row, trans, e, ratios, code, chance, uniforms[n, t] - chance, weights)
-                    else:
-                        code = _pick_before(row, trans, e, code, uniforms[n, t], weights)
+                    if edge[t + 1] != loaded:
+                        loaded = edge[t + 1]
+                        load_ratios(trans, loaded, ratios)
+                    code = _pick_other(alpha[t - first], trans, loaded, ratios, code, chance, uniforms[n, t], weights)
                 codes[n, t] = code
         stop = start
 
 
 @njit
-def draw_block(alpha, stay, trans, edge, first, uniforms, codes, weights):
-    """One path: codes (T,), uniforms (T or more,)."""
-    n_columns = codes.shape[0]
-    one_uniforms, one_codes = uniforms[:n_columns].reshape(1, n_columns), codes.reshape(1, n_columns)
-    draw_blocks(alpha, stay, trans, edge, first, one_uniforms, one_codes, weights)
+def draw_block(alpha, trans, edge, uniforms, codes, weights):
+    """Draw one path of all columns into codes (T,): for a single one it does not pay to divide for the stay
+    probabilities of every code, as that of the code at hand takes a sum.
+
+    Reads uniforms[t] for column t. weights (2, S or more) is scratch.
+    """
+    n_columns, n_states = alpha.shape
+    flat_alpha = alpha.ravel()
+    into, scratch = weights[0, :n_states], weights[1, :n_states]
+    ratios = np.empty((2, trans.shape[1]))
+    code = pick(alpha[-1], uniforms[n_columns - 1])
+    codes[n_columns - 1] = code
+    known_code = known_edge = -1
+    for t in range(n_columns - 2, -1, -1):
+        e = edge[t + 1]
+        if e != known_edge:
+            load_ratios(trans, e, ratios)
+        if code != known_code or e != known_edge:
+            into_products(trans, e, code, into)
+            known_code, known_edge = code, e
+        mass = dot(n_states, into, START, flat_alpha, t * n_states)
+        # Unsigned: a signed index would be checked for counting from the end.
+        staying = into[np.uint64(code)] * flat_alpha[np.uint64(t * n_states + code)]
+        if not uniforms[t] * mass < staying:
+            code = _pick_other(alpha[t], trans, e, ratios, code, staying / mass, uniforms[t], scratch)
+        codes[t] = code
 
 
 @njit
