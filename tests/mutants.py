@@ -165,8 +165,9 @@ def whole_uniform_elsewhere(patch: Any, target: Target) -> Target:
     """The uniform of a column that moves is read as if it were fresh, though it failed the stay test."""
     real = tensor._pick_elsewhere
 
-    def pick(alpha: Any, trans: Any, e: Any, ratios: Any, code: Any, chance: Any, left: Any, weights: Any) -> Any:
-        return real(alpha, trans, e, ratios, code, chance, left + chance, weights)
+    def pick(*given: Any) -> Any:
+        *before, chance, left, weights = given
+        return real(*before, chance, left + chance, weights)
 
     patch.setattr(tensor, "_pick_elsewhere", pick)
     return target

@@ -118,27 +118,27 @@ def pick(weights, uniform):
 
 
 @njit
-def _pick_before(alpha, trans, e, code, uniform, weights):
-    """Draw s_t given s_{t+1} = code from all of alpha_t: the plain O(2^b) step."""
+def _pick_before(alpha, i, trans, e, code, uniform, weights):
+    """Draw s_t given s_{t+1} = code from all of alpha_t = alpha[i]: the plain O(2^b) step."""
     into_products(trans, e, code, weights)
     for s in range(weights.shape[0]):
-        weights[s] *= alpha[s]
+        weights[s] *= alpha[i, s]
     return pick(weights, uniform)
 
 
 @njit
-def _pick_elsewhere(alpha, trans, e, ratios, code, chance, left, weights):
+def _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, left, weights):
     """Draw s_t given s_{t+1} = code and s_t != code; chance = P(s_t = code), left = the uniform less chance.
 
     The normaliser is known from `chance`, so the codes one bit away are tried first, then those two bits away, and
     every other one only if none of them takes the draw.
     """
     n_rows = ratios.shape[1]
-    per_weight = chance / alpha[code]
+    per_weight = chance / alpha[i, code]
     last = code
     # All of them are far apart in memory: asked for together, they arrive together.
     for k in range(n_rows):
-        weights[k] = alpha[code ^ (1 << k)] * (ratios[code >> k & 1, k] * per_weight)
+        weights[k] = alpha[i, np.uint64(code ^ (1 << k))] * (ratios[code >> k & 1, k] * per_weight)
     for k in range(n_rows):
         left -= weights[k]
         if weights[k] > 0.0:
@@ -149,7 +149,7 @@ def _pick_elsewhere(alpha, trans, e, ratios, code, chance, left, weights):
         step = ratios[code >> k & 1, k] * per_weight
         for j in range(k):
             near = code ^ (1 << k) ^ (1 << j)
-            weight = alpha[near] * (ratios[code >> j & 1, j] * step)
+            weight = alpha[i, np.uint64(near)] * (ratios[code >> j & 1, j] * step)
             left -= weight
             if weight > 0.0:
                 last = near
@@ -158,20 +158,20 @@ def _pick_elsewhere(alpha, trans, e, ratios, code, chance, left, weights):
     into_products(trans, e, code, weights)
     per_weight /= weights[code]
     for s in range(weights.shape[0]):
-        if weights[s] * alpha[s] > 0.0 and count_bits(s ^ code) > 2:
+        if weights[s] * alpha[i, s] > 0.0 and count_bits(s ^ code) > 2:
             last = s
-            left -= weights[s] * alpha[s] * per_weight
+            left -= weights[s] * alpha[i, s] * per_weight
             if left < 0.0:
                 return s
     return last
 
 
 @njit
-def _pick_other(row, trans, e, ratios, code, chance, uniform, weights):
-    """Draw s_t from row = alpha_t, given s_{t+1} = code, by a uniform that is not below P(s_t = code) = chance."""
+def _pick_other(alpha, i, trans, e, ratios, code, chance, uniform, weights):
+    """Draw s_t from alpha_t = alpha[i], given s_{t+1} = code, by a uniform that is not below P(s_t = code) = chance."""
     if chance > TINY_STAY:
-        return _pick_elsewhere(row, trans, e, ratios, code, chance, uniform - chance, weights)
-    return _pick_before(row, trans, e, code, uniform, weights)
+        return _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, uniform - chance, weights)
+    return _pick_before(alpha, i, trans, e, code, uniform, weights)
 
 
 @njit
@@ -200,7 +200,7 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
                     if edge[t + 1] != loaded:
                         loaded = edge[t + 1]
                         load_ratios(trans, loaded, ratios)
-                    code = _pick_other(alpha[t - first], trans, loaded, ratios, code, chance, uniforms[n, t], weights)
+                    code = _pick_other(alpha, t - first, trans, loaded, ratios, code, chance, uniforms[n, t], weights)
                 codes[n, t] = code
         stop = start
 
@@ -230,7 +230,7 @@ def draw_block(alpha, trans, edge, uniforms, codes, weights):
         # Unsigned: a signed index would be checked for counting from the end.
         staying = into[np.uint64(code)] * flat_alpha[np.uint64(t * n_states + code)]
         if not uniforms[t] * mass < staying:
-            code = _pick_other(alpha[t], trans, e, ratios, code, staying / mass, uniforms[t], scratch)
+            code = _pick_other(alpha, t, trans, e, ratios, code, staying / mass, uniforms[t], scratch)
         codes[t] = code
 
 
