@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 import chiasma as ch
 import reference
+from chiasma.kernels import tensor
 
 pytestmark = pytest.mark.jit_off
 
@@ -300,6 +301,23 @@ def test_draws_repeat_with_a_seed_and_differ_with_another():
     np.testing.assert_array_equal(first, ch.exact.draws(model, data, 3, seed=np.random.SeedSequence(1)))
 
 
+def test_draws_of_more_columns_than_a_tile_follow_the_same_order():
+    problem = reference.random_problem(np.random.default_rng(16), 2, 2 * tensor.TILE + 7, scale=0.5)
+    model, data = build(problem)
+    codes = ch.exact.draws(model, data, 2, seed=17)
+    for path, uniforms in zip(codes, np.random.default_rng(17).random(codes.shape), strict=True):
+        np.testing.assert_array_equal(path, reference.draw_path(problem, uniforms, lazy=True))
+
+
+@pytest.mark.parametrize("memory", [ch.exact.MEMORY, 20 * 32], ids=["whole", "cut"])
+def test_draws_by_a_bit_generator_go_on_where_it_stands(memory):
+    problem = reference.random_problem(np.random.default_rng(12), 2, 30, scale=0.5)
+    model, data = build(problem)
+    stream = np.random.PCG64(1)
+    parts = [ch.exact.draws(model, data, n, seed=stream, memory=memory) for n in (2, 35, 3)]
+    np.testing.assert_array_equal(np.concatenate(parts), ch.exact.draws(model, data, 40, seed=1))
+
+
 @pytest.mark.parametrize(("n_rows", "dtype"), [(1, np.uint8), (8, np.uint8), (9, np.uint16)])
 def test_draws_come_in_the_smallest_type_that_holds_the_codes(n_rows, dtype):
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian(np.ones(n_rows)))
@@ -321,13 +339,14 @@ def test_checkpointed_results_are_the_same_for_every_budget(zeros, fixed):
         problem.enter[:] = 0.0
     model, data = build(problem)
     column = 8 << len(model.free_rows)
-    whole = ch.exact.draws(model, data, 25, seed=14)
+    n = ch.exact.TOGETHER + 3
+    whole = ch.exact.draws(model, data, n, seed=14)
     cut = 0
     for n_kept in (18, 20, 30, 39, 79, 80):
         memory = n_kept * column
         passes = ch.exact.Passes(model.target(data), 1.0, memory=memory, stay=True)
         cut += passes.n_segments > 1
-        np.testing.assert_array_equal(ch.exact.draws(model, data, 25, seed=14, memory=memory), whole)
+        np.testing.assert_array_equal(ch.exact.draws(model, data, n, seed=14, memory=memory), whole)
         np.testing.assert_array_equal(
             ch.exact.marginals(model, data, memory=memory), ch.exact.marginals(model, data), strict=True
         )

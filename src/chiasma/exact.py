@@ -27,7 +27,8 @@ __all__ = ["draws", "log_evidence", "log_joint", "map_states", "marginals"]
 MEMORY = 512 * 2**20
 # Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache.
 CHUNK = 2**15
-# Paths drawn side by side: few enough for their codes and uniforms to stay in cache beside the messages.
+# Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
+# codes and uniforms would need much memory.
 TOGETHER = 32
 COLUMNS_TOGETHER = 2**20
 
