@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chiasma._jit import njit
-from chiasma.kernels.lanes import load, pack, spread, store, sum_from, swap_neighbours, swap_pairs, total
+from chiasma.kernels.lanes import load, pack, spread, store, sum_from, swap_neighbours, swap_pairs, total, transpose
 
 pytestmark = pytest.mark.jit_off
 
@@ -35,6 +35,21 @@ def test_lanes_do_what_numpy_does_with_four_numbers():
     np.testing.assert_array_equal(out[:32].reshape(8, 4), expected)
     assert np.isnan(out[32:]).all()
     assert summed == a.sum()
+
+
+@njit
+def turn(matrix, out):
+    a, b, c, d = transpose(load(matrix, 0), load(matrix, 4), load(matrix, 8), load(matrix, 12))
+    store(out, 0, a)
+    store(out, 4, b)
+    store(out, 8, c)
+    store(out, 12, d)
+
+
+def test_rows_become_columns():
+    matrix, out = np.arange(16.0), np.empty(16)
+    turn(matrix, out)
+    np.testing.assert_array_equal(out.reshape(4, 4), matrix.reshape(4, 4).T)
 
 
 @njit

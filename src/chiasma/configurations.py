@@ -32,12 +32,13 @@ def pieces(draws: xr.DataArray, length: int | None = None) -> Iterator[tuple[int
     """(chain, first draw, (m, site) values) through all draws; none reaches across a multiple of `length`."""
     n_chains, n_draws, n_sites = draws.shape
     length = length or n_draws
+    data = draws.data  # an array of NumPy or of dask; xarray would wrap every piece again
     step = max(1, PIECE_BYTES // (n_sites * draws.dtype.itemsize))
     for chain in range(n_chains):
         for begin in range(0, n_draws, length):
             end = min(begin + length, n_draws)
             for first in range(begin, end, step):
-                yield chain, first, draws[chain, first : min(first + step, end)].values
+                yield chain, first, np.asarray(data[chain, first : min(first + step, end)])
 
 
 def levels(codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from chiasma.errors import BudgetExceeded, ImpossibleData, InvalidInput
 from chiasma.kernels import logspace, tensor
 from chiasma.kernels.codes import smallest_dtype, unpack
+from chiasma.kernels.gaussian_filter import filter_gaussian
 from chiasma.models.factorial import FactorialHMM, log_joint
 from chiasma.models.observations import Floats, Observations
 from chiasma.models.target import Target, check_beta
@@ -25,8 +26,11 @@ from chiasma.models.target import Target, check_beta
 __all__ = ["draws", "log_evidence", "log_joint", "map_states", "marginals"]
 
 MEMORY = 512 * 2**20
-# Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache.
+# Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache; fewer where
+# no call from Python is needed for each, but some columns at least.
 CHUNK = 2**15
+SMALL_CHUNK = 2**11
+LEAST_COLUMNS = 16
 # Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
 # codes and uniforms would need much memory.
 TOGETHER = 32
@@ -183,11 +187,16 @@ class Passes:
         self.linear = not best and target.linear()
         self.trans = target.trans if self.linear else target.log_trans
         self.n_states = 1 << target.n_rows
+        self._keep = keep
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
-        self._keep = keep or not self.linear
-        n_alpha = self._length if self._keep else 2
+        self._gaussian = target.likelihood.gaussian(self.beta) if self.linear and self.beta > 0 else None
+        most = max(1, CHUNK // self.n_states)
+        few = max(SMALL_CHUNK // self.n_states, min(most, LEAST_COLUMNS))
+        self._step = min(self._length, few if self._gaussian else most)
+        # A linear filter needs only the message before.
+        n_alpha = self._length if keep else 2 if self.linear else self._step
         n_stay = self._length + 1 if stay and self.linear else 0
-        n_lik = min(self._length, max(1, CHUNK // self.n_states)) if self.linear else 0
+        n_lik = self._step if self.linear else 0
         # One block: the allocator then keeps its pages for the next call, and touching new ones is what costs.
         block = np.empty((n_alpha + n_stay + n_lik, self.n_states))
         self._alpha = block[:n_alpha]
@@ -244,42 +253,45 @@ class Passes:
 
     def _filter(self, first: int, stop: int) -> float:
         """Filter columns first..stop-1 into the buffers; returns their share of the log evidence."""
-        target = self.target
-        total = 0.0
-        step = max(1, CHUNK // self.n_states)
-        for a in range(first, stop, step):
-            b = min(a + step, stop)
-            alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
-            if self.linear:
-                lik, tops = self._lik[: b - a], self._tops[: b - a]
-                if self.beta > 0:
-                    target.likelihood.tempered(a, b, self.beta, lik, tops)
-                stay = self._stay[a - first : b - first]
-                total += tops.sum() + tensor.filter_block(
-                    lik, self.trans, target.edge, a, self._message, alpha, stay, self._diagonal
-                )
-            else:
-                log_lik = target.likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
-                part, impossible = logspace.log_filter_block(
-                    log_lik, self.beta, self.trans, target.edge, a, self._message, alpha, self.best
-                )
-                if impossible >= 0:
-                    raise ImpossibleData(
-                        f"no path with positive probability reaches column {impossible}: the transitions of "
-                        "probability zero exclude what was observed; raise enter or leave, or set it to NaN"
-                    )
-                total += part
+        target, message, diagonal = self.target, self._message, self._diagonal
+        if self._gaussian:
+            y, factors = self._gaussian
+            arrays = message, self._alpha, self._stay, diagonal, self._lik, self._tops
+            total = filter_gaussian(y, factors, self.trans, target.edge, first, stop, *arrays)
+        else:
+            total = 0.0
+            for a in range(first, stop, self._step):
+                b = min(a + self._step, stop)
+                alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
+                total += self._filter_chunk(a, b, alpha, self._stay[a - first : b - first])
         if len(self._stay) and stop < target.n_columns:
-            after = self._stay[stop - first]
-            tensor.stay_after(self.trans, target.edge[stop], self._message, self._diagonal, after)
+            tensor.stay_after(self.trans, target.edge[stop], message, diagonal, self._stay[stop - first])
         return float(total)
+
+    def _filter_chunk(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
+        """The same for a few columns, whose likelihoods are evaluated first."""
+        edge, likelihood, message = self.target.edge, self.target.likelihood, self._message
+        if self.linear:
+            lik, tops = self._lik[: b - a], self._tops[: b - a]
+            if self.beta > 0:
+                likelihood.tempered(a, b, self.beta, lik, tops)
+            part = tensor.filter_block(lik, self.trans, edge, a, message, alpha, stay, self._diagonal)
+            return float(tops.sum() + part)
+        log_lik = likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
+        part, impossible = logspace.log_filter_block(log_lik, self.beta, self.trans, edge, a, message, alpha, self.best)
+        if impossible >= 0:
+            raise ImpossibleData(
+                f"no path with positive probability reaches column {impossible}: the transitions of "
+                "probability zero exclude what was observed; raise enter or leave, or set it to NaN"
+            )
+        return float(part)
 
     def _segment_length(self, memory: int, keep: bool, width: int) -> int:
         """Columns per segment: all of them, or as few as minimise the memory of checkpoints and one segment."""
         per_column = 8 * self.n_states
         n_columns = self.target.n_columns
         if not keep:
-            length, needed = max(1, CHUNK // self.n_states), per_column + 8 * CHUNK
+            length, needed = n_columns, per_column + 8 * CHUNK
         elif n_columns * width * per_column <= memory:
             return n_columns
         else:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
+from chiasma.arrays import labelled
 from chiasma.models.observations import Floats, Observations
 from chiasma.provenance import versions
 
@@ -32,21 +32,16 @@ def to_datatree(
     }
     constant = {}
     if weights is not None:
-        constant["weights"] = _labelled(weights, "row", "channel")
+        constant["weights"] = labelled(None, weights, *("row", "channel")[: weights.ndim])
     if data is not None:
-        groups["observed_data"] = xr.Dataset({"y": _labelled(data.y, "site", "channel")})
-        constant["starts"] = _labelled(data.starts, "sequence")
+        groups["observed_data"] = xr.Dataset({"y": labelled(None, data.y, *("site", "channel")[: data.y.ndim])})
+        constant["starts"] = labelled(None, data.starts, "sequence")
     if constant:
         groups["constant_data"] = xr.Dataset(constant)
     tree = xr.DataTree.from_dict(groups)
     tree.attrs = _attributes(info)
     tree["posterior"].attrs = _attributes(info)
     return tree
-
-
-def _labelled(values: Any, *dims: str) -> xr.DataArray:
-    dims = dims[: values.ndim]
-    return xr.DataArray(values, dims=dims, coords={d: np.arange(n) for d, n in zip(dims, values.shape, strict=True)})
 
 
 def _attributes(info: dict[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
 from chiasma import configurations, export, learned, segments, summary
+from chiasma.arrays import labelled
 from chiasma.configurations import Configuration
 from chiasma.errors import InvalidInput
 from chiasma.evidence import Evidence
@@ -105,14 +105,11 @@ class Posterior:
             for _, _, codes in configurations.pieces(self.codes):
                 add_counts(codes, counts)
         n_draws = self.draws.sizes["chain"] * self.draws.sizes["draw"]
-        coords = {"row": np.arange(len(counts)), "site": self.draws["site"].values}
-        return xr.DataArray(counts / n_draws, dims=("row", "site"), coords=coords, name="marginals")
+        return labelled("marginals", counts / n_draws, "row", "site")
 
     def marginals_error(self) -> xr.DataArray:
         """(row, site): Monte Carlo standard error of the marginals, by batch means."""
-        error = segments.marginals_error(self.codes, self._rows())
-        coords = {"row": np.arange(len(error)), "site": self.draws["site"].values}
-        return xr.DataArray(error, dims=("row", "site"), coords=coords, name="marginals_error")
+        return labelled("marginals_error", segments.marginals_error(self.codes, self._rows()), "row", "site")
 
     @property
     def fitted_model(self) -> FactorialHMM | Density | None:
@@ -245,11 +242,3 @@ class Posterior:
             f"Posterior({sizes['chain']} chains x {sizes['draw']} draws x {sizes['site']} sites, "
             f"{len(self.betas)} replica(s){evidence})"
         )
-
-
-def labelled(name: str, values: npt.NDArray[Any], *last: str) -> xr.DataArray:
-    """(chain, draw, ...) values as a DataArray with coordinates."""
-    dims = ("chain", "draw", *last)
-    return xr.DataArray(
-        values, dims=dims, coords={d: np.arange(n) for d, n in zip(dims, values.shape, strict=True)}, name=name
-    )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from chiasma.arrays import per_draw
 from chiasma.engine import Engine, Recorded
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.independent import ExactEngine
@@ -18,7 +19,7 @@ from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.plan import Plan
-from chiasma.posterior import Posterior, labelled
+from chiasma.posterior import Posterior
 from chiasma.provenance import describe_data, describe_model, differences, digest, rebuild_model, versions
 from chiasma.results import assemble
 from chiasma.store import ZarrTrace, draws_per_chunk
@@ -127,7 +128,7 @@ def posterior_in_memory(
 ) -> Posterior:
     assert isinstance(trace, MemoryTrace)
     return assemble(
-        draws=partial(labelled, engines[0].problem.name, trace.records.states, "site"),
+        draws=partial(per_draw, engines[0].problem.name, trace.records.states, "site"),
         log_prior=trace.records.log_prior,
         log_lik=trace.records.log_lik,
         values=trace.records.values,

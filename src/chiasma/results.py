@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from chiasma.arrays import per_draw
 from chiasma.evidence import Evidence, bridge_evidence, ladder_evidence
 from chiasma.exchange import Swap
 from chiasma.kernels.ensemble import Tally
@@ -17,7 +18,7 @@ from chiasma.ladder import barrier, pair_lengths, suggested_size
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Floats, Integers, Observations
-from chiasma.posterior import Posterior, labelled
+from chiasma.posterior import Posterior
 
 # Neighbouring rungs that would swap less often than this hardly know of each other.
 DISCONNECTED = 0.98
@@ -53,9 +54,9 @@ def assemble(
         evidence = bridge_evidence(work) if work is not None and work.size else ladder_evidence(log_lik, betas)
     return Posterior(
         draws=draws,
-        log_joint=partial(labelled, "log_joint", log_prior + cold),
-        log_likelihood=partial(labelled, "log_likelihood", cold),
-        replica_log_likelihood=partial(labelled, "replica_log_likelihood", log_lik, "replica"),
+        log_joint=partial(per_draw, "log_joint", log_prior + cold),
+        log_likelihood=partial(per_draw, "log_likelihood", cold),
+        replica_log_likelihood=partial(per_draw, "replica_log_likelihood", log_lik, "replica"),
         betas=betas,
         exchange_stats=partial(as_dataset, stats),
         parameters=partial(named_parameters, values, model),
@@ -95,13 +96,13 @@ def named_parameters(values: Floats | None, model: FactorialHMM | Density | None
     if values is None or not values.shape[-1]:
         return xr.Dataset()
     if not isinstance(model, FactorialHMM):
-        return xr.Dataset({"parameters": labelled("parameters", values, "parameter")})
+        return xr.Dataset({"parameters": per_draw("parameters", values, "parameter")})
     named = model.parameters.unpack(values)
     dims = {
         slot.name: _dims(slot.prior.shape, model.n_rows if slot.name in _BY_ROW else None)
         for slot in model.parameters.slots
     }
-    return xr.Dataset({name: labelled(name, array, *dims[name]) for name, array in named.items()})
+    return xr.Dataset({name: per_draw(name, array, *dims[name]) for name, array in named.items()})
 
 
 _BY_ROW = ("weights", "enter", "leave", "initial")

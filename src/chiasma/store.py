@@ -23,7 +23,6 @@ from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
-from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from chiasma.engine import Chunk, Engine
 from chiasma.errors import StoreError
@@ -247,6 +246,8 @@ class ZarrTrace:
 
     def _write_chunk(self, chain: int, number: int, chunk: list[npt.NDArray[Any]]) -> list[int]:
         """Files of one chunk; returns their sizes."""
+        from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # not needed by runs in memory
+
         sizes = []
         for name, values in zip(self.layout.records, chunk, strict=True):
             # The checksum lets every reader find a damaged chunk.

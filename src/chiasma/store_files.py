@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 
 from chiasma.errors import StoreError
 
@@ -130,6 +129,8 @@ def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str,
 
 def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
     """(chunk_draws, ...): a chunk as it was written."""
+    from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
+
     last, dtype, _ = layout.records[name]
     content = Zstd().decode((path / layout.chunk_file(name, chain, chunk)).read_bytes())
     values = np.frombuffer(content, np.dtype(dtype).newbyteorder("<"))

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
-from chiasma.kernels.lanes import sum_from
+from chiasma.kernels.lanes import load, store, sum_from, transpose
 from chiasma.kernels.logspace import log_add, log_pick
 from chiasma.kernels.tensor import filter_block, pick
 from chiasma.kernels.transitions import log_move, move
@@ -48,25 +48,58 @@ def gather_candidates(lik, log_lik, beta, centres, offsets, out):
 
 
 @njit
+def spread_inside(offsets, n_states, inside):
+    """inside (4 * S,): at p * S + s one if s ^ p is an offset, and zero if not.
+
+    Four neighbouring codes in any order that a centre brings them into, are neighbours in one of the four copies.
+    """
+    inside[:] = 0.0
+    for offset in offsets:
+        for p in range(4):
+            inside[p * n_states + (offset ^ p)] = 1.0
+
+
+@njit
+def _from_logs(log_lik, beta, centre, offsets, out):
+    """Likelihoods of one column inside the ball around its centre; log_lik and out (S,)."""
+    column = np.empty(offsets.shape[0])
+    for j in range(offsets.shape[0]):
+        column[j] = log_lik[centre ^ offsets[j]]
+    scale_column(column, beta)
+    for j in range(offsets.shape[0]):
+        out[centre ^ offsets[j]] = column[j]
+
+
+@njit
 def gather_inside(lik, log_lik, beta, centres, offsets, inside, first, out):
     """out (n, S): likelihoods of all codes of columns first..first+n-1, zero outside the balls around their centres.
 
-    inside (S,): one at the offsets, zero elsewhere. Tiny columns as in gather_candidates.
+    inside: as spread_inside makes it. Tiny columns as in gather_candidates.
     """
     n_columns, n_states = out.shape
-    flat = out.ravel()
-    for i in range(n_columns):
-        centre = centres[first + i]
+    table, flat = lik.T.ravel(), out.ravel()
+    n_all = centres.shape[0]
+    n_fours = n_columns // 4 * 4 if n_states >= 4 else 0
+    # The table has columns side by side and `out` codes: four by four, they are turned in registers.
+    for i in range(0, n_fours, 4):
+        t = first + i
+        c0, c1, c2, c3 = centres[t], centres[t + 1], centres[t + 2], centres[t + 3]
+        p0, p1, p2, p3 = (c0 & 3) * n_states, (c1 & 3) * n_states, (c2 & 3) * n_states, (c3 & 3) * n_states
+        for s in range(0, n_states, 4):
+            at = s * n_all + t
+            x0, x1, x2, x3 = transpose(
+                load(table, at), load(table, at + n_all), load(table, at + 2 * n_all), load(table, at + 3 * n_all)
+            )
+            store(flat, i * n_states + s, x0 * load(inside, p0 + (c0 & ~3 ^ s)))
+            store(flat, (i + 1) * n_states + s, x1 * load(inside, p1 + (c1 & ~3 ^ s)))
+            store(flat, (i + 2) * n_states + s, x2 * load(inside, p2 + (c2 & ~3 ^ s)))
+            store(flat, (i + 3) * n_states + s, x3 * load(inside, p3 + (c3 & ~3 ^ s)))
+    for i in range(n_fours, n_columns):
         for s in range(n_states):
-            # Unsigned: a signed index would be checked for counting from the end.
-            flat[np.uint64(i * n_states + s)] = lik[first + i, s] * inside[np.uint64(centre ^ s)]
+            out[i, s] = lik[first + i, s] * inside[centres[first + i] ^ s]
+    for i in range(n_columns):
         if sum_from(n_states, flat, i * n_states) < TINY_COLUMN:
-            column = np.empty(offsets.shape[0])
-            for j in range(offsets.shape[0]):
-                column[j] = log_lik[first + i, centres[first + i] ^ offsets[j]]
-            scale_column(column, beta)
-            for j in range(offsets.shape[0]):
-                out[i, centres[first + i] ^ offsets[j]] = column[j]
+            _from_logs(log_lik[first + i], beta, centres[first + i], offsets, out[i])
 
 
 @njit
@@ -127,10 +160,9 @@ def filter_ball_tensor(lik, log_lik, beta, centres, offsets, trans, edge, alpha,
     (`piece_size` of S,) are scratch.
     """
     n_columns, n_states = alpha.shape
-    message, diagonal, inside = vectors[0, :n_states], vectors[1, :n_states], vectors[2, :n_states]
-    inside[:] = 0.0
-    for offset in offsets:
-        inside[offset] = 1.0
+    message, diagonal = vectors[0, :n_states], vectors[1, :n_states]
+    inside = np.empty(4 * max(n_states, 4))
+    spread_inside(offsets, max(n_states, 4), inside)
     message[:] = 0.0
     message[0] = 1.0
     n_together = piece_size(n_states) // n_states

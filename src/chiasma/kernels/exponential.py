@@ -8,8 +8,10 @@ of degree 13, whose remainder is below 1e-17. No `reassoc` here: it would cancel
 import math
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
-from chiasma._jit import njit
+from chiasma._jit import interpreted_as, njit
 
 ROUNDER = 1.5 * 2.0**52
 PER_LN2 = 1.0 / math.log(2.0)
@@ -17,37 +19,36 @@ LN2_HIGH = 6.93147180369123816490e-01  # 33 bits of ln 2: its product with n is 
 LN2_LOW = 1.90821492927058770002e-10
 # Below this the result is smaller than any normal double; such states are zero.
 LOWEST = -708.0
+INT64 = ir.IntType(64)
+
+
+@interpreted_as(lambda rounded: (np.float64(rounded).view(np.int64) + 1023 << 52).view(np.float64))
+def _power_of_two(_, rounded):
+    """2^n from n + ROUNDER."""
+
+    def generate(context, builder, signature, args):
+        bits = builder.add(builder.bitcast(args[0], INT64), INT64(1023))
+        return builder.bitcast(builder.shl(bits, INT64(52)), ir.DoubleType())
+
+    return types.float64(types.float64), generate
 
 
 @njit
-def exp_in_place(x, bits):
-    """x <- exp(x) for x <= 700; bits is int64 scratch of the same length."""
-    scratch = bits.view(np.float64)
-    for i in range(x.shape[0]):
-        scratch[i] = max(x[i], LOWEST) * PER_LN2 + ROUNDER
+def exp_in_place(x):
+    """x <- exp(x) for x <= 700."""
     for i in range(x.shape[0]):
         v = max(x[i], LOWEST)
-        n = scratch[i] - ROUNDER
+        rounded = v * PER_LN2 + ROUNDER
+        n = rounded - ROUNDER
         r = (v - n * LN2_HIGH) - n * LN2_LOW
-        p = 1.0 / 6227020800.0
-        p = p * r + 1.0 / 479001600.0
-        p = p * r + 1.0 / 39916800.0
-        p = p * r + 1.0 / 3628800.0
-        p = p * r + 1.0 / 362880.0
-        p = p * r + 1.0 / 40320.0
-        p = p * r + 1.0 / 5040.0
-        p = p * r + 1.0 / 720.0
-        p = p * r + 1.0 / 120.0
-        p = p * r + 1.0 / 24.0
-        p = p * r + 1.0 / 6.0
-        p = p * r + 0.5
-        p = p * r + 1.0
-        p = p * r + 1.0
-        x[i] = p if x[i] >= LOWEST else 0.0
-    for i in range(x.shape[0]):
-        bits[i] = (bits[i] + 1023) << 52
-    for i in range(x.shape[0]):
-        x[i] *= scratch[i]
+        # The polynomial less 1 + r, by pairs and pairs of pairs: one multiply-add after the other would take longer.
+        r2 = r * r
+        r4 = r2 * r2
+        c2 = (1.0 / 2.0 + 1.0 / 6.0 * r) + r2 * (1.0 / 24.0 + 1.0 / 120.0 * r)
+        c6 = (1.0 / 720.0 + 1.0 / 5040.0 * r) + r2 * (1.0 / 40320.0 + 1.0 / 362880.0 * r)
+        c10 = (1.0 / 3628800.0 + 1.0 / 39916800.0 * r) + r2 * (1.0 / 479001600.0 + 1.0 / 6227020800.0 * r)
+        p = 1.0 + (r + r2 * (c2 + r4 * (c6 + r4 * c10)))
+        x[i] = p * _power_of_two(rounded) if x[i] >= LOWEST else 0.0
 
 
 @njit
@@ -71,7 +72,6 @@ def temper_columns(log_lik, beta, lik, tops):
     refuse. log_lik and lik may be the same array.
     """
     n_states = log_lik.shape[1]
-    bits = np.empty(n_states, np.int64)
     for t in range(log_lik.shape[0]):
         row = log_lik[t]
         out = lik[t]
@@ -84,5 +84,5 @@ def temper_columns(log_lik, beta, lik, tops):
             continue
         for s in range(n_states):
             out[s] = beta * (row[s] - top)
-        exp_in_place(out, bits)
+        exp_in_place(out)
         tops[t] = beta * top

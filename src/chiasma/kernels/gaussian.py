@@ -80,30 +80,30 @@ def make_factors(weights, base, depth, sd, beta):
     shape = np.empty_like(means)
     for s in range(means.shape[0]):
         shape[s] = -0.5 * precision * means[s] * means[s]
-    exp_in_place(shape, np.empty(shape.shape[0], np.int64))
+    exp_in_place(shape)
     constant = -beta * (math.log(sd) + HALF_LOG_TWO_PI)
     farthest = 0.125 * precision * largest * largest
     return Factors(precision, centre, 0.5 * (high - low), farthest, constant, means[0], steps, shape, means)
 
 
 @inlined_njit
-def _products(exponents, t, lik, first, shape):
-    """lik[first + s] = shape[s] * exponents[t, 0] * the product of exponents[t, k + 1] over the rows k of s."""
+def _products(powers, i, n, lik, first, shape):
+    """lik[first + s] = shape[s] * powers[i] * the product of powers[(k + 1) * n + i] over the rows k of s."""
     n_states = shape.shape[0]
-    n_rows = exponents.shape[1] - 1
+    n_rows = powers.shape[0] // n - 1
     half = n_states // 2
-    base = exponents[t, 0]
-    last = exponents[t, n_rows]
+    base = powers[i]
+    last = powers[n_rows * n + i]
     if n_rows < 3:
-        other = exponents[t, 1] if n_rows == 2 else 1.0
+        other = powers[n + i] if n_rows == 2 else 1.0
         for s in range(half):
             value = base * other if s == 1 else base
             lik[first + s] = value * shape[s]
             lik[first + half + s] = value * last * shape[half + s]
     else:
-        a, b = exponents[t, 1], exponents[t, 2]
+        a, b = powers[n + i], powers[2 * n + i]
         low = pack(base, base * a, base * b, base * a * b)
-        high = low * spread(exponents[t, 3])
+        high = low * spread(powers[3 * n + i])
         if n_rows == 3:
             low = low * load(shape, 0)
             high = high * load(shape, 4)
@@ -111,7 +111,7 @@ def _products(exponents, t, lik, first, shape):
         store(lik, first + 4, high)
         # Every row doubles what is there; the last one also puts in the shape.
         for k in range(3, n_rows - 1):
-            factor = spread(exponents[t, k + 1])
+            factor = spread(powers[(k + 1) * n + i])
             for s in range(first, first + (1 << k), 4):
                 store(lik, s + (1 << k), load(lik, s) * factor)
         if n_rows > 3:
@@ -123,7 +123,7 @@ def _products(exponents, t, lik, first, shape):
 
 
 @njit
-def _direct_column(factors, z, bits, column):
+def _direct_column(factors, z, column):
     """One exponential per code; returns the exponent that was taken out."""
     top = -math.inf
     for s in range(column.shape[0]):
@@ -132,8 +132,27 @@ def _direct_column(factors, z, bits, column):
         top = max(top, column[s])
     for s in range(column.shape[0]):
         column[s] -= top
-    exp_in_place(column, bits)
+    exp_in_place(column)
     return top
+
+
+@njit
+def _exponents(y, factors, out, tops):
+    """out (K + 1, n) flat: exponents of what the products of n columns are made of, and what is taken out of them."""
+    n_columns = y.shape[0]
+    precision, reach = factors.precision, factors.reach
+    for t in range(n_columns):
+        z = y[t] - factors.centre
+        scaled = precision * z
+        m = min(max(z, -reach), reach)
+        top = scaled * m - 0.5 * precision * m * m
+        out[t] = scaled * factors.lowest - top
+        tops[t] = factors.constant - 0.5 * scaled * z + top
+    for k in range(factors.steps.shape[0]):
+        row = out[(k + 1) * n_columns : (k + 2) * n_columns]
+        slope = precision * factors.steps[k]
+        for t in range(n_columns):
+            row[t] = slope * (y[t] - factors.centre)
 
 
 @njit
@@ -142,32 +161,23 @@ def gaussian_columns(y, factors, lik, tops):
 
     Unlike a tempered table, the largest of a column need not be exactly 1.
     """
-    n_columns = y.shape[0]
-    n_factors = factors.steps.shape[0] + 1
-    n_states = lik.shape[1]
+    n_columns, n_states = lik.shape
     flat, shape = lik.ravel(), factors.shape
-    exponents = np.empty((PIECE, n_factors))
-    bits = np.empty(max(exponents.size, n_states), np.int64)
+    scratch = np.empty(PIECE * (factors.steps.shape[0] + 1))
+    # Farther from the centre than this, a product could underflow.
+    farthest = WIDEST / (2.0 * factors.precision * factors.reach) if factors.reach > 0.0 else math.inf
     for first in range(0, n_columns, PIECE):
-        stop = min(first + PIECE, n_columns)
-        for t in range(first, stop):
+        n = min(PIECE, n_columns - first)
+        powers = scratch[: n * (factors.steps.shape[0] + 1)]
+        _exponents(y[first : first + n], factors, powers, tops[first : first + n])
+        exp_in_place(powers)
+        for t in range(first, first + n):
             z = y[t] - factors.centre
-            scaled = factors.precision * z
-            m = min(max(z, -factors.reach), factors.reach)
-            top = scaled * m - 0.5 * factors.precision * m * m
-            exponents[t - first, 0] = scaled * factors.lowest - top
-            for k in range(n_factors - 1):
-                exponents[t - first, k + 1] = scaled * factors.steps[k]
-            tops[t] = factors.constant - 0.5 * scaled * z + top
-        n = (stop - first) * n_factors
-        exp_in_place(exponents.ravel()[:n], bits[:n])
-        for t in range(first, stop):
-            z = y[t] - factors.centre
-            if math.isnan(z):
+            if abs(z) <= farthest:
+                _products(powers, t - first, n, flat, t * n_states, shape)
+            elif math.isnan(z):
                 lik[t] = 1.0
                 tops[t] = 0.0
-            elif 2.0 * factors.precision * abs(z) * factors.reach > WIDEST:
-                top = _direct_column(factors, z, bits[:n_states], lik[t])
-                tops[t] = factors.constant - 0.5 * factors.precision * z * z + top
             else:
-                _products(exponents, t - first, flat, t * n_states, shape)
+                top = _direct_column(factors, z, lik[t])
+                tops[t] = factors.constant - 0.5 * factors.precision * z * z + top

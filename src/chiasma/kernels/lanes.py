@@ -111,6 +111,22 @@ swap_neighbours = _shuffle(1, 0, 3, 2)
 swap_pairs = _shuffle(2, 3, 0, 1)
 
 
+@interpreted_as(lambda a, b, c, d: tuple(np.array([a, b, c, d]).T))
+def transpose(_, a, b, c, d):
+    """Four lanes as the rows of a matrix, to its columns."""
+
+    def generate(context, builder, signature, args):
+        def pick(left, right, *order):
+            return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INDEX, WIDTH), list(order)))
+
+        (a, b, c, d), (even, odd) = args, ((0, 4, 2, 6), (1, 5, 3, 7))
+        pairs = [(pick(a, b, *order), pick(c, d, *order)) for order in (even, odd)]
+        columns = [pick(*pair, *order) for order in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in pairs]
+        return context.make_tuple(builder, signature.return_type, columns)
+
+    return types.UniTuple(LANES, WIDTH)(LANES, LANES, LANES, LANES), generate
+
+
 @interpreted_as(lambda lanes: float(lanes[0] + lanes[2]) + float(lanes[1] + lanes[3]))
 def total(_, lanes):
     def generate(context, builder, signature, args):

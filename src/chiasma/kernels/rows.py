@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from chiasma._jit import inlined_njit, njit, vector_njit
+from chiasma._jit import njit, vector_njit
 from chiasma.kernels.prefetch import prefetch
 
 RESCALE_BELOW = 2.0**-100
@@ -25,8 +25,11 @@ PIECE = 1024
 
 
 @njit
-def _from_logs(log_lik, beta, t, off, on):
-    """Likelihoods of two codes at column t, the larger one 1."""
+def _settings(zero, one, log_lik, beta, t, code, bit):
+    """Likelihoods of both settings of a row at column t as they are, or from logarithms if they are tiny."""
+    if zero + one >= TINY_PAIR:
+        return zero, one
+    off, on = code & ~bit, code | bit
     top = max(log_lik[t, off], log_lik[t, on])
     if top == -math.inf:
         # The rest of the column is impossible whatever this row does: the data say nothing about it.
@@ -34,29 +37,25 @@ def _from_logs(log_lik, beta, t, off, on):
     return math.exp(beta * (log_lik[t, off] - top)), math.exp(beta * (log_lik[t, on] - top))
 
 
-@inlined_njit
-def _settings(lik, log_lik, beta, t, code, bit):
-    """Likelihoods of both settings of a row at column t."""
-    # Unsigned: a signed index would be checked for counting from the end.
-    off, on = np.uint64(code & ~bit), np.uint64(code | bit)
-    zero, one = lik[t, off], lik[t, on]
-    if zero + one < TINY_PAIR:
-        return _from_logs(log_lik, beta, t, off, on)
-    return zero, one
-
-
 @njit
-def _filter_stretch(lik, log_lik, beta, codes, bit, first, stop, a00, a01, a10, a11, u, v, alpha):
+def _filter_stretch(table, log_lik, beta, codes, bit, first, stop, a00, a01, a10, a11, u, v, alpha):
     """Filter columns first..stop-1, entered by one kind of edge, from the weights u and v; returns those of the last
-    column.
+    column. table: `lik` of filter_row, flat: codes one after the other.
     """
     n_columns = codes.shape[0]
+    across = bit * n_columns
     for t in range(first, stop - 1, 2):
         ahead = min(t + AHEAD, n_columns - 1)
         # The setting that the path does not have: the other one was looked up for the row before.
-        prefetch(lik, ahead, codes[ahead] ^ bit)
-        zero, one = _settings(lik, log_lik, beta, t, codes[t], bit)
-        next_zero, next_one = _settings(lik, log_lik, beta, t + 1, codes[t + 1], bit)
+        prefetch(table, (codes[ahead] ^ bit) * n_columns + ahead)
+        # Unsigned: a signed index would be checked for counting from the end.
+        i = np.uint64((codes[t] & ~bit) * n_columns + t)
+        j = np.uint64((codes[t + 1] & ~bit) * n_columns + t + 1)
+        zero, one = table[i], table[i + np.uint64(across)]
+        next_zero, next_one = table[j], table[j + np.uint64(across)]
+        if min(zero + one, next_zero + next_one) < TINY_PAIR:
+            zero, one = _settings(zero, one, log_lik, beta, t, codes[t], bit)
+            next_zero, next_one = _settings(next_zero, next_one, log_lik, beta, t + 1, codes[t + 1], bit)
         a0, a1, a2, a3 = zero * a00, one * a01, zero * a10, one * a11
         b0, b1, b2, b3 = next_zero * a00, next_one * a01, next_zero * a10, next_one * a11
         alpha[0, t] = u * a0 + v * a2
@@ -70,7 +69,9 @@ def _filter_stretch(lik, log_lik, beta, codes, bit, first, stop, a00, a01, a10, 
         alpha[0, t + 1] = u
         alpha[1, t + 1] = v
     if (stop - first) % 2 == 1:
-        zero, one = _settings(lik, log_lik, beta, stop - 1, codes[stop - 1], bit)
+        t = stop - 1
+        i = (codes[t] & ~bit) * n_columns + t
+        zero, one = _settings(table[i], table[i + across], log_lik, beta, t, codes[t], bit)
         u, v = u * zero * a00 + v * zero * a10, u * one * a01 + v * one * a11
         while 0.0 < u + v < RESCALE_BELOW:
             u *= RESCALE_BY
@@ -86,12 +87,13 @@ def filter_row(lik, log_lik, beta, codes, bit, trans, edge, bounds, k, alpha):
 
     lik, log_lik (T, S): tables of all codes, tempered and not. Where both settings are tiny, the logarithms decide.
     """
+    table = lik.T.ravel()
     u = 1.0
     v = 0.0
     for i in range(bounds.shape[0] - 1):
         first, stop = bounds[i], bounds[i + 1]
         a = trans[edge[first], k]
-        u, v = _filter_stretch(lik, log_lik, beta, codes, bit, first, stop, a[0], a[1], a[2], a[3], u, v, alpha)
+        u, v = _filter_stretch(table, log_lik, beta, codes, bit, first, stop, a[0], a[1], a[2], a[3], u, v, alpha)
 
 
 @vector_njit

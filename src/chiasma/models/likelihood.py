@@ -13,7 +13,7 @@ import numpy as np
 from chiasma.errors import ImpossibleData
 from chiasma.kernels.codes import add_levels, levels_around, subset_sums
 from chiasma.kernels.exponential import temper_columns
-from chiasma.kernels.gaussian import Factors, gaussian_columns
+from chiasma.kernels.gaussian import Factors
 from chiasma.models.additive import Additive
 from chiasma.models.observations import Floats, Integers, Observations
 
@@ -26,6 +26,9 @@ class Likelihood(Protocol):
 
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         """exp(beta * all_codes) into lik (n, 2^K), every column divided by exp(tops[t]) to make it at most 1."""
+
+    def gaussian(self, beta: float) -> tuple[Floats, Factors] | None:
+        """y (T,) and what `tempered` of Gaussian columns is made of, where kernels can do without it."""
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
@@ -42,26 +45,20 @@ class Levels:
         self.y = data.y
         self.weights = weights
         self.base = base
-        self._factored: tuple[float, Factors | None] | None = None
 
     @cached_property
     def _every_level(self) -> Floats:
         return np.asarray(subset_sums(self.weights) + self.base)
 
-    def _factors(self, beta: float) -> Factors | None:
-        if self._factored is None or self._factored[0] != beta:
-            self._factored = beta, self.emission.factors(self.weights, self.base, beta)
-        return self._factored[1]
-
     def all_codes(self, first: int, stop: int) -> Floats:
         return _possible(self.emission.log_likelihood(self.y[first:stop], self._every_level), first)
 
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
-        factors = self._factors(beta)
-        if factors is not None:
-            gaussian_columns(self.y[first:stop], factors, lik, tops)
-        else:
-            _temper(self.emission.log_likelihood(self.y[first:stop], self._every_level), first, beta, lik, tops)
+        _temper(self.emission.log_likelihood(self.y[first:stop], self._every_level), first, beta, lik, tops)
+
+    def gaussian(self, beta: float) -> tuple[Floats, Factors] | None:
+        factors = self.emission.factors(self.weights, self.base, beta)
+        return None if factors is None else (self.y, factors)
 
     def at(self, codes: Integers) -> Floats:
         channels = self.weights.shape[1:]
@@ -89,6 +86,9 @@ class Lookup:
 
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         _temper(self.table[first:stop], first, beta, lik, tops)
+
+    def gaussian(self, beta: float) -> None:
+        return None
 
     def at(self, codes: Integers) -> Floats:
         return np.take_along_axis(self.table, codes, axis=1)
