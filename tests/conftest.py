@@ -5,6 +5,7 @@ Python and some hundred times slower, so the tests marked `jit_off` then take fe
 claim is the same.
 """
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,10 +28,12 @@ settings.load_profile("chiasma")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what a run needs in one process, before there are several.
+    """Compile what a run needs in one process, before there are several, and let tests interrupt.
 
     Processes that compile at the same time may fuse different multiply-adds, and runs are compared bit by bit.
     """
+    # Where tests run in the background, Ctrl-C may be switched off, for the processes they start as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if JIT and not hasattr(config, "workerinput"):
         program = "import test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)"
         subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)

@@ -302,7 +302,7 @@ def test_draws_repeat_with_a_seed_and_differ_with_another():
 
 
 def test_draws_of_more_columns_than_a_tile_follow_the_same_order():
-    problem = reference.random_problem(np.random.default_rng(16), 2, 2 * tensor.TILE + 7, scale=0.5)
+    problem = reference.random_problem(np.random.default_rng(16), 2, 2 * tensor.LONGEST_TILE + 7, scale=0.5)
     model, data = build(problem)
     codes = ch.exact.draws(model, data, 2, seed=17)
     for path, uniforms in zip(codes, np.random.default_rng(17).random(codes.shape), strict=True):

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from chiasma._jit import njit, vector_njit
+from chiasma._jit import inlined_njit, njit, vector_njit
 from chiasma.kernels.codes import count_bits
 from chiasma.kernels.eight import filter_eight
 from chiasma.kernels.mixing import (
@@ -35,8 +35,11 @@ from chiasma.kernels.transitions import into_products
 
 # Below this the stay probability is too close to underflow to serve as a normaliser.
 TINY_STAY = 1e-250
-# Columns drawn at a time, one path after the other: what the first has read is still near for the others.
-TILE = 256
+# Numbers drawn from at a time, one path after the other: what the first has read is still near for the others. Columns
+# that this makes at most, and at least if they are long.
+TILE = 2**16
+LONGEST_TILE = 256
+SHORTEST_TILE = 16
 
 
 @njit
@@ -166,6 +169,25 @@ def _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, left, weights):
     return last
 
 
+@inlined_njit
+def _pick_near(alpha, first, ratios, code, chance, uniform):
+    """As _pick_other if it is a code one bit away that takes the draw, else -1; alpha_t = alpha[first:].
+
+    Nearly all changes end here. Inlined and with a single way out, because a call counts the references to its arrays
+    up and down, which takes longer than the draw.
+    """
+    near = -1
+    k = 0
+    left = uniform - chance
+    per_weight = chance / alpha[np.uint64(first + code)] if chance > TINY_STAY else 0.0
+    while near < 0 and k < ratios.shape[1]:
+        left -= alpha[np.uint64(first + (code ^ (1 << k)))] * (ratios[np.uint64(code >> k & 1), k] * per_weight)
+        if left < 0.0:
+            near = code ^ (1 << k)
+        k += 1
+    return near
+
+
 @njit
 def _pick_other(alpha, i, trans, e, ratios, code, chance, uniform, weights):
     """Draw s_t from alpha_t = alpha[i], given s_{t+1} = code, by a uniform that is not below P(s_t = code) = chance."""
@@ -183,6 +205,9 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
     most columns. weights (S,) is scratch.
     """
     n_paths, n_columns = codes.shape
+    n_states = alpha.shape[1]
+    tile = min(max(TILE // n_states, SHORTEST_TILE), LONGEST_TILE)
+    flat_alpha = alpha.ravel()
     stop = first + alpha.shape[0]
     if stop == n_columns:
         stop -= 1
@@ -191,7 +216,7 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
     ratios = np.empty((2, trans.shape[1]))
     loaded = -1
     while stop > first:
-        start = max(first, stop - TILE)
+        start = max(first, stop - tile)
         for n in range(n_paths):
             code = codes[n, stop]
             for t in range(stop - 1, start - 1, -1):
@@ -200,7 +225,12 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
                     if edge[t + 1] != loaded:
                         loaded = edge[t + 1]
                         load_ratios(trans, loaded, ratios)
-                    code = _pick_other(alpha, t - first, trans, loaded, ratios, code, chance, uniforms[n, t], weights)
+                    near = _pick_near(flat_alpha, (t - first) * n_states, ratios, code, chance, uniforms[n, t])
+                    if near < 0:
+                        near = _pick_other(
+                            alpha, t - first, trans, loaded, ratios, code, chance, uniforms[n, t], weights
+                        )
+                    code = near
                 codes[n, t] = code
         stop = start
 
@@ -230,7 +260,10 @@ def draw_block(alpha, trans, edge, uniforms, codes, weights):
         # Unsigned: a signed index would be checked for counting from the end.
         staying = into[np.uint64(code)] * flat_alpha[np.uint64(t * n_states + code)]
         if not uniforms[t] * mass < staying:
-            code = _pick_other(alpha, t, trans, e, ratios, code, staying / mass, uniforms[t], scratch)
+            near = _pick_near(flat_alpha, t * n_states, ratios, code, staying / mass, uniforms[t])
+            if near < 0:
+                near = _pick_other(alpha, t, trans, e, ratios, code, staying / mass, uniforms[t], scratch)
+            code = near
         codes[t] = code
 
 
