@@ -75,7 +75,6 @@ def problems() -> list[Problem]:
     genome = tumour_genome(seed=1)
     model, y, exact = grouped_problem()
     ball = {"HB(3), augmented (paper)": {"update": ch.HammingBall(radius=3), "exchange": "augmented", "ladder": [1, 5]}}
-    kept = ("row, none", "row, augmented", "row, mosaic", "block (3), mosaic, adapted ladder", "auto")
     return [
         Problem(
             "simulation study, K = 3, T = 195",
@@ -99,7 +98,7 @@ def problems() -> list[Problem]:
             ch.Observations(y),
             exact,
             12.0,
-            {name: settings for name, settings in samplers().items() if name in kept},
+            samplers(),
         ),
     ]
 

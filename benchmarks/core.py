@@ -113,6 +113,7 @@ def run(report: Report) -> None:
         report.table(["K", *(f"T = {t:,}" for t in COLUMNS), "exponent of T"], rows)
 
     report.text(
+        "CPU time of one thread, the minimum of several rounds. "
         "K rows with weights from 1 to 3 that sum to one, depth 15, sd 1, switching probability 0.01. The last "
         "column is the exponent a of a fit seconds ~ T^a: 1 is linear growth. It is a little below 1 where a fixed "
         "cost per call still shows at T = 1,000, and above 1 where the tables outgrow the caches. A dash marks a "

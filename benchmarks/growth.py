@@ -42,8 +42,8 @@ def columns(report: Report, n_rows: int = 6) -> None:
         rows.append([name, *cells, exponent([float(t) for t in COLUMNS], seconds)])
     report.text(
         f"## Columns, K = {n_rows}\n\n"
-        "Milliseconds, and the exponent a of a fit seconds ~ T^a. Where the messages of all columns pass the default "
-        "budget of 512 MiB (T = 1,000,000), draws and marginals keep some of them and filter "
+        "CPU milliseconds, and the exponent a of a fit seconds ~ T^a. Where the messages of all columns pass the "
+        "default budget of 512 MiB (T = 1,000,000), draws and marginals keep some of them and filter "
         "the rest again."
     )
     report.table(["job", *(f"T = {t:,}" for t in COLUMNS), "exponent"], rows)

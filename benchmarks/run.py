@@ -29,7 +29,7 @@ class Report:
             f"# Benchmark: {name}\n\n"
             f"Made by `python benchmarks/run.py {name}` (`make bench` runs every benchmark). Python "
             f"{platform.python_version()}, NumPy {np.__version__}, numba {numba.__version__}, {os.cpu_count()} cores "
-            f"({platform.machine()}). Times are those of one thread, each the minimum of several."
+            f"({platform.machine()})."
         )
 
     def text(self, part: str) -> None:

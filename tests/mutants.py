@@ -163,13 +163,18 @@ def forgotten_others_block(patch: Any, target: Target) -> Target:
 
 def whole_uniform_elsewhere(patch: Any, target: Target) -> Target:
     """The uniform of a column that moves is read as if it were fresh, though it failed the stay test."""
-    real = tensor._pick_elsewhere
+    real, real_near = tensor._pick_elsewhere, tensor._pick_near
 
     def pick(*given: Any) -> Any:
         *before, chance, left, weights = given
         return real(*before, chance, left + chance, weights)
 
+    def pick_near(*given: Any) -> Any:
+        *before, chance, uniform = given
+        return real_near(*before, chance, uniform + chance)
+
     patch.setattr(tensor, "_pick_elsewhere", pick)
+    patch.setattr(tensor, "_pick_near", pick_near)
     return target
 
 

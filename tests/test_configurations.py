@@ -11,10 +11,11 @@ import xarray as xr
 
 import chiasma as ch
 from chiasma import configurations, segments
+from chiasma.arrays import per_draw
 from chiasma.errors import InvalidInput
 from chiasma.evidence import batch_error
 from chiasma.kernels.codes import smallest_dtype, unpack
-from chiasma.posterior import Posterior, labelled
+from chiasma.posterior import Posterior
 from chiasma.segments import Segment, modal_codes, segment_rows
 
 pytestmark = pytest.mark.jit_off
@@ -26,9 +27,9 @@ def by_hand(codes, weights=None, starts=None, **changes) -> Posterior:
     """A posterior around the codes (C, n, T) alone."""
     weights = np.array([0.2, 0.3, 0.5]) if weights is None else np.asarray(weights)
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(weights))
-    scores = labelled("log_joint", np.zeros(codes.shape[:2]))
+    scores = per_draw("log_joint", np.zeros(codes.shape[:2]))
     parts = {
-        "draws": labelled("codes", codes.astype(smallest_dtype(len(weights))), "site"),
+        "draws": per_draw("codes", codes.astype(smallest_dtype(len(weights))), "site"),
         "log_joint": scores,
         "log_likelihood": scores.rename("log_likelihood"),
         "replica_log_likelihood": scores.expand_dims(replica=1, axis=2),

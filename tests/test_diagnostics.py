@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import chiasma as ch
+from chiasma.arrays import per_draw
 from chiasma.diagnostics import hamming_distances, mode_jumps, predicted_round_trips, round_trip_rate
 from chiasma.errors import InvalidInput
 from chiasma.kernels import ensemble
-from chiasma.posterior import labelled
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="a long run")
@@ -29,7 +29,7 @@ def paths(**options) -> ch.Posterior:
 def with_draws(target: ch.BlockModes, draws: np.ndarray) -> ch.Posterior:
     """A posterior of the target with these draws (chain, draw, site)."""
     posterior = ch.sample(target, exchange=None, draws=2, warmup=0, chains=1, seed=1, progress=False)
-    return replace(posterior, draws=labelled("x", draws, "site"))
+    return replace(posterior, draws=per_draw("x", draws, "site"))
 
 
 # ---- Hamming distances ----------------------------------------------------------------------------------------------

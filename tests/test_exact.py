@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 import chiasma as ch
 import reference
+from chiasma import exact
 from chiasma.kernels import tensor
 
 pytestmark = pytest.mark.jit_off
@@ -459,3 +460,27 @@ def test_rows_of_weight_zero_leave_the_evidence_alone_and_keep_their_prior():
     marginals = ch.exact.marginals(large, y)
     np.testing.assert_allclose(marginals[[3, 8]], ch.exact.marginals(small, y), rtol=RELATIVE)
     np.testing.assert_allclose(np.delete(marginals, [3, 8], axis=0), 0.4, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("n_rows", [3, 5, 9])
+def test_gaussian_columns_in_several_calls_and_pieces_are_a_table_of_their_densities(n_rows, monkeypatch):
+    """More columns than are made, drawn or filtered at a time, with missing ones, outliers, starts and gaps."""
+    rng = np.random.default_rng(n_rows)
+    n_columns = 2 * (exact.SMALL_CHUNK >> n_rows) + 601
+    monkeypatch.setattr(exact, "LARGE_CHUNK", 500 << n_rows)
+    chains = ch.BinaryChains(0.02, rng.uniform(0.01, 0.05, n_rows))
+    emission = ch.Gaussian(rng.uniform(0.2, 1.0, n_rows), depth=3.0, sd=0.5)
+    model = ch.FactorialHMM(chains=chains, emission=emission)
+    _, y = model.simulate(n_columns, seed=1)
+    y[[5, 300]] = np.nan
+    y[400] = 1e3
+    data = ch.Observations(y, starts=[257], gaps=rng.choice([1.0, 2.5], n_columns - 1))
+    table = model.target(data).log_lik
+    same = ch.FactorialHMM(chains=chains, emission=ch.Table(table))
+    other = ch.Observations(np.where(np.isnan(y), np.nan, 0.0), starts=data.starts, gaps=data.gaps)
+    assert ch.exact.log_evidence(model, data) == pytest.approx(ch.exact.log_evidence(same, other), rel=1e-12)
+    np.testing.assert_allclose(ch.exact.marginals(model, data), ch.exact.marginals(same, other), atol=1e-10)
+    drawn = ch.exact.draws(model, data, 3, seed=2)
+    np.testing.assert_array_equal(drawn, ch.exact.draws(same, other, 3, seed=2))
+    few = 8 * 200 << n_rows
+    np.testing.assert_array_equal(drawn, ch.exact.draws(model, data, 3, seed=2, memory=few))

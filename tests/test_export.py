@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 from matplotlib import pyplot as plt
 
-from chiasma.posterior import labelled
+from chiasma.arrays import per_draw
 from test_configurations import by_hand, some_codes, with_dask
 
 pytestmark = pytest.mark.jit_off
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.jit_off
 @pytest.fixture
 def posterior():
     info = {"n_rows": 3, "seed": 2**100, "plan": "as given", "update": "RowGibbs()", "exchange": "None"}
-    scores = labelled("log_joint", np.random.default_rng(1).normal(size=(4, 60)))
+    scores = per_draw("log_joint", np.random.default_rng(1).normal(size=(4, 60)))
     return by_hand(
         some_codes(n_chains=4, n_draws=60), starts=[4], info=info, log_joint=scores, log_likelihood=scores - 1
     )
@@ -105,7 +105,7 @@ def test_a_run_without_its_model_or_data(posterior):
 
 
 def test_plain_vectors(posterior):
-    x = labelled("x", np.random.default_rng(2).normal(size=(4, 60, 3)), "site")
+    x = per_draw("x", np.random.default_rng(2).normal(size=(4, 60, 3)), "site")
     tree = replace(posterior, draws=x, model=None, data=None, info={}).to_datatree()
     assert set(tree["posterior"].data_vars) == {"x"}
     assert len(arviz_stats.summary(tree)) == 3

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import reference
 from chiasma.kernels import ball, codes, gaussian, logspace, mixing, rows, sweeps, tensor, transitions
-from chiasma.kernels.exponential import LOWEST, temper_columns
+from chiasma.kernels.exponential import LOWEST, exp_in_place, temper_columns
 from chiasma.models.target import temper, tempered_table
 
 pytestmark = pytest.mark.jit_off
@@ -524,6 +524,31 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
     np.testing.assert_array_equal(path, want)
 
 
+@pytest.mark.parametrize("first", [0, 64])
+@pytest.mark.parametrize("n_columns", [1, 3, 4, 7, 30])
+@given(seed=SEEDS, n_rows=st.integers(1, 5), data=st.data())
+def test_columns_of_a_ball_are_its_likelihoods_and_zeros(first, n_columns, seed, n_rows, data):
+    rng = np.random.default_rng(seed)
+    offsets = codes.ball_offsets(n_rows, data.draw(st.integers(1, n_rows)))
+    n_all, n_states = first + n_columns + 5, 2**n_rows
+    centres = rng.integers(n_states, size=n_all)
+    log_lik = rng.normal(0.0, 3.0, (n_all, n_states))
+    far = first + rng.integers(n_columns)  # nothing in the ball is anywhere near the best code
+    inside_far = np.isin(np.arange(n_states), centres[far] ^ offsets)
+    log_lik[far, inside_far] -= 2000.0
+    lik = np.asfortranarray(temper(log_lik, 1.0)[0])
+    inside = np.empty(4 * max(4, n_states))
+    ball.spread_inside(offsets, max(4, n_states), inside)
+    out = np.full((n_columns, n_states), np.nan)
+    ball.gather_inside(lik, log_lik, 1.0, centres, offsets, inside, first, out)
+    for i, column in enumerate(out):
+        t = first + i
+        among = np.isin(np.arange(n_states), centres[t] ^ offsets)
+        assert (column[~among] == 0.0).all()
+        wanted = np.exp(log_lik[t, among] - log_lik[t, among].max())
+        np.testing.assert_allclose(column[among] / column[among].max(), wanted, rtol=1e-11, atol=1e-290)
+
+
 # ---- sweeps: the pieces ---------------------------------------------------------------------------------------------
 
 
@@ -581,6 +606,14 @@ def test_gaussian_columns_are_the_densities_of_all_codes(seed, n_rows, beta, far
         best = means[np.argmax(expected)]
         exponent = beta * (means - best) * (y[t] - (means + best) / 2) / sd**2
         np.testing.assert_allclose(lik[t] / lik[t].max(), np.exp(exponent), rtol=1e-9, atol=1e-280)
+
+
+def test_exponentials_over_the_range_that_they_promise():
+    x = np.concatenate([np.linspace(LOWEST, 700.0, 20_001), [-0.0, 1e-300, -1e-300, LOWEST - 1.0, -np.inf, np.nan]])
+    made = x.copy()
+    exp_in_place(made)
+    wanted = np.where(x >= LOWEST, np.exp(x), 0.0)
+    assert np.all(np.abs(made - wanted) <= 2 * np.spacing(wanted))
 
 
 # ---- temper ---------------------------------------------------------------------------------------------------------

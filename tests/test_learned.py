@@ -19,9 +19,9 @@ from matplotlib import pyplot as plt
 
 import chiasma as ch
 from chiasma import configurations
+from chiasma.arrays import per_draw
 from chiasma.errors import InvalidInput
 from chiasma.learned import entries, summarise_parameters
-from chiasma.posterior import labelled
 from chiasma.results import named_parameters
 from test_configurations import by_hand, some_codes, with_dask
 
@@ -43,7 +43,7 @@ def learned(model=None, n_draws=N_DRAWS, n_chains=N_CHAINS, **changes) -> ch.Pos
     parts = {
         "parameters": named_parameters(values, model),
         "model": model,
-        "log_joint": labelled("log_joint", rng.normal(size=(n_chains, n_draws))),
+        "log_joint": per_draw("log_joint", rng.normal(size=(n_chains, n_draws))),
     }
     codes = some_codes(n_chains=n_chains, n_draws=n_draws, n_sites=N_SITES)
     return by_hand(codes, model.emission.weights, **(parts | changes))
@@ -168,10 +168,10 @@ def test_summary__of_parameters_is_that_of_arviz():
 def test_summary__judges_levels_with_every_draw_s_weights():
     """Codes that never move: only the weights make the levels move, and they differ between chains."""
     posterior = learned(n_draws=200)
-    still = labelled("codes", np.full((N_CHAINS, 200, 3), 3, np.uint8), "site")
+    still = per_draw("codes", np.full((N_CHAINS, 200, 3), 3, np.uint8), "site")
     weights = posterior.parameters["weights"].values.copy()
     weights[0] += 3
-    far = posterior.parameters.assign(weights=labelled("weights", weights, "row"))
+    far = posterior.parameters.assign(weights=per_draw("weights", weights, "row"))
     level = replace(posterior, draws=still, parameters=far).summary().convergence[1]
     assert (level.name, level.constant) == ("level", 0)
     assert level.rhat_worst > 1.5
@@ -182,7 +182,7 @@ def test_summary__judges_levels_with_every_draw_s_weights():
 def test_summary__a_good_run_has_no_warnings():
     posterior = learned(n_draws=600)
     codes = np.random.default_rng(1).integers(0, 8, (N_CHAINS, 600, 3)).astype(np.uint8)
-    found = replace(posterior, draws=labelled("codes", codes, "site")).summary()
+    found = replace(posterior, draws=per_draw("codes", codes, "site")).summary()
     assert found.warnings == ()
     text = str(found)
     assert "Learned parameters" in text
@@ -197,7 +197,7 @@ def test_summary__parameters_on_which_chains_disagree_are_named():
     posterior = learned(n_draws=600)
     depth = posterior.parameters["depth"].values.copy()
     depth[1] += 30
-    apart = replace(posterior, parameters=posterior.parameters.assign(depth=labelled("depth", depth)))
+    apart = replace(posterior, parameters=posterior.parameters.assign(depth=per_draw("depth", depth)))
     rhat = apart.summary().parameters[-1].rhat
     assert rhat > 1.1
     (text,) = about(apart, "the chains disagree", "depth")
@@ -232,7 +232,7 @@ def test_summary__learned_parameters_are_chains_even_with_exact_paths():
 
 
 def test_summary__of_a_single_draw_and_of_unnamed_parameters():
-    (one,) = summarise_parameters(xr.Dataset({"sd": labelled("sd", np.full((1, 1), 2.0))}))
+    (one,) = summarise_parameters(xr.Dataset({"sd": per_draw("sd", np.full((1, 1), 2.0))}))
     assert (one.mean, one.sd, one.low, one.high) == (2.0, 0.0, 2.0, 2.0)
     assert math.isnan(one.rhat)
     unnamed = named_parameters(np.zeros((2, 5, 3)), None)

@@ -12,8 +12,8 @@ import xarray as xr
 
 import chiasma as ch
 from chiasma import summary
+from chiasma.arrays import per_draw
 from chiasma.evidence import Evidence
-from chiasma.posterior import labelled
 from chiasma.summary import convergence, some_sites, tied
 from test_configurations import by_hand
 
@@ -25,7 +25,7 @@ def good_run(n_chains=4, n_draws=600, **changes):
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 8, (n_chains, n_draws, 5))
     codes[:, :, 4] = 3
-    return by_hand(codes, log_joint=labelled("log_joint", rng.normal(size=(n_chains, n_draws))), **changes)
+    return by_hand(codes, log_joint=per_draw("log_joint", rng.normal(size=(n_chains, n_draws))), **changes)
 
 
 def pairs(rejection, moves=100, columns=3.0):
@@ -74,7 +74,7 @@ def test_chains_in_different_modes_are_told_of():
     rng = np.random.default_rng(2)
     codes = np.where(rng.random((2, 500, 6)) < 0.1, 0, np.array([1, 6])[:, None, None])
     codes[:, :, 5] = np.array([1, 6])[:, None]
-    posterior = by_hand(codes, log_joint=labelled("log_joint", rng.normal([[0], [4]], 1, (2, 500))))
+    posterior = by_hand(codes, log_joint=per_draw("log_joint", rng.normal([[0], [4]], 1, (2, 500))))
     joint, level = posterior.summary().convergence
     assert joint.rhat_worst > 1.5
     assert (level.stuck, level.rhat_worst, level.worst_site) == (1, math.inf, 5)
@@ -100,7 +100,7 @@ def test_slow_chains_are_told_how_many_draws_to_take():
     for i in range(1, 400):
         walk[:, i] = 0.9 * walk[:, i - 1] + rng.normal(size=4)
     posterior = good_run(n_draws=400)
-    slow = by_hand(posterior.codes.values, log_joint=labelled("log_joint", walk))
+    slow = by_hand(posterior.codes.values, log_joint=per_draw("log_joint", walk))
     (text,) = about(slow, "few effective draws")
     ess = slow.summary().convergence[0].ess_worst
     wanted = 400 * 400 / ess
@@ -142,7 +142,7 @@ def test_a_run_in_which_nothing_moves_has_constants_and_no_nan():
 
 
 def test_only_the_cold_replica_is_judged():
-    hot = labelled("replica_log_likelihood", np.arange(4.0)[:, None, None] + np.zeros((4, 600, 2)), "replica")
+    hot = per_draw("replica_log_likelihood", np.arange(4.0)[:, None, None] + np.zeros((4, 600, 2)), "replica")
     plain, tempered = good_run().summary(), good_run(replica_log_likelihood=hot, betas=np.array([0.1, 1.0])).summary()
     assert tempered.warnings == ()
     assert tempered.convergence == plain.convergence
@@ -217,7 +217,7 @@ def test_text_and_dictionary_say_what_was_run():
 
 def test_models_without_levels_are_judged_by_their_rows_on_and_vectors_by_themselves():
     assert good_run(model=None).summary().convergence[1].name == "rows_on"
-    x = labelled("x", np.random.default_rng(4).normal(size=(4, 300, 2)), "site")
+    x = per_draw("x", np.random.default_rng(4).normal(size=(4, 300, 2)), "site")
     found = good_run(n_draws=300, draws=x, model=None, data=None, info={}).summary()
     assert (found.convergence[1].name, found.convergence[1].n) == ("x", 2)
     assert found.warnings == ()
@@ -232,7 +232,7 @@ def test_channels_are_series_of_their_own():
 
 
 def test_some_sites__are_evenly_spaced_and_fewer_in_long_runs(monkeypatch):
-    draws = labelled("codes", np.zeros((2, 3, 1001), np.uint8), "site")
+    draws = per_draw("codes", np.zeros((2, 3, 1001), np.uint8), "site")
     sites = some_sites(draws)["site"].values
     assert len(sites) == 200
     assert (sites[0], sites[-1]) == (0, 1000)

@@ -31,6 +31,8 @@ MEMORY = 512 * 2**20
 CHUNK = 2**15
 SMALL_CHUNK = 2**11
 LEAST_COLUMNS = 16
+# Pairs filtered in one call at the most: Ctrl-C is heard between calls.
+LARGE_CHUNK = 2**26
 # Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
 # codes and uniforms would need much memory.
 TOGETHER = 32
@@ -208,7 +210,7 @@ class Passes:
         self._diagonal = np.empty(self.n_states)
         self._message = np.zeros(self.n_states)
         self._checkpoints: list[Floats] = []
-        self.log_evidence = self._forward(keep)
+        self.log_evidence = self._forward()
         self._loaded = len(self._checkpoints) - 1  # the segment that the buffers hold
 
     @property
@@ -236,7 +238,7 @@ class Passes:
             for numbers, path in zip(uniforms, codes, strict=True):
                 logspace.log_draw_block(segment.alpha, self.trans, edge, segment.first, numbers, path, scratch)
 
-    def _forward(self, keep: bool) -> float:
+    def _forward(self) -> float:
         # Any normalised message serves before column 0: its edge forgets where it comes from.
         if not self.linear:
             self._message[1:] = -math.inf
@@ -244,7 +246,7 @@ class Passes:
             self._message[0] = 1.0
         total = 0.0
         for first in range(0, self.target.n_columns, self._length):
-            if keep:
+            if self._keep:
                 self._checkpoints.append(self._message.copy())
             total += self._filter(first, min(first + self._length, self.target.n_columns))
         if self.linear:
@@ -253,23 +255,27 @@ class Passes:
 
     def _filter(self, first: int, stop: int) -> float:
         """Filter columns first..stop-1 into the buffers; returns their share of the log evidence."""
-        target, message, diagonal = self.target, self._message, self._diagonal
+        step, part = self._step, self._filter_chunk
         if self._gaussian:
-            y, factors = self._gaussian
-            arrays = message, self._alpha, self._stay, diagonal, self._lik, self._tops
-            total = filter_gaussian(y, factors, self.trans, target.edge, first, stop, *arrays)
-        else:
-            total = 0.0
-            for a in range(first, stop, self._step):
-                b = min(a + self._step, stop)
-                alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
-                total += self._filter_chunk(a, b, alpha, self._stay[a - first : b - first])
-        if len(self._stay) and stop < target.n_columns:
-            tensor.stay_after(self.trans, target.edge[stop], message, diagonal, self._stay[stop - first])
-        return float(total)
+            step, part = max(1, LARGE_CHUNK // self.n_states), self._filter_gaussian
+        total = 0.0
+        for a in range(first, stop, step):
+            b = min(a + step, stop)
+            alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
+            total += part(a, b, alpha, self._stay[a - first : b - first])
+        if len(self._stay) and stop < self.target.n_columns:
+            edge, after = self.target.edge[stop], self._stay[stop - first]
+            tensor.stay_after(self.trans, edge, self._message, self._diagonal, after)
+        return total
+
+    def _filter_gaussian(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
+        assert self._gaussian is not None
+        y, factors = self._gaussian
+        arrays = self._message, alpha, stay, self._diagonal, self._lik, self._tops
+        return float(filter_gaussian(y, factors, self.trans, self.target.edge, a, b, *arrays))
 
     def _filter_chunk(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
-        """The same for a few columns, whose likelihoods are evaluated first."""
+        """The same for columns whose likelihoods are all evaluated first."""
         edge, likelihood, message = self.target.edge, self.target.likelihood, self._message
         if self.linear:
             lik, tops = self._lik[: b - a], self._tops[: b - a]
@@ -291,7 +297,8 @@ class Passes:
         per_column = 8 * self.n_states
         n_columns = self.target.n_columns
         if not keep:
-            length, needed = n_columns, per_column + 8 * CHUNK
+            # Two messages, a column of likelihoods, and what is kept once for all columns.
+            length, needed = n_columns, 7 * per_column + 8 * CHUNK
         elif n_columns * width * per_column <= memory:
             return n_columns
         else:

@@ -49,7 +49,7 @@ def gather_candidates(lik, log_lik, beta, centres, offsets, out):
 
 @njit
 def spread_inside(offsets, n_states, inside):
-    """inside (4 * S,): at p * S + s one if s ^ p is an offset, and zero if not.
+    """inside (4 * S,), S at least 4: at p * S + s one if s ^ p is an offset, and zero if not.
 
     Four neighbouring codes in any order that a centre brings them into, are neighbours in one of the four copies.
     """
@@ -74,7 +74,7 @@ def _from_logs(log_lik, beta, centre, offsets, out):
 def gather_inside(lik, log_lik, beta, centres, offsets, inside, first, out):
     """out (n, S): likelihoods of all codes of columns first..first+n-1, zero outside the balls around their centres.
 
-    inside: as spread_inside makes it. Tiny columns as in gather_candidates.
+    lik in Fortran order. inside: as spread_inside makes it. Tiny columns as in gather_candidates.
     """
     n_columns, n_states = out.shape
     table, flat = lik.T.ravel(), out.ravel()
@@ -156,7 +156,7 @@ def piece_size(n_states):
 def filter_ball_tensor(lik, log_lik, beta, centres, offsets, trans, edge, alpha, vectors, piece):
     """The same over the tensor of all codes, with the tables of the target: lik (T, S) at this beta, log_lik (T, S).
 
-    alpha (T, S) as in `tensor`, whose `draw_block` goes on from here. vectors (3, S or more) and piece
+    alpha (T, S) as in `tensor`, whose `draw_block` goes on from here. vectors (2, S or more) and piece
     (`piece_size` of S,) are scratch.
     """
     n_columns, n_states = alpha.shape

@@ -35,7 +35,7 @@ def _power_of_two(_, rounded):
 
 @njit
 def exp_in_place(x):
-    """x <- exp(x) for x <= 700."""
+    """x <- exp(x) for x <= 700; NaN and whatever is below LOWEST give 0, and larger numbers garbage."""
     for i in range(x.shape[0]):
         v = max(x[i], LOWEST)
         rounded = v * PER_LN2 + ROUNDER

@@ -165,7 +165,7 @@ def gaussian_columns(y, factors, lik, tops):
     flat, shape = lik.ravel(), factors.shape
     scratch = np.empty(PIECE * (factors.steps.shape[0] + 1))
     # Farther from the centre than this, a product could underflow.
-    farthest = WIDEST / (2.0 * factors.precision * factors.reach) if factors.reach > 0.0 else math.inf
+    limit = WIDEST / (2.0 * factors.precision * factors.reach) if factors.reach > 0.0 else math.inf
     for first in range(0, n_columns, PIECE):
         n = min(PIECE, n_columns - first)
         powers = scratch[: n * (factors.steps.shape[0] + 1)]
@@ -173,7 +173,7 @@ def gaussian_columns(y, factors, lik, tops):
         exp_in_place(powers)
         for t in range(first, first + n):
             z = y[t] - factors.centre
-            if abs(z) <= farthest:
+            if abs(z) <= limit:
                 _products(powers, t - first, n, flat, t * n_states, shape)
             elif math.isnan(z):
                 lik[t] = 1.0

@@ -85,7 +85,8 @@ def _filter_stretch(table, log_lik, beta, codes, bit, first, stop, a00, a01, a10
 def filter_row(lik, log_lik, beta, codes, bit, trans, edge, bounds, k, alpha):
     """Filter row k, whose settings are the two values of `bit` in codes (T,).
 
-    lik, log_lik (T, S): tables of all codes, tempered and not. Where both settings are tiny, the logarithms decide.
+    lik, log_lik (T, S): tables of all codes, tempered (in Fortran order) and not. Where both settings are tiny, the
+    logarithms decide.
     """
     table = lik.T.ravel()
     u = 1.0

@@ -133,18 +133,16 @@ def _pick_before(alpha, i, trans, e, code, uniform, weights):
 def _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, left, weights):
     """Draw s_t given s_{t+1} = code and s_t != code; chance = P(s_t = code), left = the uniform less chance.
 
-    The normaliser is known from `chance`, so the codes one bit away are tried first, then those two bits away, and
-    every other one only if none of them takes the draw.
+    The normaliser is known from `chance`, so the codes one bit away come first, then those two bits away, and every
+    other one only if none of them takes the draw. `_pick_near` has tried the first already.
     """
     n_rows = ratios.shape[1]
     per_weight = chance / alpha[i, code]
     last = code
-    # All of them are far apart in memory: asked for together, they arrive together.
     for k in range(n_rows):
-        weights[k] = alpha[i, np.uint64(code ^ (1 << k))] * (ratios[code >> k & 1, k] * per_weight)
-    for k in range(n_rows):
-        left -= weights[k]
-        if weights[k] > 0.0:
+        weight = alpha[i, np.uint64(code ^ (1 << k))] * (ratios[code >> k & 1, k] * per_weight)
+        left -= weight
+        if weight > 0.0:
             last = code ^ (1 << k)
         if left < 0.0:
             return last
@@ -181,8 +179,9 @@ def _pick_near(alpha, first, ratios, code, chance, uniform):
     left = uniform - chance
     per_weight = chance / alpha[np.uint64(first + code)] if chance > TINY_STAY else 0.0
     while near < 0 and k < ratios.shape[1]:
-        left -= alpha[np.uint64(first + (code ^ (1 << k)))] * (ratios[np.uint64(code >> k & 1), k] * per_weight)
-        if left < 0.0:
+        weight = alpha[np.uint64(first + (code ^ (1 << k)))] * (ratios[np.uint64(code >> k & 1), k] * per_weight)
+        left -= weight
+        if left < 0.0 < weight:
             near = code ^ (1 << k)
         k += 1
     return near

@@ -28,7 +28,7 @@ class Likelihood(Protocol):
         """exp(beta * all_codes) into lik (n, 2^K), every column divided by exp(tops[t]) to make it at most 1."""
 
     def gaussian(self, beta: float) -> tuple[Floats, Factors] | None:
-        """y (T,) and what `tempered` of Gaussian columns is made of, where kernels can do without it."""
+        """y (T,) and the factors of `kernels.gaussian`; None where columns must come from `tempered`."""
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
