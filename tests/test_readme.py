@@ -128,6 +128,12 @@ def test_study_table__is_what_the_demo_computes():
         assert float(row[2]) == pytest.approx(entry.third_row, abs=0.05)
 
 
-def test_speed_table__is_that_of_the_results():
+def test_speed_tables__are_those_of_the_results():
     shown = table(read("README.md"), "## Speed")
     assert shown == table(read("benchmarks/results/core.md"), "## K = 6")
+    shown = table(read("README.md"), "### Against dynamax")
+    assert shown == [[row[0], row[2]] for row in table(read("benchmarks/results/peers.md"), "## Goals")]
+    shown = table(read("README.md"), "### Error per second")
+    measured = table(read("benchmarks/results/accuracy.md"), "## Tumour genome")
+    assert shown
+    assert all(row in measured for row in shown)
