@@ -35,8 +35,8 @@ LEAST_COLUMNS = 16
 LARGE_CHUNK = 2**26
 # Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
 # codes and uniforms would need much memory.
-TOGETHER = 32
-COLUMNS_TOGETHER = 2**20
+TOGETHER = 128
+COLUMNS_TOGETHER = 2**21
 
 Data = Observations | npt.ArrayLike
 
@@ -129,7 +129,9 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
     """
     n_columns = out.shape[1]
     scratch = np.empty(passes.n_states)
-    n_together = max(1, min(len(out), TOGETHER, COLUMNS_TOGETHER // n_columns))
+    most = max(1, min(TOGETHER, COLUMNS_TOGETHER // n_columns))
+    n_groups = max(1, math.ceil(len(out) / most))
+    n_together = max(1, math.ceil(len(out) / n_groups))  # groups of about the same size
     codes = np.empty((n_together, n_columns), np.int64)
     uniforms = np.empty((n_together, n_columns))
     rng = np.random.Generator(stream)
