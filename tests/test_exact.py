@@ -1,5 +1,7 @@
 """Exact inference against enumeration of all paths, and against models whose answer factorises."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -380,6 +382,21 @@ def test_a_budget_that_even_checkpoints_exceed_is_refused_with_the_estimate():
         ch.exact.marginals(model, y)
     with pytest.raises(ch.BudgetExceeded, match=r"needs about 1,600 MiB"):
         ch.exact.map_states(model, y)
+
+
+def test_the_evidence_alone_takes_no_more_memory_than_it_says():
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.linspace(0.1, 1.0, 12)))
+    estimate = 7 * 8 * 2**12 + 8 * ch.exact.CHUNK
+    with pytest.raises(ch.BudgetExceeded, match="12 free rows"):
+        ch.exact.log_evidence(model, [0.0, 5.0], memory=estimate - 1)
+    ch.exact.log_evidence(model, [0.0], memory=estimate)  # loads compiled code, which takes memory of its own
+    tracemalloc.start()
+    try:
+        ch.exact.log_evidence(model, [0.0, 5.0], memory=estimate)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert estimate / 4 < peak <= estimate
 
 
 def test_sixty_three_rows_are_refused_by_exact_inference_before_memory_is_touched():

@@ -440,6 +440,16 @@ def test_a_uniform_that_rounding_has_put_at_the_very_end_picks_the_last_possible
     assert path.tolist() == [0, 3]
 
 
+def test_a_uniform_where_staying_ends_does_not_pick_a_neighbour_of_no_weight():
+    trans = np.tile([0.75, 0.25, 0.25, 0.75], (2, 2, 1))
+    alpha, edge = np.array([[0.5, 0.0, 0.3, 0.2]]), np.array([0, 1], np.int32)
+    stay = np.empty((2, 4))
+    tensor.stay_after(trans, 1, alpha[0], np.empty(4), stay[1])
+    path = np.array([-1, 0])
+    tensor.draw_blocks(alpha, stay, trans, edge, 0, np.array([[stay[1, 0], 0.0]]), path[None], np.empty(4))
+    assert path.tolist() == [2, 0]
+
+
 def test_nothing_and_nothing_is_nothing():
     assert logspace.log_add(-np.inf, -np.inf) == -np.inf
     assert logspace.log_sum(np.full(3, -np.inf)) == -np.inf
