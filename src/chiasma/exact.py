@@ -34,8 +34,8 @@ LEAST_COLUMNS = 16
 # Pairs filtered in one call at the most: Ctrl-C is heard between calls.
 LARGE_CHUNK = 2**26
 # Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
-# codes and uniforms would need much memory.
-TOGETHER = 128
+# codes and uniforms would need much memory beside that of the messages.
+TOGETHER = 512
 COLUMNS_TOGETHER = 2**21
 
 Data = Observations | npt.ArrayLike
@@ -129,7 +129,7 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
     """
     n_columns = out.shape[1]
     scratch = np.empty(passes.n_states)
-    most = max(1, min(TOGETHER, COLUMNS_TOGETHER // n_columns))
+    most = max(1, min(TOGETHER, max(COLUMNS_TOGETHER, passes.n_numbers // 4) // n_columns))
     n_groups = max(1, math.ceil(len(out) / most))
     n_together = max(1, math.ceil(len(out) / n_groups))  # groups of about the same size
     codes = np.empty((n_together, n_columns), np.int64)
@@ -218,6 +218,11 @@ class Passes:
     @property
     def n_segments(self) -> int:
         return len(self._checkpoints)
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers in the messages of a segment."""
+        return self._alpha.size
 
     def backward(self) -> Iterator[Segment]:
         """Segments from the last to the first; each is valid until the next is asked for."""
