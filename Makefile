@@ -9,7 +9,7 @@ WORKERS ?= 2
 COVERAGE_MIN ?= 95
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-jit-on test-jit-off coverage lint types imports check format bench verify recompile clean
+.PHONY: help install demo test test-jit-on test-proofs test-jit-off coverage lint types imports check format bench verify recompile clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -32,18 +32,23 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## run the demonstration
 	$(VENV)/bin/chiasma demo
 
-test: ## all tests compiled, then the plain-Python pass with its coverage floor
+test: ## all tests compiled, then the proofs, then the plain-Python pass with its coverage floor
 	@$(MAKE) --no-print-directory test-jit-on
+	@$(MAKE) --no-print-directory test-proofs
 	@$(MAKE) --no-print-directory test-jit-off
 
 test-jit-on: $(STAMP) ## all tests and docstring examples, kernels compiled
-	$(PY) -m pytest -n $(WORKERS)
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal
+
+# Apart from the rest: counting covered lines would double their time.
+test-proofs: $(STAMP) ## full transition matrices of every move, kernels as plain Python
+	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal -m symbolic
 
 test-jit-off: $(STAMP) ## tests marked jit_off, kernels as plain Python, branch coverage of at least COVERAGE_MIN
-	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n $(WORKERS) -m jit_off --cov --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
+	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal -m 'jit_off and not symbolic' --cov --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
 
 coverage: $(STAMP) ## the same pass with an HTML report in htmlcov/
-	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n $(WORKERS) -m jit_off --cov --cov-report=term --cov-report=html
+	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal -m 'jit_off and not symbolic' --cov --cov-report=term --cov-report=html
 
 check: lint types imports ## lint, types and imports
 

@@ -39,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
         subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if JIT and item.get_closest_marker("symbolic"):
+        item.add_marker(pytest.mark.skip(reason="symbolic uniforms need plain-Python kernels: NUMBA_DISABLE_JIT=1"))
+    if not JIT and item.get_closest_marker("large"):
+        item.add_marker(pytest.mark.skip(reason="too much work for plain-Python kernels"))
+
+
 @pytest.fixture(scope="session")
 def n_draws() -> int:
     """Draws for a goodness-of-fit test."""

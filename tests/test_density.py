@@ -31,9 +31,6 @@ from chiasma.vector_updates import BlockModesStep, RandomWalk, SiteGibbs, SiteGi
 from chiasma.vectors import VectorProblem
 
 pytestmark = pytest.mark.jit_off
-symbolic = pytest.mark.skipif(
-    not numba.config.DISABLE_JIT, reason="symbolic uniforms need plain-Python kernels: set NUMBA_DISABLE_JIT=1"
-)
 
 EXACT = 1e-12
 REJECTED = 1e-4
@@ -190,7 +187,7 @@ def prove_exchange(name: str, move: Any, beta_i: float, beta_j: float) -> Proof:
     return prove_pair(pair_step(move), target.pi(beta_i), target.pi(beta_j), move.n_uniforms)
 
 
-@symbolic
+@pytest.mark.symbolic
 @pytest.mark.parametrize("sites", [None, 1, 2])
 @pytest.mark.parametrize("beta", [1.0, 0.4, 0.0])
 @pytest.mark.parametrize("name", CASES)
@@ -206,7 +203,7 @@ def test_site_gibbs__keeps_its_target(name, beta, sites):
     assert np.abs(proof.matrix - sites_matrix(target.pi(beta), sites)).max() <= EXACT
 
 
-@symbolic
+@pytest.mark.symbolic
 @pytest.mark.parametrize(
     ("name", "betas"),
     [
@@ -236,7 +233,7 @@ class AsPrinted(AugmentedPair):
         exchange_candidate(a, b, pick_log(self.weights(u, v), uniforms[1]))
 
 
-@symbolic
+@pytest.mark.symbolic
 @pytest.mark.parametrize("name", ["small", "toy"])
 def test_exchange__mutants_are_rejected(name):
     density, betas = case(name).density(), (1.0, 0.3)
@@ -251,7 +248,7 @@ def test_exchange__mutants_are_rejected(name):
     assert {mutant: error for mutant, error in errors.items() if error < REJECTED} == {}
 
 
-@symbolic
+@pytest.mark.symbolic
 @pytest.mark.parametrize("name", ["prior", "toy"])
 def test_site_gibbs__mutants_are_rejected(name):
     target = case(name)

@@ -438,7 +438,10 @@ def factorising_table(rng, n_rows, n_columns):
     return scores, table
 
 
-@pytest.mark.parametrize(("n_rows", "zeros"), [(7, False), (7, True), (12, False), (12, True), (14, False)])
+LARGE = pytest.param(14, False, marks=pytest.mark.large)
+
+
+@pytest.mark.parametrize(("n_rows", "zeros"), [(7, False), (7, True), (12, False), (12, True), LARGE])
 def test_a_table_that_factorises_gives_the_product_of_its_rows(n_rows, zeros):
     rng = np.random.default_rng(16)
     n_columns = 6 if n_rows > 7 else 20
@@ -480,7 +483,7 @@ def test_rows_of_weight_zero_leave_the_evidence_alone_and_keep_their_prior():
     np.testing.assert_allclose(np.delete(marginals, [3, 8], axis=0), 0.4, rtol=RELATIVE)
 
 
-@pytest.mark.parametrize("n_rows", [3, 5, 9])
+@pytest.mark.parametrize("n_rows", [3, 5, pytest.param(9, marks=pytest.mark.large)])
 def test_gaussian_columns_in_several_calls_and_pieces_are_a_table_of_their_densities(n_rows, monkeypatch):
     """More columns than are made, drawn or filtered at a time, with missing ones, outliers, starts and gaps."""
     rng = np.random.default_rng(n_rows)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import permutations, product
 
-import numba
 import numpy as np
 import pytest
 from scipy import stats
@@ -32,12 +31,7 @@ from chiasma.kernels.ball import draw_centres
 from chiasma.models.additive import Emission
 from chiasma.models.target import Target
 
-pytestmark = [
-    pytest.mark.jit_off,
-    pytest.mark.skipif(
-        not numba.config.DISABLE_JIT, reason="symbolic uniforms need plain-Python kernels: set NUMBA_DISABLE_JIT=1"
-    ),
-]
+pytestmark = pytest.mark.symbolic
 
 EXACT = 1e-12
 REJECTED = 1e-4

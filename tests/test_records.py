@@ -53,7 +53,15 @@ def count(codes: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "dtype"), [(8, "uint8"), (9, "uint16"), (16, "uint16"), (17, "uint32"), (33, "uint64"), (63, "uint64")]
+    ("n_rows", "dtype"),
+    [
+        (8, "uint8"),
+        (9, "uint16"),
+        pytest.param(16, "uint16", marks=pytest.mark.large),
+        pytest.param(17, "uint32", marks=pytest.mark.large),
+        (33, "uint64"),
+        (63, "uint64"),
+    ],
 )
 def test_codes__of_any_number_of_rows(n_rows, dtype, tmp_path):
     problem = gaussian(n_rows), signal()[:4]

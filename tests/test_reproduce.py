@@ -80,7 +80,7 @@ def tiny(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "QUICK", timings.Size(n_draws=60, n_adapted=60, n_warmup=6, n_data=(1,)))
     for name, value in {"QUICK": 4, "N_REPEATS": 1, "N_COMPILE": 6, "EXCHANGE_EVERY": 2}.items():
         monkeypatch.setattr(timings, name, value)
-    size = tumour.QUICK._replace(n_bins=60, n_iterations=10, n_alone=10, thin_alone=1, n_real=10, n_exact=20)
+    size = tumour.QUICK._replace(n_bins=30, n_iterations=6, n_alone=6, thin_alone=1, n_real=6, n_exact=10)
     monkeypatch.setattr(tumour, "QUICK", size)
     path = write_profile(tmp_path / "data", {"20": 6, "21": 6, "22": 6})
     monkeypatch.setenv(tumour_cases.DATA_VARIABLE, str(path.parent))
