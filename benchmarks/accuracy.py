@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GOAL = 0.02
 FASTER = 100
 SEEDS = (1, 2)
-UPDATES: dict[str, Any] = {"row": "row", "block (3)": "block", "HB(1)": ch.HammingBall(radius=1)}
+UPDATES: dict[str, Any] = {"row": "row", "block (3)": ch.BlockGibbs(size=3), "HB(1)": ch.HammingBall(radius=1)}
 EXCHANGES = {"none": None, "swap": "swap", "random": "random", "augmented": "augmented", "mosaic": "mosaic"}
 
 
@@ -69,7 +69,7 @@ def samplers(extra: dict[str, dict[str, Any]] | None = None) -> dict[str, dict[s
         for exchange, move in EXCHANGES.items():
             made[f"{update}, {exchange}"] = {"update": chosen, "exchange": move} | (paper if move else {})
     for exchange in ("swap", "augmented", "mosaic"):
-        made[f"block (3), {exchange}, adapted ladder"] = {"update": "block", "exchange": exchange}
+        made[f"block (3), {exchange}, adapted ladder"] = {"update": UPDATES["block (3)"], "exchange": exchange}
     return made | (extra or {}) | {"auto": {}}
 
 

@@ -69,7 +69,7 @@ def exact_rows(report: Report, n_columns: int = 1_000) -> None:
 
 def ensemble_rows(report: Report, n_columns: int = 1_000, sweeps: int = 20) -> None:
     rows = []
-    for name, update in (("row Gibbs", "row"), ("blocks of 3 rows", "block")):
+    for name, update in (("row Gibbs", "row"), ("blocks of 5 rows", "block")):
         seconds = []
         for k in ENSEMBLE_ROWS:
             model, data = example(k, n_columns)

@@ -45,11 +45,11 @@ def test_auto__is_exact_where_that_is_affordable():
 def test_auto__is_an_ensemble_where_exact_is_not():
     chosen = plan(24, 2000)
     assert not chosen.is_exact
-    assert chosen.update == ch.BlockGibbs(size=3)
+    assert chosen.update == ch.BlockGibbs(size=5)
     assert chosen.exchange == ch.MosaicCrossover()
     assert chosen.ladder == Ladder.adapted()
     for part in (
-        "blocks of 3 rows: the exact filter over 24 free rows x 2,000 columns takes about 872 s and 17,",
+        "blocks of 5 rows: the exact filter over 24 free rows x 2,000 columns takes about 872 s and 17,",
         "over the budget of 60 s and 512 MiB",
         "ladder from the prior to the target, adapted in warm-up",
         "MosaicCrossover exchanges",
@@ -97,7 +97,7 @@ def test_auto__update_with_replicas_asked_for(exchange, ladder, exact):
 
 @pytest.mark.parametrize(
     ("name", "update"),
-    [("row", ch.RowGibbs()), ("block", ch.BlockGibbs(size=3)), ("hamming-ball", ch.HammingBall(radius=1))],
+    [("row", ch.RowGibbs()), ("block", ch.BlockGibbs(size=5)), ("hamming-ball", ch.HammingBall(radius=1))],
 )
 def test_update__by_name(name, update):
     chosen = plan(5, 50, name)
