@@ -478,6 +478,22 @@ def test_centres_are_uniform_in_the_ball(seed, n_rows, data):
     np.testing.assert_array_equal(centres ^ path, np.repeat(offsets, 3))
 
 
+@given(seed=SEEDS, n_rows=st.integers(1, 6), n_channels=st.integers(1, 5), block=st.booleans())
+def test_levels_around_a_code_are_sums_over_its_rows(seed, n_rows, n_channels, block):
+    rng = np.random.default_rng(seed)
+    weights, base = rng.normal(size=(n_rows, n_channels)), rng.normal(size=n_channels)
+    centres = rng.integers(2**n_rows, size=5)
+    offsets = codes.ball_offsets(n_rows, int(rng.integers(n_rows + 1)))
+    if block:
+        rows = rng.permutation(n_rows)[: rng.integers(1, n_rows + 1)]  # in any order
+        offsets = np.empty(1 << len(rows), np.int64)
+        sweeps.spread_block(rows, offsets)
+    found = np.empty((5, len(offsets), n_channels))
+    codes.levels_around(centres, offsets, codes.without_lowest_bit(offsets), weights, base, found)
+    bits = (centres[:, None] ^ offsets)[..., None] >> np.arange(n_rows) & 1
+    np.testing.assert_allclose(found, bits @ weights + base, rtol=0, atol=1e-14)
+
+
 @given(seed=SEEDS, beta=st.sampled_from([0.3, 1.0, 2.0]), scale=st.sampled_from([1.0, 100.0, 3000.0]))
 def test_gathered_candidates_keep_the_ratios_of_their_likelihoods(seed, beta, scale):
     rng = np.random.default_rng(seed)

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
+from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.lanes import load, store, sum_from, transpose
 from chiasma.kernels.logspace import log_add, log_pick
 from chiasma.kernels.tensor import filter_block, pick
@@ -115,8 +116,14 @@ def scale_column(column, beta):
 
 @njit
 def scale_columns(columns, beta):
+    """The same for every column of (T, m), with all exponentials in one go."""
     for t in range(columns.shape[0]):
-        scale_column(columns[t], beta)
+        top = -math.inf
+        for j in range(columns.shape[1]):
+            top = max(top, columns[t, j])
+        for j in range(columns.shape[1]):
+            columns[t, j] = beta * (columns[t, j] - top) if top > -math.inf else 0.0
+    exp_in_place(columns.ravel())
 
 
 @njit

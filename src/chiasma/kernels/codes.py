@@ -73,24 +73,35 @@ def add_levels(codes, weights, out):
                     out[n, d] += weights[k, d]
 
 
+def without_lowest_bit(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """For each offset, where the one that lacks its lowest bit stands among them."""
+    order = np.argsort(offsets)
+    return order[np.searchsorted(offsets, offsets & offsets - 1, sorter=order)]
+
+
 @njit
-def levels_around(centres, offsets, weights, base, out):
-    """out[t, j, d] = level of centres[t] ^ offsets[j], base included: a centre is summed once, flips are added."""
+def levels_around(centres, offsets, parents, weights, base, out):
+    """out[t, j, d] = level of centres[t] ^ offsets[j], base included.
+
+    offsets: 0 first, and each of the others after the one that lacks its lowest bit, which parents[j] points to. Only
+    the centre is summed; every other level is one flip away from one that is there.
+    """
+    n_offsets, n_channels = offsets.shape[0], weights.shape[1]
+    rows = np.zeros(n_offsets, np.int64)
+    for j in range(1, n_offsets):
+        while not offsets[j] >> rows[j] & 1:
+            rows[j] += 1
+    flat, steps = out.ravel(), weights.ravel()
     for t in range(centres.shape[0]):
-        for d in range(weights.shape[1]):
+        first = t * n_offsets * n_channels
+        for d in range(n_channels):
             level = base[d]
             for k in range(weights.shape[0]):
-                if centres[t] >> k & 1:
-                    level += weights[k, d]
-            for j in range(offsets.shape[0]):
-                out[t, j, d] = level
-        for j in range(offsets.shape[0]):
-            rest = offsets[j]
-            k = 0
-            while rest:
-                if rest & 1:
-                    sign = -1.0 if centres[t] >> k & 1 else 1.0
-                    for d in range(weights.shape[1]):
-                        out[t, j, d] += sign * weights[k, d]
-                rest >>= 1
-                k += 1
+                level += steps[np.uint64(k * n_channels + d)] * (centres[t] >> k & 1)
+            flat[np.uint64(first + d)] = level
+        for j in range(1, n_offsets):
+            sign = -1.0 if centres[t] >> rows[j] & 1 else 1.0
+            here, there, step = first + j * n_channels, first + parents[j] * n_channels, rows[j] * n_channels
+            for d in range(n_channels):
+                # Unsigned: a signed index would be checked for counting from the end.
+                flat[np.uint64(here + d)] = flat[np.uint64(there + d)] + sign * steps[np.uint64(step + d)]

@@ -46,17 +46,20 @@ def gaussian_log_likelihood(y, level, depth, sd, out):
 
     level (N, M, D), or (1, M, D) when all columns share it.
     """
-    for n in range(y.shape[0]):
-        row = level[n if level.shape[0] > 1 else 0]
-        out[n] = 0.0
-        for d in range(y.shape[1]):
-            if math.isnan(y[n, d]):
-                continue
-            scale = 1.0 / sd[d]
-            constant = math.log(sd[d]) + HALF_LOG_TWO_PI
-            for m in range(out.shape[1]):
-                z = (y[n, d] - depth[d] * row[m, d]) * scale
-                out[n, m] -= 0.5 * z * z + constant
+    n_columns, n_channels = y.shape
+    constants = np.empty(n_channels)
+    for d in range(n_channels):
+        constants[d] = math.log(sd[d]) + HALF_LOG_TWO_PI
+    for n in range(n_columns):
+        row = n if level.shape[0] > 1 else 0
+        for m in range(out.shape[1]):
+            out[n, m] = 0.0
+        for d in range(n_channels):
+            if not math.isnan(y[n, d]):
+                scale = 1.0 / sd[d]
+                for m in range(out.shape[1]):
+                    z = (y[n, d] - depth[d] * level[row, m, d]) * scale
+                    out[n, m] -= 0.5 * z * z + constants[d]
 
 
 @njit

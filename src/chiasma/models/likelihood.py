@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from chiasma.errors import ImpossibleData
-from chiasma.kernels.codes import add_levels, levels_around, subset_sums
+from chiasma.kernels.codes import add_levels, levels_around, subset_sums, without_lowest_bit
 from chiasma.kernels.exponential import temper_columns
 from chiasma.kernels.gaussian import Factors
 from chiasma.models.additive import Additive
@@ -34,7 +34,9 @@ class Likelihood(Protocol):
         """(T, m): the given codes, m at every column."""
 
     def around(self, centres: Integers, offsets: Integers) -> Floats:
-        """(T, m): the codes centres[t] ^ offsets[j]."""
+        """(T, m): the codes centres[t] ^ offsets[j]; 0 comes first, and an offset after the one without its lowest
+        bit.
+        """
 
 
 class Levels:
@@ -71,7 +73,7 @@ class Levels:
         channels = self.weights.shape[1:]
         weights = self.weights.reshape(len(self.weights), -1)
         level = np.empty((len(centres), len(offsets), weights.shape[1]))
-        levels_around(centres, offsets, weights, self.base.reshape(-1), level)
+        levels_around(centres, offsets, without_lowest_bit(offsets), weights, self.base.reshape(-1), level)
         return self.emission.log_likelihood(self.y, level.reshape(len(centres), len(offsets), *channels))
 
 
