@@ -32,12 +32,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## run the demonstration
 	$(VENV)/bin/chiasma demo
 
-test: ## all tests compiled, then the proofs, then the plain-Python pass with its coverage floor
+test: ## tests compiled, then the proofs, then the plain-Python pass with its coverage floor
 	@$(MAKE) --no-print-directory test-jit-on
 	@$(MAKE) --no-print-directory test-proofs
 	@$(MAKE) --no-print-directory test-jit-off
 
-test-jit-on: $(STAMP) ## all tests and docstring examples, kernels compiled
+test-jit-on: $(STAMP) ## all tests but the proofs, and docstring examples, kernels compiled
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal
 
 # Apart from the rest: counting covered lines would double their time.

@@ -9,6 +9,7 @@ import numpy as np
 from core import example, fastest
 
 import chiasma as ch
+from chiasma.plan import BLOCK_ROWS
 
 if TYPE_CHECKING:
     from run import Report
@@ -69,7 +70,7 @@ def exact_rows(report: Report, n_columns: int = 1_000) -> None:
 
 def ensemble_rows(report: Report, n_columns: int = 1_000, sweeps: int = 20) -> None:
     rows = []
-    for name, update in (("row Gibbs", "row"), ("blocks of 5 rows", "block")):
+    for name, update in (("row Gibbs", "row"), (f"blocks of {BLOCK_ROWS} rows", "block")):
         seconds = []
         for k in ENSEMBLE_ROWS:
             model, data = example(k, n_columns)

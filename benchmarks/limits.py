@@ -185,7 +185,7 @@ def exact_draws(report: Report) -> None:
     changes = [float(np.mean(np.diff(out.astype(int)) != 0)) for out in paths]
     report.text(
         f"## One exact draw after filtering, T = {COLUMNS:,}\n\n"
-        f"By `ch.exact.draws`, {DRAWS:,} at a time, uniforms included. "
+        f"{DRAWS:,} at a time, uniforms included, all messages in memory. "
         f"The row sweep of K = {ROWS} takes {sweep * 1e6:.0f} µs. To keep: a draw takes less than a "
         f"quarter of it, and at K = {2 * ROWS} at most three times what it takes at K = {ROWS}, with about as many "
         "changes of the path."

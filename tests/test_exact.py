@@ -360,6 +360,23 @@ def test_checkpointed_results_are_the_same_for_every_budget(zeros, fixed, monkey
     assert cut >= 4
 
 
+def test_as_many_paths_are_drawn_side_by_side_as_take_an_eighth_of_the_messages(monkeypatch):
+    problem = reference.random_problem(np.random.default_rng(15), 5, 20)
+    model, data = build(problem)
+    whole = ch.exact.draws(model, data, 10, seed=1)
+    sizes = []
+    draw = exact.Passes.draw
+
+    def counted(self, segment, uniforms, *rest):
+        sizes.append(len(uniforms))
+        draw(self, segment, uniforms, *rest)
+
+    monkeypatch.setattr(exact.Passes, "draw", counted)
+    monkeypatch.setattr(exact, "COLUMNS_TOGETHER", 1)
+    np.testing.assert_array_equal(ch.exact.draws(model, data, 10, seed=1), whole)
+    assert sizes == [4, 4, 2]  # 20 columns of 32 numbers
+
+
 def test_passes_can_be_walked_backwards_again():
     problem = reference.random_problem(np.random.default_rng(15), 2, 20)
     model, data = build(problem)
@@ -438,10 +455,10 @@ def factorising_table(rng, n_rows, n_columns):
     return scores, table
 
 
-LARGE = pytest.param(14, False, marks=pytest.mark.large)
-
-
-@pytest.mark.parametrize(("n_rows", "zeros"), [(7, False), (7, True), (12, False), (12, True), LARGE])
+@pytest.mark.parametrize(
+    ("n_rows", "zeros"),
+    [(7, False), (7, True), (12, False), (12, True), pytest.param(14, False, marks=pytest.mark.large)],
+)
 def test_a_table_that_factorises_gives_the_product_of_its_rows(n_rows, zeros):
     rng = np.random.default_rng(16)
     n_columns = 6 if n_rows > 7 else 20

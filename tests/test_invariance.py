@@ -441,7 +441,8 @@ def ball_proof(name: str, update: Ball, beta: float, target: Target, patch: pyte
     ("streamed", "dense"), [(False, False), (False, True), (True, False)], ids=["tensor", "dense", "streamed"]
 )
 @pytest.mark.parametrize(
-    ("name", "radius"), [*((name, 1) for name in SMALL), ("three-rows", 1), ("three-rows", 2), ("frozen", 2)]
+    ("name", "radius"),
+    [*((name, 1) for name in SMALL), ("three-rows", 1), ("three-rows", 2), ("frozen", 2), ("counts", 2)],
 )
 def test_hamming_ball(name, radius, streamed, dense, monkeypatch):
     proof = ball_proof(name, Ball(radius=radius, dense=dense), 0.6, CASES[name].target(streamed), monkeypatch)

@@ -491,7 +491,23 @@ def test_levels_around_a_code_are_sums_over_its_rows(seed, n_rows, n_channels, b
     found = np.empty((5, len(offsets), n_channels))
     codes.levels_around(centres, offsets, codes.without_lowest_bit(offsets), weights, base, found)
     bits = (centres[:, None] ^ offsets)[..., None] >> np.arange(n_rows) & 1
-    np.testing.assert_allclose(found, bits @ weights + base, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found, bits @ weights + base, rtol=0, atol=1e-13)
+
+
+def test_the_level_without_any_row_is_the_base_exactly():
+    # (0.1 + 0.7) - 0.7 - 0.1 is not 0, and whether it is decides if a count is possible. The second row weighs nothing.
+    weights, base = np.array([[0.1], [0.0], [0.7]]), np.array([0.0])
+    offsets = codes.ball_offsets(3, 3)
+    found = np.empty((8, 8, 1))
+    codes.levels_around(np.arange(8), offsets, codes.without_lowest_bit(offsets), weights, base, found)
+    of_code = np.take_along_axis(found[..., 0], np.argsort(np.arange(8)[:, None] ^ offsets, axis=1), axis=1)
+    assert (of_code[:, [0, 2]] == 0.0).all()
+    assert (of_code[:, [1, 3, 4, 5, 6, 7]] > 0.05).all()
+
+
+def test_offsets_without_their_neighbours_are_refused():
+    with pytest.raises(AssertionError, match="without its neighbour"):
+        codes.without_lowest_bit(np.array([0, 6]))
 
 
 @given(seed=SEEDS, beta=st.sampled_from([0.3, 1.0, 2.0]), scale=st.sampled_from([1.0, 100.0, 3000.0]))

@@ -72,6 +72,11 @@ def test_exact_cost__covers_what_the_passes_ask_for():
     assert ch.exact.Passes(target, 1.0, memory=int(memory), stay=True).n_segments > 1
 
 
+@pytest.mark.parametrize(("n_columns", "rows"), [(2**16, 5), (2**16 + 1, 4), (2**17 + 1, 3), (2**22, 3)])
+def test_block__is_smaller_where_columns_are_many(n_columns, rows):
+    assert plan(10, n_columns, "block").update == ch.BlockGibbs(size=rows)
+
+
 def test_auto__blocks_are_no_larger_than_the_model():
     chosen = plan(2, 50, exchange="swap")
     assert chosen.update == ch.BlockGibbs(size=2)

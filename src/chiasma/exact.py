@@ -34,7 +34,8 @@ LEAST_COLUMNS = 16
 # Pairs filtered in one call at the most: Ctrl-C is heard between calls.
 LARGE_CHUNK = 2**26
 # Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
-# codes and uniforms would need much memory beside that of the messages.
+# codes and uniforms (two numbers per column) would need much memory: more than this many columns, or than an eighth of
+# the messages.
 TOGETHER = 512
 COLUMNS_TOGETHER = 2**21
 
@@ -101,7 +102,8 @@ def draws(
 ) -> npt.NDArray[np.unsignedinteger]:
     """(n, T) codes: independent draws of the whole path from its posterior at the given beta.
 
-    The data are filtered once; a draw is one backward pass. The same seed gives the same draws for any `memory`.
+    The data are filtered once; a draw is one backward pass. The same seed gives the same draws for any `memory`, which
+    is what the messages may take; paths in the making take up to a quarter of it beside them, or 32 MiB.
     A bit generator in place of a seed is read on, and left after the last number that was used.
 
     >>> import chiasma as ch
@@ -129,7 +131,7 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
     """
     n_columns = out.shape[1]
     scratch = np.empty(passes.n_states)
-    most = max(1, min(TOGETHER, max(COLUMNS_TOGETHER, passes.n_numbers // 4) // n_columns))
+    most = max(1, min(TOGETHER, max(COLUMNS_TOGETHER, passes.message_size // 8) // n_columns))
     n_groups = max(1, math.ceil(len(out) / most))
     n_together = max(1, math.ceil(len(out) / n_groups))  # groups of about the same size
     codes = np.empty((n_together, n_columns), np.int64)
@@ -220,8 +222,8 @@ class Passes:
         return len(self._checkpoints)
 
     @property
-    def n_numbers(self) -> int:
-        """Numbers in the messages of a segment."""
+    def message_size(self) -> int:
+        """Numbers in the filtered distributions of a segment."""
         return self._alpha.size
 
     def backward(self) -> Iterator[Segment]:

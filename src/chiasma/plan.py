@@ -21,8 +21,11 @@ from chiasma.updates import BlockGibbs, Exact, HammingBall, RowGibbs, Update
 EXACT_SECONDS = 60.0
 # Cost of the exact filter per column, state and (row + 2); an order of magnitude.
 FILTER_SECONDS = 1.0e-9
-# A sweep by blocks of five takes less than twice the time of one by blocks of three, and mixes several times faster.
+# Rows of a block, and of one for so many columns that the messages of all replicas would need much memory. On 24 rows
+# and 2,000 columns, blocks of five come to the same error in less than half the time (benchmarks/results/accuracy.md).
 BLOCK_ROWS = 5
+FEW_BLOCK_ROWS = 3
+BLOCK_BYTES = 2**24
 # Evaluations of a density that a slice takes along a line, and seconds that those of one iteration may take together
 # before parameters are updated given the paths.
 EVALUATIONS = 6
@@ -61,6 +64,14 @@ def exact_cost(target: Target) -> tuple[float, float]:
     return seconds, 8.0 * states * kept_columns
 
 
+def block_rows(target: Target) -> int:
+    """Rows that are updated at a time when nobody says how many."""
+    rows = BLOCK_ROWS
+    while rows > FEW_BLOCK_ROWS and 8 * target.n_columns << rows > BLOCK_BYTES:
+        rows -= 1
+    return min(rows, target.n_rows)
+
+
 def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
     """Settle the update, the exchange and the ladder for a factorial HMM."""
     _check_ladder_name(ladder)
@@ -76,8 +87,8 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
             return Plan(
                 update=Exact(), exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"exact independent draws: {cost}"
             )
-        chosen: Update = BlockGibbs(size=min(BLOCK_ROWS, target.n_rows))
-        why = f"blocks of {min(BLOCK_ROWS, target.n_rows)} rows"
+        chosen: Update = BlockGibbs(size=block_rows(target))
+        why = f"blocks of {block_rows(target)} rows"
         why += "" if affordable else f": {cost}, over the budget of {EXACT_SECONDS:.0f} s and {MEMORY / 2**20:,.0f} MiB"
     else:
         chosen, why = _named_update(update, target), "update as given"
@@ -101,8 +112,8 @@ def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladde
             chosen: Update = Exact()
             why = f"parameters with the paths integrated out: {cost}"
         else:
-            chosen = BlockGibbs(size=min(BLOCK_ROWS, target.n_rows))
-            why = f"parameters given the paths, and blocks of {min(BLOCK_ROWS, target.n_rows)} rows"
+            chosen = BlockGibbs(size=block_rows(target))
+            why = f"parameters given the paths, and blocks of {block_rows(target)} rows"
             why += (
                 f": {cost} with the paths integrated out, over the budget of {COLLAPSED_SECONDS:g} s" if swaps else ""
             )
@@ -155,7 +166,7 @@ def _named_update(update: Any, target: Target) -> Update:
     names: dict[str, Update] = {
         "exact": Exact(),
         "row": RowGibbs(),
-        "block": BlockGibbs(size=min(BLOCK_ROWS, target.n_rows)),
+        "block": BlockGibbs(size=block_rows(target)),
         "hamming-ball": HammingBall(radius=1),
     }
     if isinstance(update, str) and update in names:

@@ -45,7 +45,7 @@ def gather_candidates(lik, log_lik, beta, centres, offsets, out):
             if sum_from(n_candidates, flat, t * n_candidates) < TINY_COLUMN:
                 for j in range(n_candidates):
                     out[t, j] = log_lik[t, centres[t] ^ offsets[j]]
-                scale_column(out[t], beta)
+                scale_columns(out[t : t + 1], beta)
 
 
 @njit
@@ -66,7 +66,7 @@ def _from_logs(log_lik, beta, centre, offsets, out):
     column = np.empty(offsets.shape[0])
     for j in range(offsets.shape[0]):
         column[j] = log_lik[centre ^ offsets[j]]
-    scale_column(column, beta)
+    scale_columns(column.reshape(1, column.shape[0]), beta)
     for j in range(offsets.shape[0]):
         out[centre ^ offsets[j]] = column[j]
 
@@ -104,24 +104,14 @@ def gather_inside(lik, log_lik, beta, centres, offsets, inside, first, out):
 
 
 @njit
-def scale_column(column, beta):
-    """Log-likelihoods to tempered likelihoods, the largest 1, in place."""
-    top = -math.inf
-    for value in column:
-        top = max(top, value)
-    for j in range(column.shape[0]):
-        # A column without a possible candidate: the data say nothing here.
-        column[j] = math.exp(beta * (column[j] - top)) if top > -math.inf else 1.0
-
-
-@njit
 def scale_columns(columns, beta):
-    """The same for every column of (T, m), with all exponentials in one go."""
+    """Log-likelihoods (T, m), C-contiguous, to tempered likelihoods, the largest of a column 1, in place."""
     for t in range(columns.shape[0]):
         top = -math.inf
         for j in range(columns.shape[1]):
             top = max(top, columns[t, j])
         for j in range(columns.shape[1]):
+            # A column without a possible candidate: the data say nothing here, all have likelihood exp(0).
             columns[t, j] = beta * (columns[t, j] - top) if top > -math.inf else 0.0
     exp_in_place(columns.ravel())
 
@@ -214,7 +204,7 @@ def log_filter_ball(log_lik, centres, offsets, log_trans, edge, alpha):
             top = max(top, alpha[t, j] + log_lik[t, j])
         possible = top > -math.inf
         if not possible:
-            # As in scale_column: the data say nothing here.
+            # As in scale_columns: the data say nothing here.
             top = alpha[t].max()
             if top == -math.inf:
                 return t

@@ -76,17 +76,25 @@ def add_levels(codes, weights, out):
 def without_lowest_bit(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     """For each offset, where the one that lacks its lowest bit stands among them."""
     order = np.argsort(offsets)
-    return order[np.searchsorted(offsets, offsets & offsets - 1, sorter=order)]
+    parents = order[np.searchsorted(offsets, offsets & offsets - 1, sorter=order)]
+    assert np.array_equal(offsets[parents], offsets & offsets - 1), "an offset is there without its neighbour"
+    return parents
 
 
 @njit
 def levels_around(centres, offsets, parents, weights, base, out):
-    """out[t, j, d] = level of centres[t] ^ offsets[j], base included.
+    """out[t, j, d] = level of centres[t] ^ offsets[j], base included; out is C-contiguous.
 
     offsets: 0 first, and each of the others after the one that lacks its lowest bit, which parents[j] points to. Only
-    the centre is summed; every other level is one flip away from one that is there.
+    the centre is summed; every other level is one flip away from one that is there. Where no row is left that counts,
+    the level is the base itself and not what rounding leaves of it: counts are impossible at 0, and at 1e-17 are not.
     """
     n_offsets, n_channels = offsets.shape[0], weights.shape[1]
+    counts = 0  # rows with a weight
+    for k in range(weights.shape[0]):
+        for d in range(n_channels):
+            if weights[k, d] != 0.0:
+                counts |= 1 << k
     rows = np.zeros(n_offsets, np.int64)
     for j in range(1, n_offsets):
         while not offsets[j] >> rows[j] & 1:
@@ -100,6 +108,10 @@ def levels_around(centres, offsets, parents, weights, base, out):
                 level += steps[np.uint64(k * n_channels + d)] * (centres[t] >> k & 1)
             flat[np.uint64(first + d)] = level
         for j in range(1, n_offsets):
+            if (centres[t] ^ offsets[j]) & counts == 0:
+                for d in range(n_channels):
+                    flat[np.uint64(first + j * n_channels + d)] = base[d]
+                continue
             sign = -1.0 if centres[t] >> rows[j] & 1 else 1.0
             here, there, step = first + j * n_channels, first + parents[j] * n_channels, rows[j] * n_channels
             for d in range(n_channels):

@@ -51,14 +51,14 @@ def gaussian_log_likelihood(y, level, depth, sd, out):
     for d in range(n_channels):
         constants[d] = math.log(sd[d]) + HALF_LOG_TWO_PI
     for n in range(n_columns):
-        row = n if level.shape[0] > 1 else 0
+        own = n if level.shape[0] > 1 else 0
         for m in range(out.shape[1]):
             out[n, m] = 0.0
         for d in range(n_channels):
             if not math.isnan(y[n, d]):
                 scale = 1.0 / sd[d]
                 for m in range(out.shape[1]):
-                    z = (y[n, d] - depth[d] * level[row, m, d]) * scale
+                    z = (y[n, d] - depth[d] * level[own, m, d]) * scale
                     out[n, m] -= 0.5 * z * z + constants[d]
 
 
