@@ -61,10 +61,6 @@ class Curve(NamedTuple):
         made = int(np.searchsorted(self.seconds, seconds, side="right"))
         return float(self.errors[made - 1]) if made else np.nan
 
-    def end(self) -> str:
-        """The last error and its second."""
-        return f"{self.errors[-1]:.4f} ({self.seconds[-1]:.2g} s)"
-
 
 def samplers(extra: dict[str, dict[str, Any]] | None = None) -> dict[str, dict[str, Any]]:
     paper = {"ladder": [1, 5]}
@@ -166,17 +162,12 @@ def run(report: Report) -> None:
             name: measure(problem, settings, problem.seconds * (12 if "paper" in name else 1))
             for name, settings in problem.samplers.items()
         }
-        times = [problem.seconds * share for share in (0.03, 0.3, 1.0)]
+        times = [problem.seconds * share for share in (0.03, 0.1, 0.3, 1.0)]
         report.text(f"## {problem.name[0].upper()}{problem.name[1:]}")
         report.table(
-            ["sampler", *(f"{t:.2g} s" for t in times), "in the end", f"to {GOAL}"],
+            ["sampler", *(f"{t:.2g} s" for t in times), f"to {GOAL}"],
             [
-                [
-                    name,
-                    *(_number(curve.at(t), ".4f") for t in times),
-                    curve.end(),
-                    _number(curve.until(GOAL), ".3g", " s"),
-                ]
+                [name, *(_number(curve.at(t), ".4f") for t in times), _number(curve.until(GOAL), ".3g", " s")]
                 for name, curve in curves[problem.name].items()
             ],
         )

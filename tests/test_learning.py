@@ -296,7 +296,7 @@ def one_unknown() -> ch.FactorialHMM:
 def test_evidence__is_the_integral_over_parameters(update):
     """Within 4 standard errors: one false alarm in 16,000."""
     y = one_unknown().at({"sd": 0.4}).simulate(30, seed=3)[1]
-    options = {"draws": 600, "warmup": 300, "chains": 2, "seed": 1, "progress": False}
+    options = {"draws": 300, "warmup": 150, "chains": 2, "seed": 1, "progress": False}
     found = ch.sample(one_unknown(), y, update=update, ladder=ch.Ladder.adapted(size=10), **options)
     assert found.log_evidence is not None
     assert found.log_evidence.standard_error < 0.3
