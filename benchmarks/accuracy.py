@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import chiasma as ch
-from chiasma.experiments.genome import tumour_genome
-from chiasma.experiments.study import simulation_study
+from chiasma.datasets.genome import tumour_genome
+from chiasma.datasets.study import simulation_study
 from chiasma.kernels.codes import unpack
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "verification"))

@@ -14,9 +14,9 @@ from core import example, fastest
 
 import chiasma as ch
 from chiasma._jit import njit
-from chiasma.engine import CompiledEngine, PathProblem
 from chiasma.kernels import ensemble, moves
-from chiasma.streams import Streams
+from chiasma.sampling.engines import CompiledEngine, PathProblem
+from chiasma.sampling.streams import Streams
 
 if TYPE_CHECKING:
     from run import Report

@@ -9,7 +9,7 @@ import numpy as np
 from core import example, fastest
 
 import chiasma as ch
-from chiasma.plan import BLOCK_ROWS
+from chiasma.sampling.plan import BLOCK_ROWS
 
 if TYPE_CHECKING:
     from run import Report

@@ -19,11 +19,11 @@ from core import example, fastest, sampler
 
 import chiasma as ch
 from chiasma._jit import vector_njit
-from chiasma.engine import CompiledEngine, PathProblem
-from chiasma.exact import CHUNK, Passes, draw_paths
+from chiasma.exact.passes import CHUNK, Passes, draw_paths
 from chiasma.kernels.tensor import filter_block
 from chiasma.models.target import temper
-from chiasma.streams import Streams
+from chiasma.sampling.engines import CompiledEngine, PathProblem
+from chiasma.sampling.streams import Streams
 
 if TYPE_CHECKING:
     from run import Report

@@ -31,7 +31,7 @@ MOST_TIME = 1.15
 def measure(update: str, draws: int, path: str) -> dict[str, float]:
     """Costs of a whole call of sample() on the tumour genome, compiled code loaded before."""
     import chiasma as ch
-    from chiasma.experiments.genome import tumour_genome
+    from chiasma.datasets.genome import tumour_genome
 
     warnings.simplefilter("ignore")
     genome = tumour_genome(seed=1)

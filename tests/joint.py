@@ -12,12 +12,12 @@ from scipy.special import logsumexp
 from scipy.stats import poisson
 
 import chiasma as ch
-from chiasma.evidence import batch_error
-from chiasma.learning import Learning
-from chiasma.learning_engines import CollapsedEngine, ConditionalEngine, LearningProblem
 from chiasma.models.additive import Additive
 from chiasma.models.observations import Observations
-from chiasma.streams import Streams
+from chiasma.results.evidence import batch_error
+from chiasma.sampling.learning import Learning
+from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine, LearningProblem
+from chiasma.sampling.streams import Streams
 
 UPDATES = {
     "row": ch.RowGibbs(),

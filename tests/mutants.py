@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from chiasma import updates
 from chiasma.kernels import ball, crossover, logspace, mixing, rows, sweeps, tensor
 from chiasma.models.target import Target, tempered_table
+from chiasma.sampling import updates
 
 EPSILON = 1e-3
 

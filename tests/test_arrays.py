@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from chiasma.arrays import labelled, per_draw
+from chiasma.results.arrays import labelled, per_draw
 
 pytestmark = pytest.mark.jit_off
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import chiasma as ch
 from chiasma.cli import app, main
 from chiasma.cli.examples import EXAMPLES
-from chiasma.experiments.genome import agreement, tumour_genome
-from chiasma.experiments.study import Comparison, Entry, compare_updates, simulation_study
+from chiasma.datasets.genome import agreement, tumour_genome
+from chiasma.datasets.study import Comparison, Entry, compare_updates, simulation_study
 
 jit_off = pytest.mark.jit_off
 
@@ -237,7 +237,7 @@ def test_fit__an_unwritable_place_is_one_line(genome):
 
 @jit_off
 def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
-    from chiasma.sampler import sample
+    from chiasma.sampling.sampler import sample
 
     @wraps(sample)
     def interrupted(*_, **options):
@@ -246,7 +246,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
             raise KeyboardInterrupt
         return sample(*_, **options | {"draws": 5})
 
-    monkeypatch.setattr("chiasma.sampler.sample", interrupted)
+    monkeypatch.setattr("chiasma.sampling.sampler.sample", interrupted)
     fit = ["fit", "genome.tsv", "--model", "genome.toml", "--chains", "2"]
     result = run(*fit, "--draws", 20, "--out", "none")
     assert result.exit_code == 130
@@ -255,7 +255,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     result = run(*fit, "--draws", 10, "--out", "some")
     assert result.exit_code == 130
     assert "interrupted: 5 of 10 draws per chain are kept; look at them with: chiasma show some; " in result.stderr
-    monkeypatch.setattr("chiasma.sampler.sample", sample)
+    monkeypatch.setattr("chiasma.sampling.sampler.sample", sample)
     result = run("show", "some")
     assert result.exit_code == 0, result.output
     assert "interrupted: 5 of 10 draws per chain; go on with: chiasma fit DATA --out some --resume" in result.stderr
@@ -429,7 +429,7 @@ def test_main__other_ends(here, monkeypatch, error):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("chiasma.experiments.genome.tumour_genome", fail)
+    monkeypatch.setattr("chiasma.datasets.genome.tumour_genome", fail)
     result = run("simulate", "x.tsv")
     interrupt = isinstance(error, KeyboardInterrupt)
     assert result.exit_code == (130 if interrupt else 2)
@@ -438,9 +438,9 @@ def test_main__other_ends(here, monkeypatch, error):
 
 @jit_off
 def test_main__a_bug_keeps_its_traceback(here, monkeypatch):
-    monkeypatch.setattr("chiasma.experiments.genome.tumour_genome", lambda *_: 1 / 0)
+    monkeypatch.setattr("chiasma.datasets.genome.tumour_genome", lambda *_: 1 / 0)
     assert isinstance(run("simulate", "x.tsv").exception, ZeroDivisionError)
-    monkeypatch.setattr("chiasma.experiments.genome.tumour_genome", lambda *_: os.close(-1))
+    monkeypatch.setattr("chiasma.datasets.genome.tumour_genome", lambda *_: os.close(-1))
     assert isinstance(run("simulate", "x.tsv").exception, OSError)
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import chiasma as ch
-from chiasma.evidence import Evidence
+from chiasma.results.evidence import Evidence
 
 JIT = not numba.config.DISABLE_JIT
 pytestmark = pytest.mark.jit_off
@@ -64,7 +64,7 @@ def test_compare__names_equal_sizes_by_number():
 def test_compare__says_nothing_where_an_error_is_unknown(monkeypatch):
     _, y = rows(1).simulate(5, seed=1)
     posterior = type("Posterior", (), {"log_evidence": Evidence(-3.0, float("nan"))})()
-    monkeypatch.setattr("chiasma.comparison.sample", lambda *_, **__: posterior)
+    monkeypatch.setattr("chiasma.sampling.comparison.sample", lambda *_, **__: posterior)
     found = ch.compare([rows(1), rows(2, ch.HalfNormal(1))], y)
     assert found.low.tolist() == [0, 0]
     assert found.high.tolist() == [1, 1]

@@ -10,13 +10,13 @@ import pytest
 import xarray as xr
 
 import chiasma as ch
-from chiasma import configurations, segments
-from chiasma.arrays import per_draw
 from chiasma.errors import InvalidInput
-from chiasma.evidence import batch_error
 from chiasma.kernels.codes import smallest_dtype, unpack
-from chiasma.posterior import Posterior
-from chiasma.segments import Segment, modal_codes, segment_rows
+from chiasma.results import configurations, segments
+from chiasma.results.arrays import per_draw
+from chiasma.results.evidence import batch_error
+from chiasma.results.posterior import Posterior
+from chiasma.results.segments import Segment, modal_codes, segment_rows
 
 pytestmark = pytest.mark.jit_off
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.exchange import StreamedPair, TabulatedPair
+from chiasma.sampling.exchanges import StreamedPair, TabulatedPair
 
 JIT = not numba.config.DISABLE_JIT
 T = 400 if JIT else 60

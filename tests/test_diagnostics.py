@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.arrays import per_draw
-from chiasma.diagnostics import hamming_distances, mode_jumps, predicted_round_trips, round_trip_rate
 from chiasma.errors import InvalidInput
 from chiasma.kernels import ensemble
+from chiasma.results.arrays import per_draw
+from chiasma.results.diagnostics import hamming_distances, mode_jumps, predicted_round_trips, round_trip_rate
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="a long run")

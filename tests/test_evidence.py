@@ -14,9 +14,9 @@ from scipy.special import logsumexp
 from scipy.stats import poisson
 
 import chiasma as ch
-from chiasma.evidence import Evidence, batch_error, ladder_evidence
 from chiasma.kernels.ensemble import make_tally
-from chiasma.results import ladder_warnings, pair_stats
+from chiasma.results.assembly import ladder_warnings, pair_stats
+from chiasma.results.evidence import Evidence, batch_error, ladder_evidence
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 import chiasma as ch
 import reference
-from chiasma import exact
+from chiasma.exact import passes as exact_passes
 from chiasma.kernels import tensor
 
 pytestmark = pytest.mark.jit_off
@@ -312,7 +312,7 @@ def test_draws_of_more_columns_than_a_tile_follow_the_same_order():
         np.testing.assert_array_equal(path, reference.draw_path(problem, uniforms, lazy=True))
 
 
-@pytest.mark.parametrize("memory", [ch.exact.MEMORY, 20 * 32], ids=["whole", "cut"])
+@pytest.mark.parametrize("memory", [exact_passes.MEMORY, 20 * 32], ids=["whole", "cut"])
 def test_draws_by_a_bit_generator_go_on_where_it_stands(memory):
     problem = reference.random_problem(np.random.default_rng(12), 2, 30, scale=0.5)
     model, data = build(problem)
@@ -344,11 +344,11 @@ def test_checkpointed_results_are_the_same_for_every_budget(zeros, fixed, monkey
     column = 8 << len(model.free_rows)
     n = 19
     whole = ch.exact.draws(model, data, n, seed=14)
-    monkeypatch.setattr(exact, "TOGETHER", 8)
+    monkeypatch.setattr(exact_passes, "TOGETHER", 8)
     cut = 0
     for n_kept in (18, 20, 30, 39, 79, 80):
         memory = n_kept * column
-        passes = ch.exact.Passes(model.target(data), 1.0, memory=memory, stay=True)
+        passes = exact_passes.Passes(model.target(data), 1.0, memory=memory, stay=True)
         cut += passes.n_segments > 1
         np.testing.assert_array_equal(ch.exact.draws(model, data, n, seed=14, memory=memory), whole)
         np.testing.assert_array_equal(
@@ -365,14 +365,14 @@ def test_as_many_paths_are_drawn_side_by_side_as_take_an_eighth_of_the_messages(
     model, data = build(problem)
     whole = ch.exact.draws(model, data, 10, seed=1)
     sizes = []
-    draw = exact.Passes.draw
+    draw = exact_passes.Passes.draw
 
     def counted(self, segment, uniforms, *rest):
         sizes.append(len(uniforms))
         draw(self, segment, uniforms, *rest)
 
-    monkeypatch.setattr(exact.Passes, "draw", counted)
-    monkeypatch.setattr(exact, "COLUMNS_TOGETHER", 1)
+    monkeypatch.setattr(exact_passes.Passes, "draw", counted)
+    monkeypatch.setattr(exact_passes, "COLUMNS_TOGETHER", 1)
     np.testing.assert_array_equal(ch.exact.draws(model, data, 10, seed=1), whole)
     assert sizes == [4, 4, 2]  # 20 columns of 32 numbers
 
@@ -380,7 +380,7 @@ def test_as_many_paths_are_drawn_side_by_side_as_take_an_eighth_of_the_messages(
 def test_passes_can_be_walked_backwards_again():
     problem = reference.random_problem(np.random.default_rng(15), 2, 20)
     model, data = build(problem)
-    passes = ch.exact.Passes(model.target(data), 1.0, memory=14 * 32, stay=True)
+    passes = exact_passes.Passes(model.target(data), 1.0, memory=14 * 32, stay=True)
     first = [(segment.first, segment.alpha.copy()) for segment in passes.backward()]
     again = [(segment.first, segment.alpha.copy()) for segment in passes.backward()]
     assert len(first) > 1
@@ -404,7 +404,7 @@ def test_a_budget_that_even_checkpoints_exceed_is_refused_with_the_estimate():
 
 def test_the_evidence_alone_takes_no_more_memory_than_it_says():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.linspace(0.1, 1.0, 12)))
-    estimate = 7 * 8 * 2**12 + 8 * ch.exact.CHUNK
+    estimate = 7 * 8 * 2**12 + 8 * exact_passes.CHUNK
     with pytest.raises(ch.BudgetExceeded, match="12 free rows"):
         ch.exact.log_evidence(model, [0.0, 5.0], memory=estimate - 1)
     ch.exact.log_evidence(model, [0.0], memory=estimate)  # loads compiled code, which takes memory of its own
@@ -504,8 +504,8 @@ def test_rows_of_weight_zero_leave_the_evidence_alone_and_keep_their_prior():
 def test_gaussian_columns_in_several_calls_and_pieces_are_a_table_of_their_densities(n_rows, monkeypatch):
     """More columns than are made, drawn or filtered at a time, with missing ones, outliers, starts and gaps."""
     rng = np.random.default_rng(n_rows)
-    n_columns = 2 * (exact.SMALL_CHUNK >> n_rows) + 601
-    monkeypatch.setattr(exact, "LARGE_CHUNK", 500 << n_rows)
+    n_columns = 2 * (exact_passes.SMALL_CHUNK >> n_rows) + 601
+    monkeypatch.setattr(exact_passes, "LARGE_CHUNK", 500 << n_rows)
     chains = ch.BinaryChains(0.02, rng.uniform(0.01, 0.05, n_rows))
     emission = ch.Gaussian(rng.uniform(0.2, 1.0, n_rows), depth=3.0, sd=0.5)
     model = ch.FactorialHMM(chains=chains, emission=emission)

@@ -11,9 +11,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from chiasma.datasets.study import simulation_study
 from chiasma.experiments import simulation, timings
 from chiasma.experiments.page import plain
-from chiasma.experiments.study import simulation_study
 from chiasma.experiments.timings import PAPER, RIGHT, Size
 
 SIZE = Size(n_draws=2_000, n_adapted=1_000, n_warmup=500)

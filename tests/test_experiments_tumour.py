@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from chiasma import exact
-from chiasma.experiments import genome, tumour
+from chiasma.datasets import genome
+from chiasma.experiments import tumour
 from chiasma.experiments import tumour_cases as cases
 from chiasma.experiments.timings import EXACT
 from test_experiments_simulation import check

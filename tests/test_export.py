@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 from matplotlib import pyplot as plt
 
-from chiasma.arrays import per_draw
+from chiasma.results.arrays import per_draw
 from test_configurations import by_hand, some_codes, with_dask
 
 pytestmark = pytest.mark.jit_off

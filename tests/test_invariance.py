@@ -24,12 +24,12 @@ from scipy.linalg import fractional_matrix_power
 import chiasma as ch
 import mutants
 from branches import Path, Proof, distribution, pair_step, path_step, prove, prove_pair, transition_matrix
-from chiasma import updates
-from chiasma.exact import Passes
+from chiasma.exact.passes import Passes
 from chiasma.kernels import sweeps
 from chiasma.kernels.ball import draw_centres
 from chiasma.models.additive import Emission
 from chiasma.models.target import Target
+from chiasma.sampling import updates
 
 pytestmark = pytest.mark.symbolic
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.learning import Learning
+from chiasma.sampling.learning import Learning
 from joint import UPDATES, joint_scores, model_of
 
 JIT = not numba.config.DISABLE_JIT

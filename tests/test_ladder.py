@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chiasma as ch
-from chiasma import sampler
-from chiasma.engine import CompiledEngine, Engine, PathProblem, StepEngine
 from chiasma.errors import InvalidInput
-from chiasma.evidence import batch_error
 from chiasma.kernels import ensemble
-from chiasma.ladder import (
+from chiasma.results.evidence import batch_error
+from chiasma.sampling import sampler
+from chiasma.sampling.engines import CompiledEngine, Engine, PathProblem, StepEngine
+from chiasma.sampling.ladder import (
     LARGEST,
     SMALLEST,
     Ladder,
@@ -33,7 +33,7 @@ from chiasma.ladder import (
     resized,
     suggested_size,
 )
-from chiasma.streams import Streams
+from chiasma.sampling.streams import Streams
 
 JIT = not numba.config.DISABLE_JIT
 MAX_Z = 5.0

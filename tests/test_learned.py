@@ -18,11 +18,11 @@ import xarray as xr
 from matplotlib import pyplot as plt
 
 import chiasma as ch
-from chiasma import configurations
-from chiasma.arrays import per_draw
 from chiasma.errors import InvalidInput
-from chiasma.learned import entries, summarise_parameters
-from chiasma.results import named_parameters
+from chiasma.results import configurations
+from chiasma.results.arrays import per_draw
+from chiasma.results.assembly import named_parameters
+from chiasma.results.learned import entries, summarise_parameters
 from test_configurations import by_hand, some_codes, with_dask
 
 pytestmark = pytest.mark.jit_off

@@ -15,15 +15,15 @@ from scipy.special import logsumexp
 from scipy.stats import beta as beta_law
 
 import chiasma as ch
-from chiasma import conjugate
-from chiasma.evidence import batch_error
 from chiasma.kernels.ensemble import swap_probability
 from chiasma.kernels.transitions import count_moves
-from chiasma.labels import CanonicalOrder
-from chiasma.learning import Learning
-from chiasma.learning_engines import as_log_likelihoods
+from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
-from chiasma.slices import Lines, slice_along
+from chiasma.results.evidence import batch_error
+from chiasma.sampling import conjugate
+from chiasma.sampling.learning import Learning
+from chiasma.sampling.learning_engines import as_log_likelihoods
+from chiasma.sampling.slices import Lines, slice_along
 from joint import model_of
 
 JIT = not numba.config.DISABLE_JIT
@@ -202,7 +202,9 @@ def test_summaries__give_the_density_of_the_path(kind, monkeypatch):
         return values
 
     monkeypatch.setattr(Learning, "_sliced", sliced)
-    monkeypatch.setattr("chiasma.learning.draw_gaussian", lambda model, summary, on, beta, values, rng: (values, set()))
+    monkeypatch.setattr(
+        "chiasma.sampling.learning.draw_gaussian", lambda model, summary, on, beta, values, rng: (values, set())
+    )
     learning.update_conditional(learning.sample_prior(rng), codes, 0.6, None, 0, rng)
     for block in (0, 1):
         offsets = [offset for own, offset in seen if own == block]

@@ -12,8 +12,9 @@ import rich.console
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.ladder import Ladder
-from chiasma.plan import Plan, exact_cost, plan_paths, plan_replicas
+from chiasma.exact.passes import Passes
+from chiasma.sampling.ladder import Ladder
+from chiasma.sampling.plan import Plan, exact_cost, plan_paths, plan_replicas
 
 pytestmark = pytest.mark.jit_off
 
@@ -69,7 +70,7 @@ def test_exact_cost__covers_what_the_passes_ask_for():
     """The least memory is enough for a filter with checkpoints and lazy draws."""
     target = model(3).target(np.zeros(5000))
     _, memory = exact_cost(target)
-    assert ch.exact.Passes(target, 1.0, memory=int(memory), stay=True).n_segments > 1
+    assert Passes(target, 1.0, memory=int(memory), stay=True).n_segments > 1
 
 
 @pytest.mark.parametrize(("n_columns", "rows"), [(2**16, 5), (2**16 + 1, 4), (2**17 + 1, 3), (2**22, 3)])

@@ -7,9 +7,9 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
+from chiasma.files.prior_settings import KINDS, default_prior, make_prior, prior_setting
+from chiasma.files.settings import Settings, parse_names, settings_of
 from chiasma.models.priors import PRIORS
-from chiasma.prior_settings import KINDS, default_prior, make_prior, prior_setting
-from chiasma.settings import Settings, parse_names, settings_of
 
 pytestmark = pytest.mark.jit_off
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.labels import exchangeable_rows
+from chiasma.models.labels import exchangeable_rows
 from chiasma.models.parameters import Parameters
 from chiasma.models.priors import prior_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.provenance import describe_data, describe_model, differences, digest, rebuild_model, versions
+from chiasma.results.provenance import describe_data, describe_model, differences, digest, rebuild_model, versions
 
 pytestmark = pytest.mark.jit_off
 

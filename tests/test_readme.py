@@ -11,9 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from chiasma.cli import app
-from chiasma.experiments.genome import tumour_genome
-from chiasma.experiments.study import compare_updates, simulation_study
-from chiasma.settings import Settings, settings_of
+from chiasma.datasets.genome import tumour_genome
+from chiasma.datasets.study import compare_updates, simulation_study
+from chiasma.files.settings import Settings, settings_of
 from test_cli import FILES
 
 ROOT = Path(__file__).parents[1]

@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 import chiasma as ch
-from chiasma import store, store_files
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.storage import store, store_files
 
 pytestmark = pytest.mark.jit_off
 JIT = not numba.config.DISABLE_JIT

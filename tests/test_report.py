@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import chiasma as ch
+from chiasma.files.report import CERTAIN, place, state_text, uncertain_regions, write_region, write_report
+from chiasma.files.tables import Signal
 from chiasma.models.observations import Observations
-from chiasma.report import CERTAIN, place, state_text, uncertain_regions, write_region, write_report
-from chiasma.tables import Signal
 
 pytestmark = pytest.mark.jit_off
 

@@ -76,7 +76,7 @@ def check_files(out, names):
 def tiny(tmp_path, monkeypatch):
     """Sizes at which plain Python can run everything, a real profile included."""
     monkeypatch.setattr(toy, "QUICK", toy.Size(n_iterations=20, n_runs=2, n_adapted_runs=1, n_adapted=6, n_warmup=4))
-    monkeypatch.setattr("chiasma.experiments.study.N_BLOCKS", 2)
+    monkeypatch.setattr("chiasma.datasets.study.N_BLOCKS", 2)
     monkeypatch.setattr(simulation, "QUICK", timings.Size(n_draws=60, n_adapted=60, n_warmup=6, n_data=(1,)))
     for name, value in {"QUICK": 4, "N_REPEATS": 1, "N_COMPILE": 6, "EXCHANGE_EVERY": 2}.items():
         monkeypatch.setattr(timings, name, value)

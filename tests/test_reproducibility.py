@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma import engine, sampler
-from chiasma.streams import Streams, fresh_entropy
+from chiasma.sampling import engines as engine
+from chiasma.sampling import sampler
+from chiasma.sampling.streams import Streams, fresh_entropy
 
 pytestmark = pytest.mark.jit_off
 JIT = not numba.config.DISABLE_JIT

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma import sampler
 from chiasma.errors import InvalidInput
-from chiasma.evidence import batch_error
 from chiasma.kernels.codes import unpack
-from chiasma.progress import Progress
+from chiasma.results.evidence import batch_error
+from chiasma.sampling import sampler
+from chiasma.sampling.progress import Progress
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")

@@ -7,7 +7,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.settings import (
+from chiasma.files.settings import (
     EMISSIONS,
     KEYS,
     Settings,

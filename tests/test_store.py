@@ -26,8 +26,11 @@ import xarray as xr
 import zarr
 
 import chiasma as ch
-from chiasma import engine, independent, sampler, store, store_files
 from chiasma.errors import StoreError
+from chiasma.sampling import engines as engine
+from chiasma.sampling import exact_engine as independent
+from chiasma.sampling import sampler
+from chiasma.storage import store, store_files
 
 JIT = not numba.config.DISABLE_JIT
 # As plain Python few columns already say everything.

@@ -11,10 +11,10 @@ import pytest
 import xarray as xr
 
 import chiasma as ch
-from chiasma import summary
-from chiasma.arrays import per_draw
-from chiasma.evidence import Evidence
-from chiasma.summary import convergence, some_sites, tied
+from chiasma.results import summary
+from chiasma.results.arrays import per_draw
+from chiasma.results.evidence import Evidence
+from chiasma.results.summary import convergence, some_sites, tied
 from test_configurations import by_hand
 
 pytestmark = pytest.mark.jit_off

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from chiasma.cli.regions import find_region
 from chiasma.errors import InvalidInput
+from chiasma.files.regions import find_region
+from chiasma.files.tables import Columns, Signal, read_signal, write_table
 from chiasma.models.observations import Observations
-from chiasma.tables import Columns, Signal, read_signal, write_table
 
 pytestmark = pytest.mark.jit_off
 

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 import chiasma as ch
-from chiasma.learning import Learning
+from chiasma.sampling.learning import Learning
 
 if TYPE_CHECKING:
     from run import Report

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import chiasma as ch
-from chiasma import store
-from chiasma.experiments.genome import tumour_genome
-from chiasma.store_files import read_header
+from chiasma.datasets.genome import tumour_genome
+from chiasma.storage import store
+from chiasma.storage.store_files import read_header
 
 if TYPE_CHECKING:
     from run import Report

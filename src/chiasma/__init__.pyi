@@ -1,13 +1,7 @@
 """The public names and where they live; imported when they are first used."""
 
-from . import calibration as calibration
-from . import diagnostics as diagnostics
 from . import exact as exact
-from .comparison import Comparison, compare
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
-from .evidence import Evidence
-from .exchange import AugmentedCrossover, MosaicCrossover, RandomCrossover, Swap
-from .ladder import Ladder
 from .models.chains import BinaryChains
 from .models.density import BlockModes, Density
 from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
@@ -15,11 +9,17 @@ from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
 from .models.prior import Prior
 from .models.priors import Beta, Dirichlet, Gamma, HalfNormal, LogNormal, Normal, Uniform
-from .posterior import Posterior
-from .records import open_posterior
-from .sampler import sample
-from .updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
-from .vector_updates import RandomWalk, SiteGibbs
+from .results import diagnostics as diagnostics
+from .results.evidence import Evidence
+from .results.posterior import Posterior
+from .sampling import calibration as calibration
+from .sampling.comparison import Comparison, compare
+from .sampling.exchanges import AugmentedCrossover, MosaicCrossover, RandomCrossover, Swap
+from .sampling.ladder import Ladder
+from .sampling.sampler import sample
+from .sampling.updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
+from .sampling.vector_updates import RandomWalk, SiteGibbs
+from .storage.records import open_posterior
 
 __version__: str
 

@@ -10,16 +10,16 @@ import typer
 
 from chiasma.cli.fit import run_fit
 from chiasma.cli.printing import Voice
-from chiasma.cli.run import RunDirectory
 from chiasma.cli.simulate import truth_file, write_simulation
 from chiasma.errors import InvalidInput
+from chiasma.files.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from rich.table import Table
 
-    from chiasma.experiments.study import Comparison
+    from chiasma.datasets.study import Comparison
 
 DATA = "genome.tsv"
 
@@ -40,8 +40,8 @@ def demo(
     if study:
         _compare(sweeps, seed)
         return
-    from chiasma.experiments.genome import tumour_genome
-    from chiasma.settings import Settings
+    from chiasma.datasets.genome import tumour_genome
+    from chiasma.files.settings import Settings
 
     voice = Voice()
     _make_room(out)
@@ -67,7 +67,7 @@ def _make_room(out: Path) -> None:
 
 
 def _compare_with_truth(directory: RunDirectory, states: npt.NDArray[np.int8]) -> None:
-    from chiasma.experiments.genome import agreement
+    from chiasma.datasets.genome import agreement
 
     posterior, _ = directory.open()
     expected, found = agreement(posterior, states)
@@ -80,7 +80,7 @@ def _compare_with_truth(directory: RunDirectory, states: npt.NDArray[np.int8]) -
 def _compare(sweeps: int, seed: int) -> None:
     from rich.console import Console
 
-    from chiasma.experiments.study import compare_updates, simulation_study
+    from chiasma.datasets.study import compare_updates, simulation_study
 
     console = Console()
     study = simulation_study(seed)

@@ -10,14 +10,14 @@ import typer
 
 from chiasma.cli.mistakes import INTERRUPTED, stop
 from chiasma.cli.printing import Voice
-from chiasma.cli.run import RunDirectory
 from chiasma.errors import ChiasmaError
+from chiasma.files.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from chiasma.files.settings import Settings
+    from chiasma.files.tables import Signal
     from chiasma.models.factorial import FactorialHMM
-    from chiasma.posterior import Posterior
-    from chiasma.settings import Settings
-    from chiasma.tables import Signal
+    from chiasma.results.posterior import Posterior
 
 DATA, MODEL, SAMPLER, OUTPUT = "Data", "Model", "Sampler", "Output"
 
@@ -99,7 +99,7 @@ def fit(
     states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv where some are learned.
     Missing values are NA, NaN, . or empty.
     """
-    from chiasma.settings import Settings, parse_fixed_rows, parse_ladder, parse_list, parse_names, parse_numbers
+    from chiasma.files.settings import Settings, parse_fixed_rows, parse_ladder, parse_list, parse_names, parse_numbers
 
     directory = RunDirectory(out)
     if not resume:
@@ -148,8 +148,8 @@ def fit(
 
 def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Voice, resume: bool = False) -> None:
     """Read, sample into the directory, report."""
-    from chiasma.report import write_report
-    from chiasma.tables import read_signal
+    from chiasma.files.report import write_report
+    from chiasma.files.tables import read_signal
 
     model, signal = settings.model(), read_signal(source, settings.columns())
     settings = complete(settings)
@@ -170,8 +170,8 @@ def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Vo
 
 def complete(settings: Settings) -> Settings:
     """With a seed and a number of draws, so that a run can be repeated and resumed."""
-    from chiasma.sampler import sample
-    from chiasma.settings import fresh_seed
+    from chiasma.files.settings import fresh_seed
+    from chiasma.sampling.sampler import sample
 
     sampler = settings.sections["sampler"]
     draws = sampler.get("draws", inspect.signature(sample).parameters["draws"].default)
@@ -187,7 +187,7 @@ def _sample(
     voice: Voice,
     resume: bool,
 ) -> Posterior:
-    from chiasma.sampler import sample
+    from chiasma.sampling.sampler import sample
 
     arguments = settings.sampler()
     try:

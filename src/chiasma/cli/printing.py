@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from chiasma.configurations import Configuration
-    from chiasma.report import Report
-    from chiasma.tables import Signal
+    from chiasma.files.report import Report
+    from chiasma.files.tables import Signal
+    from chiasma.results.configurations import Configuration
 
 # Segments in doubt that are worth a place on the screen; the file has them all.
 SHOWN_REGIONS = 5
@@ -106,7 +106,7 @@ def _doubts(report: Report, signal: Signal) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from chiasma.report import CERTAIN, place
+    from chiasma.files.report import CERTAIN, place
 
     n, doubtful = report.n_segments, len(report.regions)
     if not doubtful:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from chiasma.cli.printing import Voice
-from chiasma.cli.run import RunDirectory
+from chiasma.files.run_directory import RunDirectory
 
 
 def show(
@@ -24,8 +24,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
     """Summarise a run, finished or interrupted, and write its tables and figures anew."""
-    from chiasma.cli.regions import find_region
-    from chiasma.report import place, write_region, write_report
+    from chiasma.files.regions import find_region
+    from chiasma.files.report import place, write_region, write_report
 
     voice = Voice(quiet, as_json)
     directory = RunDirectory(run)

@@ -12,8 +12,8 @@ from chiasma.cli.printing import Voice
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from chiasma.files.tables import Signal
     from chiasma.models.factorial import FactorialHMM
-    from chiasma.tables import Signal
 
 
 class Preset(StrEnum):
@@ -37,10 +37,10 @@ def simulate(
 
     For OUT.tsv, the states that made the data are in OUT.truth.tsv, the model and the columns in OUT.toml.
     """
-    from chiasma.experiments.genome import N_BINS, SD, tumour_genome
-    from chiasma.experiments.study import simulation_study
-    from chiasma.settings import fresh_seed
-    from chiasma.tables import Signal
+    from chiasma.datasets.genome import N_BINS, SD, tumour_genome
+    from chiasma.datasets.study import simulation_study
+    from chiasma.files.settings import fresh_seed
+    from chiasma.files.tables import Signal
 
     seed = fresh_seed() if seed is None else seed
     if preset is Preset.genome:
@@ -63,8 +63,8 @@ def truth_file(out: Path) -> Path:
 
 def write_simulation(out: Path, model: FactorialHMM, states: Any, signal: Signal, seed: int) -> Path:
     """Data, truth and settings; returns the path of the settings."""
-    from chiasma.settings import Settings, settings_of
-    from chiasma.tables import write_table
+    from chiasma.files.settings import Settings, settings_of
+    from chiasma.files.tables import write_table
 
     settings = out.with_suffix(".toml")
     for path in (out, truth_file(out), settings):

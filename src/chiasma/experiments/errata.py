@@ -18,8 +18,8 @@ from chiasma.experiments.result import ExperimentResult, Finding, Table
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.observations import Floats
 from chiasma.models.target import Target
+from chiasma.types import Floats
 
 N_COLUMNS = 4
 BETAS = (1.0, 0.2)

@@ -22,7 +22,7 @@ from PIL import Image
 
 from chiasma.errors import InvalidInput
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, Table, Verdict
-from chiasma.tables import write_table
+from chiasma.files.tables import write_table
 
 # In the order of the paper; each is a module with run(folder, quick, seed).
 EXPERIMENTS = ("schema", "errata", "toy", "simulation", "timings", "tumour")

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from chiasma.errors import InvalidInput
 from chiasma.experiments.page import EXPERIMENTS, Record, in_words, read_records, write_page, write_record
 from chiasma.experiments.result import ExperimentResult
-from chiasma.provenance import versions
+from chiasma.results.provenance import versions
 
 ALL = "all"
 PAGE = "index.html"

@@ -15,13 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 
 from chiasma import plots
-from chiasma.exchange import AugmentedCrossover
 from chiasma.experiments.result import ExperimentResult, Figure, Finding
 from chiasma.models.density import BlockModes, Vector
-from chiasma.models.observations import Floats
 from chiasma.plots.style import BLACK, BLUE, ORANGE, SKY, STATES, entitle
-from chiasma.posterior import Posterior
-from chiasma.vector_exchanges import AugmentedPair, exchange_candidate, prepare_exchange
+from chiasma.results.posterior import Posterior
+from chiasma.sampling.exchanges import AugmentedCrossover
+from chiasma.sampling.vector_exchanges import AugmentedPair, exchange_candidate, prepare_exchange
+from chiasma.types import Floats
 
 DPI = 130
 # The pair of figure 1, and the cut that makes its auxiliary pair: coordinates 0..5 exchanged.

@@ -17,14 +17,15 @@ import numpy.typing as npt
 from scipy.stats import binomtest
 
 from chiasma import plots
-from chiasma.experiments import result, study, timings
+from chiasma.datasets import study
+from chiasma.datasets.study import Study, simulation_study
+from chiasma.experiments import result, timings
 from chiasma.experiments.result import ExperimentResult, Finding
 from chiasma.experiments.schema import canvas, save
-from chiasma.experiments.study import Study, simulation_study
 from chiasma.experiments.timings import PAPER, UPDATES, Run, Size, Truth, verdict
 from chiasma.models.factorial import log_joint
 from chiasma.plots.style import BLACK, STATES, entitle, look
-from chiasma.posterior import Posterior
+from chiasma.results.posterior import Posterior
 
 SWITCHING = (study.SWITCHING, 0.01, 0.001)  # the paper's, and two harder ones
 FULL = Size(n_draws=10_000, n_adapted=2_000, n_warmup=1_000, n_data=(5, 3, 3))

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma import exact
-from chiasma.diagnostics import hamming_distances
+from chiasma.datasets.study import Study, simulation_study
 from chiasma.experiments import result
 from chiasma.experiments.result import ExperimentResult, Finding, Verdict
-from chiasma.experiments.study import Study, simulation_study
-from chiasma.models.observations import Floats
-from chiasma.posterior import Posterior
-from chiasma.sampler import sample
-from chiasma.updates import HammingBall, RowGibbs, Update
+from chiasma.results.diagnostics import hamming_distances
+from chiasma.results.posterior import Posterior
+from chiasma.sampling.sampler import sample
+from chiasma.sampling.updates import HammingBall, RowGibbs, Update
+from chiasma.types import Floats
 
 UPDATES: dict[str, Update] = {"Gibbs": RowGibbs(), "HB": HammingBall(radius=1)}
 TEMPERATURES = [1, 5]

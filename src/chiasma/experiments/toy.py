@@ -18,14 +18,14 @@ import numpy.typing as npt
 from scipy.special import comb
 from scipy.stats import wilcoxon
 
-from chiasma.diagnostics import mode_jumps
 from chiasma.experiments import schema
 from chiasma.experiments.result import ExperimentResult, Finding, Table, Verdict
 from chiasma.models.density import BlockModes
-from chiasma.models.observations import Floats
-from chiasma.posterior import Posterior
-from chiasma.sampler import sample
-from chiasma.vector_updates import SiteGibbs
+from chiasma.results.diagnostics import mode_jumps
+from chiasma.results.posterior import Posterior
+from chiasma.sampling.sampler import sample
+from chiasma.sampling.vector_updates import SiteGibbs
+from chiasma.types import Floats
 
 SIZE = 50
 BLOCKS = (2, 5, 10)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chiasma.experiments import genome, timings, tumour_figures
+from chiasma.datasets import genome
+from chiasma.experiments import timings, tumour_figures
 from chiasma.experiments import tumour_cases as cases
 from chiasma.experiments.result import ExperimentResult, Finding
 from chiasma.experiments.timings import CHAINS, EXACT, PAPER, verdict

@@ -20,19 +20,20 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from chiasma import configurations
-from chiasma.experiments import genome, timings
+from chiasma.datasets import genome
+from chiasma.experiments import timings
 from chiasma.experiments.timings import CHAINS, EXACT, PAPER
+from chiasma.files.report import state_text
+from chiasma.files.tables import Columns, read_signal
 from chiasma.kernels.codes import pack
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Gaussian, IntegratedDepth
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.posterior import Posterior
-from chiasma.report import state_text
-from chiasma.sampler import sample
-from chiasma.tables import Columns, read_signal
-from chiasma.updates import HammingBall
+from chiasma.results import configurations
+from chiasma.results.posterior import Posterior
+from chiasma.sampling.sampler import sample
+from chiasma.sampling.updates import HammingBall
 
 DEPTH_MEAN, DEPTH_SD, SD = 180.0, 30.0, 5.0
 SWITCHING, RADIUS = 0.001, 3

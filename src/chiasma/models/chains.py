@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
-from chiasma.models.observations import Floats, Observations, as_floats
+from chiasma.models.observations import Observations
 from chiasma.models.prior import Prior
 from chiasma.models.priors import Dirichlet, check_prior
+from chiasma.types import Floats, as_floats
 
 
 class BinaryChains:

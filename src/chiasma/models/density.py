@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.kernels import block_modes
-from chiasma.models.observations import Floats, Integers, as_floats
+from chiasma.types import Floats, Integers, as_floats
 
 Vector = npt.NDArray[Any]
 LogDensity = Callable[[Vector], npt.ArrayLike]

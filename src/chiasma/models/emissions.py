@@ -19,8 +19,9 @@ import scipy  # its parts load when they are first used
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
 from chiasma.models.additive import Additive, Emission, row_count
-from chiasma.models.observations import Floats, Integers, Observations, as_floats
+from chiasma.models.observations import Observations
 from chiasma.models.prior import Prior
+from chiasma.types import Floats, Integers, as_floats
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 # Where one row moves the mean so far that between two means every likelihood is below exp(-60), factors do not serve.

@@ -16,9 +16,10 @@ from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Table
 from chiasma.models.likelihood import Levels, Likelihood, Lookup
-from chiasma.models.observations import Floats, Integers, Observations
+from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
+from chiasma.types import Floats, Integers
 
 
 class FactorialHMM:

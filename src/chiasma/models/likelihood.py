@@ -15,7 +15,8 @@ from chiasma.kernels.codes import add_levels, levels_around, subset_sums, withou
 from chiasma.kernels.exponential import temper_columns
 from chiasma.kernels.gaussian import Factors
 from chiasma.models.additive import Additive
-from chiasma.models.observations import Floats, Integers, Observations
+from chiasma.models.observations import Observations
+from chiasma.types import Floats, Integers
 
 
 class Likelihood(Protocol):

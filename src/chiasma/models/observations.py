@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from chiasma.types import Floats, Integers, as_floats
 
 
 class Observations:
@@ -81,16 +78,6 @@ class Observations:
             f"Observations({self.n_columns} columns{channels}, {len(self.starts)} sequence(s), "
             f"{int(self.missing.sum())} missing)"
         )
-
-
-def as_floats(name: str, values: Any) -> Floats:
-    """A float array, or an error that names the argument."""
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{name} must be numbers, got {type(values).__name__}; pass a float or an array of floats"
-        ) from error
 
 
 def _signal(y: npt.ArrayLike) -> Floats:

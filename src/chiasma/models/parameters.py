@@ -9,8 +9,8 @@ import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.models.observations import Floats, as_floats
 from chiasma.models.prior import Prior
+from chiasma.types import Floats, as_floats
 
 
 class Slot(NamedTuple):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
-from chiasma.models.observations import Floats, as_floats
+from chiasma.types import Floats, as_floats
 
 
 class Prior(ABC):

@@ -15,8 +15,8 @@ import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.models.observations import Floats, as_floats
 from chiasma.models.prior import Independent, Prior, groups_alike, short
+from chiasma.types import Floats, as_floats
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 

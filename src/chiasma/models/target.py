@@ -17,7 +17,7 @@ from chiasma.kernels.codes import move_bits
 from chiasma.kernels.exponential import temper_columns, temper_table
 from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
-from chiasma.models.observations import Floats, Integers, as_floats
+from chiasma.types import Floats, Integers, as_floats
 
 TABLE_BYTES = 256 * 2**20
 

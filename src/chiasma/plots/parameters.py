@@ -11,12 +11,12 @@ from matplotlib.ticker import MaxNLocator
 from scipy.stats import gaussian_kde
 
 from chiasma.errors import InvalidInput
-from chiasma.labels import exchangeable_rows
-from chiasma.learned import QUANTILES, Entry, entries
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.observations import Floats
+from chiasma.models.labels import exchangeable_rows
 from chiasma.plots.style import BLACK, BLUE, MANY_POINTS, SKY, STATES, Canvas, canvas_for, entitle
-from chiasma.posterior import Posterior
+from chiasma.results.learned import QUANTILES, Entry, entries
+from chiasma.results.posterior import Posterior
+from chiasma.types import Floats
 
 COLUMNS = 4
 MOST_PAIRS = 10

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 
-from chiasma.configurations import Configuration
 from chiasma.errors import InvalidInput
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.observations import Floats, Observations
+from chiasma.models.observations import Observations
 from chiasma.plots.style import (
     BLACK,
     BLUE,
@@ -34,7 +33,9 @@ from chiasma.plots.style import (
     region,
     whole_ticks,
 )
-from chiasma.posterior import Posterior
+from chiasma.results.configurations import Configuration
+from chiasma.results.posterior import Posterior
+from chiasma.types import Floats
 
 # Draws that a level band is read from: its ends move by less than the eye can see with more.
 BAND_DRAWS = 400

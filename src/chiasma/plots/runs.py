@@ -11,9 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from chiasma.diagnostics import hamming_distances
 from chiasma.errors import InvalidInput
-from chiasma.models.observations import Floats, as_floats
 from chiasma.plots.style import (
     BLACK,
     BLUE,
@@ -29,7 +27,9 @@ from chiasma.plots.style import (
     named,
     whole_ticks,
 )
-from chiasma.posterior import Posterior
+from chiasma.results.diagnostics import hamming_distances
+from chiasma.results.posterior import Posterior
+from chiasma.types import Floats, as_floats
 
 # A longer trace is drawn faintly, with the means of this many blocks over it.
 TRACE_BLOCKS = 40

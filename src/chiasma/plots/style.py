@@ -20,8 +20,9 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from chiasma.errors import InvalidInput
-from chiasma.models.observations import Floats, Observations
-from chiasma.posterior import Posterior
+from chiasma.models.observations import Observations
+from chiasma.results.posterior import Posterior
+from chiasma.types import Floats
 
 Canvas = Figure | SubFigure
 Value = TypeVar("Value")

@@ -1,0 +1,1 @@
+"""Simulated examples with a known truth."""

@@ -1,0 +1,234 @@
+"""Forward passes over a target and their messages from back to front; O(K 2^K T), memory bounded.
+
+A target is filtered forwards once and then walked backwards. When the messages of all columns do not fit the
+memory budget, only every n-th is kept and the columns between are filtered again on the way back: twice the time
+for a memory that grows with the square root of T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import BudgetExceeded, ImpossibleData
+from chiasma.kernels import logspace, tensor
+from chiasma.kernels.gaussian_filter import filter_gaussian
+from chiasma.models.target import Target, check_beta
+from chiasma.types import Floats
+
+MEMORY = 512 * 2**20
+# Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache; fewer where
+# no call from Python is needed for each, but some columns at least.
+CHUNK = 2**15
+SMALL_CHUNK = 2**11
+LEAST_COLUMNS = 16
+# Pairs filtered in one call at the most: Ctrl-C is heard between calls.
+LARGE_CHUNK = 2**26
+# Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
+# codes and uniforms (two numbers per column) would need much memory: more than this many columns, or than an eighth of
+# the messages.
+TOGETHER = 512
+COLUMNS_TOGETHER = 2**21
+
+
+def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.integer]) -> None:
+    """Fill out (n, T) with independent paths of the free rows.
+
+    Draw i reads the numbers i * T .. i * T + T - 1 of the stream, wherever segments are cut.
+    """
+    n_columns = out.shape[1]
+    scratch = np.empty(passes.n_states)
+    most = max(1, min(TOGETHER, max(COLUMNS_TOGETHER, passes.message_size // 8) // n_columns))
+    n_groups = max(1, math.ceil(len(out) / most))
+    n_together = max(1, math.ceil(len(out) / n_groups))  # groups of about the same size
+    codes = np.empty((n_together, n_columns), np.int64)
+    uniforms = np.empty((n_together, n_columns))
+    rng = np.random.Generator(stream)
+    cut = passes.n_segments > 1
+    start = cast(Any, stream.state if cut else None)  # only asked for where it is needed: it takes a while
+    for segment in passes.backward():
+        first, stop = segment.first, segment.stop
+        if cut:
+            stream.state = start
+            stream.advance(first)
+        for i in range(0, len(out), n_together):
+            paths = out[i : i + n_together]
+            for numbers in uniforms[: len(paths)]:
+                rng.random(out=numbers[first:stop])
+                if cut:
+                    stream.advance(n_columns - (stop - first))
+            if stop < n_columns:
+                codes[: len(paths), stop] = paths[:, stop]
+            passes.draw(segment, uniforms[: len(paths)], codes[: len(paths)], scratch)
+            paths[:, first:stop] = codes[: len(paths), first:stop]
+    if cut:
+        stream.state = start
+        stream.advance(len(out) * n_columns)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Messages of columns first..stop-1: alpha (n, S), and stay (n + 1, S) where asked for."""
+
+    first: int
+    stop: int
+    alpha: Floats
+    stay: Floats
+
+
+class Passes:
+    """Forward pass over a target at one beta, and its messages from the last segment to the first.
+
+    keep : whether messages are wanted at all, or only the evidence.
+    stay : also keep the stay probabilities that make draws lazy.
+    best : maximise over paths where the filter sums.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        beta: float,
+        *,
+        memory: int = MEMORY,
+        keep: bool = True,
+        stay: bool = False,
+        best: bool = False,
+    ):
+        self.target = target
+        self.beta = check_beta(beta)
+        self.best = best
+        self.linear = not best and target.linear()
+        self.trans = target.trans if self.linear else target.log_trans
+        self.n_states = 1 << target.n_rows
+        self._keep = keep
+        self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
+        self._gaussian = target.likelihood.gaussian(self.beta) if self.linear and self.beta > 0 else None
+        most = max(1, CHUNK // self.n_states)
+        few = max(SMALL_CHUNK // self.n_states, min(most, LEAST_COLUMNS))
+        self._step = min(self._length, few if self._gaussian else most)
+        # A linear filter needs only the message before.
+        n_alpha = self._length if keep else 2 if self.linear else self._step
+        n_stay = self._length + 1 if stay and self.linear else 0
+        n_lik = self._step if self.linear else 0
+        # One block: the allocator then keeps its pages for the next call, and touching new ones is what costs.
+        block = np.empty((n_alpha + n_stay + n_lik, self.n_states))
+        self._alpha = block[:n_alpha]
+        self._stay = block[n_alpha : n_alpha + n_stay]
+        self._lik = block[n_alpha + n_stay :]
+        self._tops = np.zeros(n_lik)
+        if self.beta == 0:
+            self._lik[:] = 1.0  # the data do not count, impossible ones included
+        self._diagonal = np.empty(self.n_states)
+        self._message = np.zeros(self.n_states)
+        self._checkpoints: list[Floats] = []
+        self.log_evidence = self._forward()
+        self._loaded = len(self._checkpoints) - 1  # the segment that the buffers hold
+
+    @property
+    def n_segments(self) -> int:
+        return len(self._checkpoints)
+
+    @property
+    def message_size(self) -> int:
+        """Numbers in the filtered distributions of a segment."""
+        return self._alpha.size
+
+    def backward(self) -> Iterator[Segment]:
+        """Segments from the last to the first; each is valid until the next is asked for."""
+        last = len(self._checkpoints) - 1
+        for i in range(last, -1, -1):
+            first = i * self._length
+            stop = min(first + self._length, self.target.n_columns)
+            if i != self._loaded:
+                self._message[:] = self._checkpoints[i]
+                self._filter(first, stop)
+                self._loaded = i
+            yield Segment(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
+
+    def draw(self, segment: Segment, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
+        """Draw the columns of a segment into codes (n, T), given codes[:, segment.stop] unless that is the end."""
+        edge = self.target.edge
+        if self.linear:
+            tensor.draw_blocks(segment.alpha, segment.stay, self.trans, edge, segment.first, uniforms, codes, scratch)
+        else:
+            for numbers, path in zip(uniforms, codes, strict=True):
+                logspace.log_draw_block(segment.alpha, self.trans, edge, segment.first, numbers, path, scratch)
+
+    def _forward(self) -> float:
+        # Any normalised message serves before column 0: its edge forgets where it comes from.
+        if not self.linear:
+            self._message[1:] = -math.inf
+        else:
+            self._message[0] = 1.0
+        total = 0.0
+        for first in range(0, self.target.n_columns, self._length):
+            if self._keep:
+                self._checkpoints.append(self._message.copy())
+            total += self._filter(first, min(first + self._length, self.target.n_columns))
+        if self.linear:
+            return total
+        return total + (self._message.max() if self.best else logspace.log_sum(self._message))
+
+    def _filter(self, first: int, stop: int) -> float:
+        """Filter columns first..stop-1 into the buffers; returns their share of the log evidence."""
+        step, part = self._step, self._filter_chunk
+        if self._gaussian:
+            step, part = max(1, LARGE_CHUNK // self.n_states), self._filter_gaussian
+        total = 0.0
+        for a in range(first, stop, step):
+            b = min(a + step, stop)
+            alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
+            total += part(a, b, alpha, self._stay[a - first : b - first])
+        if len(self._stay) and stop < self.target.n_columns:
+            edge, after = self.target.edge[stop], self._stay[stop - first]
+            tensor.stay_after(self.trans, edge, self._message, self._diagonal, after)
+        return total
+
+    def _filter_gaussian(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
+        assert self._gaussian is not None
+        y, factors = self._gaussian
+        arrays = self._message, alpha, stay, self._diagonal, self._lik, self._tops
+        return float(filter_gaussian(y, factors, self.trans, self.target.edge, a, b, *arrays))
+
+    def _filter_chunk(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
+        """The same for columns whose likelihoods are all evaluated first."""
+        edge, likelihood, message = self.target.edge, self.target.likelihood, self._message
+        if self.linear:
+            lik, tops = self._lik[: b - a], self._tops[: b - a]
+            if self.beta > 0:
+                likelihood.tempered(a, b, self.beta, lik, tops)
+            part = tensor.filter_block(lik, self.trans, edge, a, message, alpha, stay, self._diagonal)
+            return float(tops.sum() + part)
+        log_lik = likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
+        part, impossible = logspace.log_filter_block(log_lik, self.beta, self.trans, edge, a, message, alpha, self.best)
+        if impossible >= 0:
+            raise ImpossibleData(
+                f"no path with positive probability reaches column {impossible}: the transitions of "
+                "probability zero exclude what was observed; raise enter or leave, or set it to NaN"
+            )
+        return float(part)
+
+    def _segment_length(self, memory: int, keep: bool, width: int) -> int:
+        """Columns per segment: all of them, or as few as minimise the memory of checkpoints and one segment."""
+        per_column = 8 * self.n_states
+        n_columns = self.target.n_columns
+        if not keep:
+            # Two messages, a column of likelihoods, and what is kept once for all columns.
+            length, needed = n_columns, 7 * per_column + 8 * CHUNK
+        elif n_columns * width * per_column <= memory:
+            return n_columns
+        else:
+            length = math.ceil(math.sqrt(n_columns / width))
+            needed = (length * width + math.ceil(n_columns / length)) * per_column
+        if needed > memory:
+            raise BudgetExceeded(
+                f"exact inference over {self.target.n_rows} free rows and {n_columns} columns needs about "
+                f"{needed / 2**20:,.0f} MiB even with checkpoints, and the budget is {memory / 2**20:,.0f} MiB; "
+                "raise memory=, fix rows, or sample with an ensemble (ch.sample)"
+            )
+        return length

@@ -1,0 +1,88 @@
+"""Exchangeable rows: a model that cannot tell rows apart has every explanation once per order of them.
+
+Draws are reported in one order: within each group of exchangeable rows the weights ascend, and everything else that
+belongs to a row moves along with its weight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.prior import Prior
+from chiasma.types import Floats, Integers
+
+
+def exchangeable_rows(model: FactorialHMM) -> list[list[int]]:
+    """Groups of free rows whose weights are learned and which nothing in the model tells apart.
+
+    >>> import chiasma as ch
+    >>> chains = ch.BinaryChains(enter=[0.1, 0.1, 0.2], leave=0.1)
+    >>> exchangeable_rows(ch.FactorialHMM(chains=chains, emission=ch.Gaussian(ch.Dirichlet([1, 1, 1]))))
+    [[0, 1]]
+    """
+    weights = model.emission.priors.get("weights")
+    if weights is None:
+        return []
+    rest = [list(range(model.n_rows))]
+    for prior in (weights, *model.chains.priors.values()):
+        if prior.shape:
+            rest = _split(rest, _kinds(prior, model.n_rows))
+    for name in set(model.chains.arguments) - set(model.chains.priors):
+        given = getattr(model.chains, name)
+        if given is not None and given.ndim:
+            rest = _split(rest, given.tolist())
+    rest = [[row for row in group if row not in model.fixed_rows] for group in rest]
+    return [group for group in rest if len(group) > 1]
+
+
+def _kinds(prior: Prior, n_rows: int) -> list[float]:
+    """Equal numbers for entries that the prior does not tell apart."""
+    kinds = list(map(float, range(n_rows)))
+    for group in prior.alike():
+        for row in group:
+            kinds[row] = kinds[group[0]]
+    return kinds
+
+
+def _split(groups: list[list[int]], kinds: list[float]) -> list[list[int]]:
+    found: dict[tuple[int, float], list[int]] = {}
+    for i, group in enumerate(groups):
+        for row in group:
+            found.setdefault((i, kinds[row]), []).append(row)
+    return list(found.values())
+
+
+class CanonicalOrder:
+    """Sorts the rows of draws; does nothing where no rows are exchangeable."""
+
+    def __init__(self, model: FactorialHMM):
+        self.groups = exchangeable_rows(model)
+        self.free = model.free_rows
+        # Places of every per-row parameter in the vector of values.
+        self.places = [
+            np.arange(slot.values.start, slot.values.stop).reshape(model.n_rows, -1)
+            for slot in model.parameters.slots
+            if slot.prior.shape and slot.prior.shape[0] == model.n_rows
+        ]
+        self.weights = next((slot.values for slot in model.parameters.slots if slot.name == "weights"), slice(0))
+        self.n_rows = model.n_rows
+
+    def __call__(self, codes: Integers, values: Floats) -> tuple[Integers, Floats]:
+        """Codes (T,) of the free rows and values (P,), with rows in order."""
+        if not self.groups:
+            return codes, values
+        weights = values[self.weights].reshape(self.n_rows, -1)[:, 0]
+        order = np.arange(self.n_rows)
+        for group in self.groups:
+            order[group] = np.array(group)[np.argsort(weights[group], kind="stable")]
+        if np.array_equal(order, np.arange(self.n_rows)):
+            return codes, values
+        sorted_values = values.copy()
+        for places in self.places:
+            sorted_values[places] = values[places[order]]
+        place = {row: i for i, row in enumerate(self.free)}
+        moved = np.zeros_like(codes)
+        for i, row in enumerate(self.free):
+            moved |= (codes >> place[int(order[row])] & 1) << i
+        return moved, sorted_values

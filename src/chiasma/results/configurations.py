@@ -1,0 +1,166 @@
+"""What codes say: levels, rows on, runs of equal codes, and the distinct patterns of a region with their mass.
+
+codes: (chain, draw, site), in memory or lazily on disk. They are read in pieces of draws, so memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels.codes import pack, subset_sums, unpack
+from chiasma.results.evidence import batch_error
+from chiasma.types import Floats, Integers
+
+Codes = npt.NDArray[Any]
+
+# What is read at once, and the size from which a result is computed only when it is asked for.
+PIECE_BYTES = 4 * 2**20
+LAZY_BYTES = 256 * 2**20
+
+
+def pieces(draws: xr.DataArray, length: int | None = None) -> Iterator[tuple[int, int, Codes]]:
+    """(chain, first draw, (m, site) values) through all draws; none reaches across a multiple of `length`."""
+    n_chains, n_draws, n_sites = draws.shape
+    length = length or n_draws
+    data = draws.data  # an array of NumPy or of dask; xarray would wrap every piece again
+    step = max(1, PIECE_BYTES // (n_sites * draws.dtype.itemsize))
+    for chain in range(n_chains):
+        for begin in range(0, n_draws, length):
+            end = min(begin + length, n_draws)
+            for first in range(begin, end, step):
+                yield chain, first, np.asarray(data[chain, first : min(first + step, end)])
+
+
+def levels(codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
+    """codes.shape, with weights (K, D) a last axis D: the sum of the weights of the rows that are on.
+
+    weights with dimensions chain and draw are learned: every draw has its own. Lazy where the codes are, or where the
+    result would be large.
+    """
+    own = isinstance(weights, xr.DataArray)
+    channels = weights.shape[3 if own else 1 :]
+    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    options: dict[str, Any] = {
+        "output_core_dims": [["channel"] if channels else []],
+        "dask": "parallelized",
+        "output_dtypes": [np.float64],
+        "dask_gufunc_kwargs": {"output_sizes": {"channel": channels[0]}} if channels else None,
+    }
+    level: xr.DataArray
+    if isinstance(weights, xr.DataArray):
+        kept = weights.sel(chain=codes["chain"], draw=codes["draw"])
+        core: list[list[str]] = [[], ["row", "channel"] if channels else ["row"]]
+        level = xr.apply_ufunc(_own_levels, lazy, kept, input_core_dims=core, **options)
+    else:
+        level = xr.apply_ufunc(partial(_levels, weights=weights), lazy, **options)
+    return level.rename("level")
+
+
+def _levels(codes: Codes, weights: Floats) -> Floats:
+    out = np.zeros(codes.shape + weights.shape[1:])
+    for shift in range(0, len(weights), 8):
+        # Eight rows at a time, by a table of their 256 sums; missing rows of the last eight never have their bit set.
+        out += subset_sums(weights[shift : shift + 8])[codes >> shift & 255]
+    return out
+
+
+def _own_levels(codes: Codes, weights: Floats) -> Floats:
+    """codes (C, n, T) and weights (C, n, 1, K) or (C, n, 1, K, D) to (C, n, T) or (C, n, T, D)."""
+    channels = weights.shape[4:]
+    on = codes.reshape(codes.shape + (1,) * len(channels))
+    out = np.zeros(codes.shape + channels)
+    for k in range(weights.shape[3]):
+        out += (on >> k & 1) * weights[:, :, :, k]
+    return out
+
+
+def rows_on(codes: xr.DataArray) -> xr.DataArray:
+    """codes.shape: number of rows that are on, which no relabelling of the rows changes. Lazy as levels are."""
+    lazy = _lazy_if_large(codes, codes.size)
+    count: xr.DataArray = xr.apply_ufunc(np.bitwise_count, lazy, dask="parallelized", output_dtypes=[np.uint8])
+    return count.rename("rows_on")
+
+
+def _lazy_if_large(codes: xr.DataArray, n_bytes: int) -> xr.DataArray:
+    """Codes in chunks, where a result of n_bytes is too large to be made at once."""
+    if codes.chunks is not None or n_bytes <= LAZY_BYTES:
+        return codes
+    per_draw = codes.dtype.itemsize * codes.shape[2]
+    return codes.chunk({"chain": 1, "draw": max(1, PIECE_BYTES // per_draw)})
+
+
+def equal_runs(values: npt.NDArray[Any], starts: Integers | None = None) -> list[tuple[int, int]]:
+    """(first, last + 1) of every run of equal values (T,); none reaches across one of the starts.
+
+    >>> equal_runs(np.array([3, 3, 1, 1, 1]), np.array([0, 4]))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    begins = np.ones(len(values), bool)
+    begins[1:] = values[1:] != values[:-1]
+    if starts is not None:
+        begins[starts] = True
+    edges = [*np.flatnonzero(begins).tolist(), len(values)]
+    return list(pairwise(edges))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Configuration:
+    """One pattern of a region and its share of the draws.
+
+    states : (K, stop - start) zeros and ones. standard_error : Monte Carlo error of the probability.
+    """
+
+    probability: float
+    standard_error: float
+    start: int
+    stop: int
+    states: npt.NDArray[np.int8]
+
+    @property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """(first, last + 1, code) of every run of equal columns, in the columns of the whole signal."""
+        codes = pack(self.states)
+        return [(self.start + a, self.start + b, int(codes[a])) for a, b in equal_runs(codes)]
+
+    def __repr__(self) -> str:
+        runs = ", ".join(
+            f"{''.join(map(str, self.states[:, a - self.start]))} at {a}..{b - 1}" for a, b, _ in self.runs
+        )
+        return f"Configuration({self.probability:.3g} ± {self.standard_error:.1g}: {runs})"
+
+
+def top_configurations(codes: xr.DataArray, n_rows: int, start: int, stop: int, n: int) -> list[Configuration]:
+    """The n most frequent patterns of columns start..stop-1, the most frequent first; of equals the one drawn first."""
+    n_sites = codes.shape[2]
+    if not 0 <= start < stop <= n_sites:
+        raise InvalidInput(f"a region needs 0 <= start < stop <= {n_sites} (columns), got {start} and {stop}")
+    if n < 1:
+        raise InvalidInput(f"n must be at least 1, got {n}")
+    region = codes[:, :, start:stop]
+    label = np.empty(region.shape[:2], np.int64)
+    seen: dict[bytes, int] = {}
+    for chain, first, part in pieces(region):
+        for i, pattern in enumerate(np.ascontiguousarray(part)):
+            label[chain, first + i] = seen.setdefault(pattern.tobytes(), len(seen))
+    counts = np.bincount(label.ravel())
+    patterns = list(seen)
+    return [
+        Configuration(
+            probability=float(counts[i] / label.size),
+            standard_error=batch_error((label == i).astype(float)),
+            start=start,
+            stop=stop,
+            states=unpack(np.frombuffer(patterns[i], codes.dtype), n_rows),
+        )
+        for i in np.argsort(-counts, kind="stable")[:n]
+    ]

@@ -1,0 +1,83 @@
+"""How well a run moves: distances at lags, jumps between modes, round trips.
+
+The rejection per pair, the barrier and the columns moved per exchange are in `Posterior.exchange_stats`, the evidence
+in `Posterior.log_evidence`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from chiasma.errors import InvalidInput
+from chiasma.models.density import BlockModes
+from chiasma.results.posterior import Posterior
+from chiasma.types import Floats
+
+
+def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -> xr.DataArray:
+    """(chain, lag, draw): share of entries in which a draw differs from the one `lag` later.
+
+    Entries are the K x T bits of a path, or the coordinates of a vector. Draws without a partner are NaN.
+    """
+    draws = posterior.draws.values
+    n_draws = draws.shape[1]
+    lags = np.atleast_1d(lags)
+    if lags.dtype.kind not in "iu" or np.any(lags < 1) or np.any(lags >= n_draws):
+        raise InvalidInput(f"lags must be whole numbers in 1..{n_draws - 1} (draws), got {lags.tolist()}")
+    out = np.full((len(draws), len(lags), n_draws), np.nan)
+    for i, lag in enumerate(lags):
+        early, late = draws[:, :-lag], draws[:, lag:]
+        if posterior.n_rows is None:
+            out[:, i, :-lag] = (early != late).mean(axis=-1)
+        else:
+            out[:, i, :-lag] = np.bitwise_count(early ^ late).mean(axis=-1) / posterior.n_rows
+    return xr.DataArray(
+        out, dims=("chain", "lag", "draw"), coords={"lag": lags, "draw": np.arange(n_draws)}, name="hamming"
+    )
+
+
+class ModeCounts(NamedTuple):
+    """How a chain went from mode to mode."""
+
+    jumps: npt.NDArray[np.int64]  # (chain, draw) cumulative number of changes of the nearest mode
+    visited: npt.NDArray[np.int64]  # (chain,) distinct modes
+
+
+def mode_jumps(posterior: Posterior, target: BlockModes) -> ModeCounts:
+    """Changes of the nearest mode along each chain, and how many modes it saw. A tie counts as no change."""
+    modes = target.nearest_mode(posterior.draws.values)
+    jumps = np.zeros(modes.shape[:2], np.int64)
+    visited = np.zeros(len(modes), np.int64)
+    for c, chain in enumerate(modes):
+        seen = _carry_ties(chain)
+        changed = (seen[1:] != seen[:-1]).any(axis=1)
+        jumps[c, 1:] = np.cumsum(changed)
+        visited[c] = len(np.unique(seen, axis=0))
+    return ModeCounts(jumps, visited)
+
+
+def _carry_ties(modes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(n, B) with every tie (-1) replaced by the block's last clear mode, or its first one where none came before."""
+    clear = modes >= 0
+    # A block that is never clear takes draw 0, a tie, throughout.
+    last = np.where(clear, np.arange(len(modes))[:, None], clear.argmax(axis=0))
+    return np.take_along_axis(modes, np.maximum.accumulate(last, axis=0), axis=0)
+
+
+def predicted_round_trips(rejection: npt.ArrayLike) -> float:
+    """Round trips per exchange step that the even-odd schedule makes with independent swaps of these rejections."""
+    r = np.asarray(rejection, float)
+    if r.size == 1:
+        return float(1 - r.sum())  # a lone pair has no idle turns: every second swap ends the trip of either replica
+    with np.errstate(divide="ignore"):
+        return float(1 / (2 + 2 * np.sum(r / (1 - r))))
+
+
+def round_trip_rate(posterior: Posterior) -> Floats:
+    """(chain,): round trips per exchange step, for swaps of whole paths; crossovers mix identities."""
+    steps = np.maximum(np.array(posterior.info["exchange_steps"]), 1)
+    return np.array(posterior.info["round_trips"]) / steps

@@ -1,0 +1,64 @@
+"""Evidence from a ladder that reaches the prior.
+
+log Z = sum_i log( mean_{i-1} exp(D_i l / 2) / mean_i exp(-D_i l / 2) ), D_i = beta_i - beta_{i-1}, l the log-likelihood
+of a draw of that rung. The standard error linearises the estimate in its means (delta method): every iteration
+contributes sum_i (a_i / mean a_i - b_i / mean b_i), all rungs together, so that their covariances count; batch means of
+it carry its autocorrelation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chiasma.types import Floats
+
+# Batches per chain: enough to estimate a variance, long enough to hold the autocorrelation.
+BATCHES = 20
+
+
+class Evidence(NamedTuple):
+    """log p(y) and its standard error (0 when it is exact)."""
+
+    value: float
+    standard_error: float
+
+
+def ladder_evidence(log_lik: Floats, betas: Floats) -> Evidence:
+    """log_lik (C, n, R): log-likelihood of every rung at every iteration; betas (R,) from 0 to 1.
+
+    A draw of the prior may be impossible, -inf, and then counts as 0. Where no draw of it is possible, or a rung above
+    it has not found the possible ones, nothing is known: (-inf, inf).
+    """
+    steps = np.diff(betas)
+    return bridge_evidence(np.stack([log_lik[..., :-1] * steps, log_lik[..., 1:] * steps], axis=-1))
+
+
+def bridge_evidence(work: Floats) -> Evidence:
+    """work (C, n, R - 1, 2): of a draw of the lower and one of the upper rung of every pair, by how much its log weight
+    grows from the lower to the upper.
+    """
+    # The reference keeps exponentials in range and cancels between numerator and denominator.
+    low = work[..., 0] / 2
+    high = -work[..., 1] / 2
+    low_top = low.max(axis=(0, 1))
+    high_top = high.max(axis=(0, 1))
+    if not np.isfinite(low_top).all() or not np.isfinite(high_top).all():
+        return Evidence(-np.inf, np.inf)
+    up = np.exp(low - low_top)
+    down = np.exp(high - high_top)
+    up_mean, down_mean = up.mean(axis=(0, 1)), down.mean(axis=(0, 1))
+    value = float(np.sum(np.log(up_mean) + low_top - np.log(down_mean) - high_top))
+    influence = (up / up_mean - down / down_mean).sum(axis=-1)
+    return Evidence(value, batch_error(influence))
+
+
+def batch_error(values: Floats) -> float:
+    """Standard error of the mean of values (C, n) by batch means; NaN when there are too few."""
+    n_batches = min(BATCHES, values.shape[1] // 2)
+    if n_batches < 2:
+        return float("nan")
+    length = values.shape[1] // n_batches
+    batches = values[:, : n_batches * length].reshape(len(values), n_batches, length).mean(axis=-1).ravel()
+    return float(batches.std(ddof=1) / np.sqrt(len(batches)))

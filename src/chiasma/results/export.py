@@ -1,0 +1,56 @@
+"""A posterior as a DataTree in ArviZ's schema.
+
+posterior: codes, level, rows_on (or x), (chain, draw, site), and learned parameters under their names, (chain, draw) or
+(chain, draw, row). sample_stats: lp and log_likelihood, (chain, draw). observed_data: y. constant_data: weights (row,)
+where they were given, starts (sequence,). What is lazy stays lazy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+
+from chiasma.models.observations import Observations
+from chiasma.results.arrays import labelled
+from chiasma.results.provenance import versions
+from chiasma.types import Floats
+
+
+def to_datatree(
+    *,
+    variables: list[xr.DataArray],
+    log_joint: xr.DataArray,
+    log_likelihood: xr.DataArray,
+    data: Observations | None,
+    weights: Floats | None,
+    info: dict[str, Any],
+) -> xr.DataTree:
+    """variables: what the group `posterior` holds, under their names."""
+    groups = {
+        "posterior": xr.Dataset({str(variable.name): variable for variable in variables}),
+        "sample_stats": xr.Dataset({"lp": log_joint, "log_likelihood": log_likelihood}),
+    }
+    constant = {}
+    if weights is not None:
+        constant["weights"] = labelled(None, weights, *("row", "channel")[: weights.ndim])
+    if data is not None:
+        groups["observed_data"] = xr.Dataset({"y": labelled(None, data.y, *("site", "channel")[: data.y.ndim])})
+        constant["starts"] = labelled(None, data.starts, "sequence")
+    if constant:
+        groups["constant_data"] = xr.Dataset(constant)
+    tree = xr.DataTree.from_dict(groups)
+    tree.attrs = _attributes(info)
+    tree["posterior"].attrs = _attributes(info)
+    return tree
+
+
+def _attributes(info: dict[str, Any]) -> dict[str, Any]:
+    """Strings, because a seed from the operating system is longer than the integers of most file formats."""
+    made_with = info.get("versions") or versions()
+    attributes = {
+        key: str(info[key]) for key in ("seed", "plan", "update", "exchange") if info.get(key) not in (None, "None")
+    }
+    attributes["inference_library"] = "chiasma"
+    attributes["inference_library_version"] = made_with["chiasma"]
+    return attributes | {f"{name}_version": number for name, number in made_with.items() if name != "chiasma"}

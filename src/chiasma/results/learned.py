@@ -1,0 +1,80 @@
+"""Learned parameters: every single value summarised, and the models that the draws make.
+
+parameters: a Dataset, each variable (chain, draw, ...) with what the parameter has beside: row, channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from chiasma.models.factorial import FactorialHMM
+from chiasma.results.convergence import judge
+from chiasma.types import Floats
+
+# What a summary calls low and high.
+QUANTILES = (0.05, 0.95)
+
+
+class Entry(NamedTuple):
+    """One value of a parameter: its name, such as weights[2], where it stands, and its draws (chain, draw)."""
+
+    name: str
+    parameter: str
+    place: tuple[int, ...]
+    values: Floats
+
+
+def entries(parameters: xr.Dataset) -> Iterator[Entry]:
+    """Every value of every parameter, in order."""
+    for parameter, array in parameters.data_vars.items():
+        values = array.transpose("chain", "draw", ...).values
+        for place in np.ndindex(values.shape[2:]):
+            label = f"[{', '.join(map(str, place))}]" if place else ""
+            yield Entry(f"{parameter}{label}", str(parameter), place, values[:, :, *place])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterSummary:
+    """Posterior mean and standard deviation, 5% and 95% quantiles, R-hat and bulk effective sample size."""
+
+    name: str
+    mean: float
+    sd: float
+    low: float
+    high: float
+    rhat: float
+    ess: float
+
+
+def summarise_parameters(parameters: xr.Dataset) -> tuple[ParameterSummary, ...]:
+    return tuple(_summarised(entry) for entry in entries(parameters))
+
+
+def _summarised(entry: Entry) -> ParameterSummary:
+    judged = judge(entry.values[:, :, None])
+    low, high = np.quantile(entry.values, QUANTILES)
+    return ParameterSummary(
+        name=entry.name,
+        mean=float(entry.values.mean()),
+        sd=float(entry.values.std(ddof=1)) if entry.values.size > 1 else 0.0,
+        low=float(low),
+        high=float(high),
+        rhat=float(judged.rhat[0]),
+        ess=float(judged.ess[0]),
+    )
+
+
+def model_at_mean(model: FactorialHMM, parameters: xr.Dataset) -> FactorialHMM:
+    """Numbers, the posterior means, in place of all priors: supports are intervals or a simplex, which hold them."""
+    means = parameters.mean(("chain", "draw"))
+    return model.at({name: means[name].values for name in model.parameters.names})
+
+
+def model_at_draw(model: FactorialHMM, parameters: xr.Dataset, chain: int, draw: int) -> FactorialHMM:
+    """The parameters of one draw in place of all priors."""
+    return model.placed({name: parameters[name].values[chain, draw] for name in model.parameters.names})

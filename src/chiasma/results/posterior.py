@@ -1,0 +1,245 @@
+"""Posterior: draws of a run and what can be read off them, as xarray objects.
+
+codes (chain, draw, site) for a factorial HMM, x (chain, draw, site) for any other density. A model with priors stands
+at typical values of them: what depends on learned parameters is read with those of every draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import xarray as xr
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels.counting import add_counts
+from chiasma.models.additive import Additive
+from chiasma.models.density import Density
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.results import configurations, export, learned, segments, summary
+from chiasma.results.arrays import labelled
+from chiasma.results.configurations import Configuration
+from chiasma.results.evidence import Evidence
+from chiasma.results.segments import RowSegment, Segment
+from chiasma.results.summary import Summary
+from chiasma.types import Floats, Integers
+
+Made = TypeVar("Made", xr.DataArray, xr.Dataset)
+
+
+class Lazy(Generic[Made]):
+    """A field that may be given as a function: it is called when the field is first read.
+
+    The labels of an xarray object take longer to make than a hundred sweeps of a short path.
+    """
+
+    def __init__(self, default: Callable[[], Made] | None = None):
+        self.default: Callable[[], Made] | None = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object | None, owner: type) -> Made:
+        if instance is None:
+            if self.default is None:
+                raise AttributeError(self.name)  # tells dataclass() that there is no default
+            return self.default  # type: ignore[return-value]  # what dataclass() gives to __set__
+        given: Made | Callable[[], Made] = vars(instance)[self.name]
+        if isinstance(given, xr.DataArray | xr.Dataset):
+            return given
+        made: Made = given()
+        vars(instance)[self.name] = made
+        return made
+
+    def __set__(self, instance: object, given: Made | Callable[[], Made]) -> None:
+        vars(instance)[self.name] = given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posterior:
+    """Draws of the target, and how the run went.
+
+    draws : codes (or vectors) of the cold replica, (chain, draw, site).
+    log_joint, log_likelihood : (chain, draw).
+    replica_log_likelihood : (chain, draw, replica), of every rung.
+    betas : (replica,), ascending.
+    exchange_stats : per pair of neighbouring rungs: rejection, barrier, moves, changed, columns moved.
+    parameters : learned parameters, (chain, draw) or (chain, draw, row); empty where all were given.
+    log_evidence : value and standard error, or None where the ladder does not reach the prior.
+    model, data : what was sampled; None where a stored run could not keep them (a user's own functions).
+    row_counts : (K, T) draws with each row on, where a stored run has counted them already.
+    info : seed, plan, timings, round trips, warnings.
+    """
+
+    draws: Lazy[xr.DataArray] = Lazy()
+    log_joint: Lazy[xr.DataArray] = Lazy()
+    log_likelihood: Lazy[xr.DataArray] = Lazy()
+    replica_log_likelihood: Lazy[xr.DataArray] = Lazy()
+    betas: Floats
+    exchange_stats: Lazy[xr.Dataset] = Lazy()
+    parameters: Lazy[xr.Dataset] = Lazy(xr.Dataset)
+    log_evidence: Evidence | None
+    model: FactorialHMM | Density | None = None
+    data: Observations | None = None
+    row_counts: Integers | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> xr.DataArray:
+        """(chain, draw, site) column codes, bit k for row k."""
+        self._rows()
+        return self.draws
+
+    def states(self, row: int) -> xr.DataArray:
+        """(chain, draw, site) zeros and ones of one row."""
+        self._check_row(row)
+        return (self.draws >> row & 1).astype(np.int8).rename("states")
+
+    def marginals(self) -> xr.DataArray:
+        """(row, site): share of draws with the row on. A stored run has counted them while it was drawing."""
+        counts = self.row_counts
+        if counts is None:
+            counts = np.zeros((self._rows(), self.draws.sizes["site"]), np.int64)
+            for _, _, codes in configurations.pieces(self.codes):
+                add_counts(codes, counts)
+        n_draws = self.draws.sizes["chain"] * self.draws.sizes["draw"]
+        return labelled("marginals", counts / n_draws, "row", "site")
+
+    def marginals_error(self) -> xr.DataArray:
+        """(row, site): Monte Carlo standard error of the marginals, by batch means."""
+        return labelled("marginals_error", segments.marginals_error(self.codes, self._rows()), "row", "site")
+
+    @property
+    def fitted_model(self) -> FactorialHMM | Density | None:
+        """The model with the posterior means of its learned parameters in place of their priors.
+
+        Where all parameters were given it is the model itself. Means of several modes need not be near any of them:
+        `model_at` gives the model of one draw.
+        """
+        if isinstance(self.model, FactorialHMM) and self.model.parameters:
+            return learned.model_at_mean(self.model, self.parameters)
+        return self.model
+
+    def model_at(self, chain: int, draw: int) -> FactorialHMM:
+        """The model with the parameters of one draw, both counted from 0."""
+        sizes = self.draws.sizes
+        for name, given in (("chain", chain), ("draw", draw)):
+            if not 0 <= given < sizes[name]:
+                raise InvalidInput(f"{name} must be in 0..{sizes[name] - 1}, got {given}")
+        if not isinstance(self.model, FactorialHMM):
+            raise InvalidInput(
+                "this posterior holds no FactorialHMM; where a stored run could not keep it, give it: "
+                "ch.open_posterior(path, model=model)"
+            )
+        return learned.model_at_draw(self.model, self.parameters, chain, draw)
+
+    def levels(self) -> xr.DataArray:
+        """(chain, draw, site): sum of the weights of the rows that are on. With channels, a last axis.
+
+        Weights that are learned are those of the draw. Lazy where the draws are, or where it would be large.
+        """
+        self._rows()
+        weights = self._weights()
+        if weights is None:
+            raise InvalidInput(
+                "levels need the weights of an additive emission, and this posterior has none (a Table, or a model "
+                "that was not kept); rows_on() counts the rows that are on"
+            )
+        return configurations.levels(self.codes, weights)
+
+    def rows_on(self) -> xr.DataArray:
+        """(chain, draw, site): number of rows that are on, fixed ones included."""
+        return configurations.rows_on(self.codes)
+
+    def top_configurations(self, start: int, stop: int, n: int = 5) -> list[Configuration]:
+        """The n most probable patterns of columns start..stop-1, the most probable first."""
+        return configurations.top_configurations(self.codes, self._rows(), start, stop, n)
+
+    def segments(self, min_probability: float = 0.0) -> list[Segment]:
+        """Runs of equal most probable code, none across a sequence start.
+
+        Runs whose mean probability is below min_probability are left out. `segments.segment_rows` makes table rows.
+        """
+        return segments.segments(self.codes, self._rows(), self._starts(), min_probability)
+
+    def row_segments(self, row: int) -> list[RowSegment]:
+        """Runs where P(row is on) > 0.5, none across a sequence start."""
+        self._check_row(row)
+        return segments.row_segments(self.codes, row, self._starts())
+
+    def summary(self) -> Summary:
+        """What was run, R-hat and effective sample sizes, learned parameters, exchange health, evidence, and warnings
+        with remedies.
+
+        Print it, or take its to_dict(). Only the cold replica is judged, at no more than 200 sites.
+        """
+        series, weights = summary.some_sites(self.draws), self._weights()
+        if weights is not None:
+            series = summary.tied(configurations.levels(series, weights))
+        elif self.n_rows is not None:
+            series = configurations.rows_on(series)
+        return summary.summarise(
+            draws=self.draws,
+            log_joint=self.log_joint,
+            series=series,
+            parameters=learned.summarise_parameters(self.parameters),
+            betas=self.betas,
+            exchange_stats=self.exchange_stats,
+            log_evidence=self.log_evidence,
+            info=self.info,
+        )
+
+    def to_datatree(self) -> xr.DataTree:
+        """For ArviZ: groups posterior, sample_stats, observed_data and constant_data.
+
+        Learned parameters are variables of the group posterior. Lazy draws stay lazy; ArviZ wants what it works on in
+        memory: `tree.sel(site=[10, 20]).load()`.
+        """
+        variables = [self.draws, *self.parameters.data_vars.values()]
+        weights = self._weights()
+        if self.n_rows is not None:
+            variables += [self.levels()] if weights is not None else []
+            variables.append(self.rows_on())
+        return export.to_datatree(
+            variables=variables,
+            log_joint=self.log_joint,
+            log_likelihood=self.log_likelihood,
+            data=self.data,
+            weights=weights if isinstance(weights, np.ndarray) else None,
+            info=self.info,
+        )
+
+    def _weights(self) -> Floats | xr.DataArray | None:
+        """Of the emission, or where they are learned, of every draw."""
+        emission = self.model.emission if isinstance(self.model, FactorialHMM) else None
+        if not isinstance(emission, Additive):
+            return None
+        return self.parameters.get("weights", emission.weights)
+
+    def _starts(self) -> Integers:
+        return np.zeros(1, np.int64) if self.data is None else self.data.starts
+
+    def _check_row(self, row: int) -> None:
+        if not 0 <= row < self._rows():
+            raise InvalidInput(f"row must be in 0..{self._rows() - 1}, got {row}")
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows of a path; None for plain vectors."""
+        return self.info.get("n_rows")
+
+    def _rows(self) -> int:
+        if self.n_rows is None:
+            raise InvalidInput("this posterior is over plain vectors and has no rows; its draws are in .draws")
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        sizes = dict(self.draws.sizes)
+        evidence = f", log evidence {self.log_evidence.value:.3f}" if self.log_evidence else ""
+        return (
+            f"Posterior({sizes['chain']} chains x {sizes['draw']} draws x {sizes['site']} sites, "
+            f"{len(self.betas)} replica(s){evidence})"
+        )

@@ -1,0 +1,146 @@
+"""Along the sites: the most probable code, runs of it, runs of a row that is on, and the error of marginals.
+
+codes: (chain, draw, site). Draws are counted piece by piece; what is kept has the size of the sites, not of the draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from chiasma.kernels.codes import unpack
+from chiasma.kernels.counting import add_counts
+from chiasma.results.configurations import equal_runs, pieces
+from chiasma.results.evidence import BATCHES
+from chiasma.types import Floats, Integers
+
+# Counts of every code at every site are kept up to this many; more codes are sorted, a block of sites at a time.
+TABLE_SIZE = 2**24
+BLOCK_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """Sites start..stop-1 with the same most probable code.
+
+    states : zero or one for every row. probability, minimum : mean and least posterior probability of the code.
+    """
+
+    start: int
+    stop: int
+    code: int
+    states: tuple[int, ...]
+    probability: float
+    minimum: float
+
+    @property
+    def rows_on(self) -> int:
+        return sum(self.states)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSegment:
+    """Sites start..stop-1 at which a row is more probably on than off; mean and least probability that it is on."""
+
+    start: int
+    stop: int
+    row: int
+    probability: float
+    minimum: float
+
+
+def segments(codes: xr.DataArray, n_rows: int, starts: Integers, min_probability: float = 0.0) -> list[Segment]:
+    """Runs of the most probable code, none across a start; those of a lower mean probability are left out."""
+    mode, share = modal_codes(codes, n_rows)
+    found = [
+        Segment(
+            start=a,
+            stop=b,
+            code=int(mode[a]),
+            states=tuple(int(x) for x in unpack(mode[a : a + 1], n_rows)[:, 0]),
+            probability=float(share[a:b].mean()),
+            minimum=float(share[a:b].min()),
+        )
+        for a, b in equal_runs(mode, starts)
+    ]
+    return [segment for segment in found if segment.probability >= min_probability]
+
+
+def segment_rows(found: Iterable[Segment]) -> list[dict[str, Any]]:
+    """Segments as the rows of a table: one column for every row of the model, and how many of them are on."""
+    return [
+        {"start": segment.start, "stop": segment.stop, "code": segment.code}
+        | {f"row_{k}": x for k, x in enumerate(segment.states)}
+        | {"rows_on": segment.rows_on, "probability": segment.probability, "minimum": segment.minimum}
+        for segment in found
+    ]
+
+
+def row_segments(codes: xr.DataArray, row: int, starts: Integers) -> list[RowSegment]:
+    """Runs where the row is on in more than half of the draws, none across a start."""
+    count = np.zeros(codes.shape[2], np.int64)
+    for _, _, part in pieces(codes):
+        count += (part >> row & 1).sum(axis=0, dtype=np.int64)
+    share = count / (codes.shape[0] * codes.shape[1])
+    return [
+        RowSegment(start=a, stop=b, row=row, probability=float(share[a:b].mean()), minimum=float(share[a:b].min()))
+        for a, b in equal_runs(share > 0.5, starts)
+        if share[a] > 0.5
+    ]
+
+
+def modal_codes(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Floats]:
+    """(T,) most frequent code of every site, the smallest of equals, and (T,) its share of the draws."""
+    n_chains, n_draws, n_sites = codes.shape
+    count = _tabulated if n_sites << n_rows <= TABLE_SIZE else _sorted
+    mode, n_mode = count(codes, n_rows)
+    return mode, n_mode / (n_chains * n_draws)
+
+
+def _tabulated(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Integers]:
+    n_sites, n_codes = codes.shape[2], 1 << n_rows
+    offset = np.arange(n_sites) * n_codes
+    table = np.zeros(n_sites * n_codes, np.int64)
+    for _, _, part in pieces(codes):
+        table += np.bincount((part.astype(np.int64) + offset).ravel(), minlength=len(table))
+    counts = table.reshape(n_sites, n_codes)
+    return counts.argmax(axis=1), counts.max(axis=1)
+
+
+def _sorted(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Integers]:
+    n_chains, n_draws, n_sites = codes.shape
+    mode, n_mode = np.zeros(n_sites, np.int64), np.zeros(n_sites, np.int64)
+    width = max(1, BLOCK_BYTES // (n_chains * n_draws * codes.dtype.itemsize))
+    for first in range(0, n_sites, width):
+        block = codes[:, :, first : first + width].values
+        for i in range(block.shape[2]):
+            distinct, counts = np.unique(block[:, :, i], return_counts=True)
+            best = counts.argmax()
+            mode[first + i], n_mode[first + i] = distinct[best], counts[best]
+    return mode, n_mode
+
+
+def marginals_error(codes: xr.DataArray, n_rows: int) -> Floats:
+    """(K, T): standard error of the share of draws with a row on, by batch means; NaN when there are too few draws.
+
+    As `evidence.batch_error`, for all rows and sites at once: the sums are whole numbers and lose nothing.
+    """
+    n_chains, n_draws, n_sites = codes.shape
+    per_chain = min(BATCHES, n_draws // 2)
+    if per_chain < 2:
+        return np.full((n_rows, n_sites), np.nan)
+    length = n_draws // per_chain
+    total, squares = np.zeros((n_rows, n_sites), np.int64), np.zeros((n_rows, n_sites), np.int64)
+    batch = np.zeros((n_rows, n_sites), np.int64)
+    for _, first, part in pieces(codes[:, : per_chain * length], length):
+        add_counts(part, batch)
+        if (first + len(part)) % length == 0:
+            total += batch
+            squares += batch**2
+            batch[:] = 0
+    n = n_chains * per_chain
+    return np.sqrt((n * squares - total**2) / (n - 1)) / (n * length)

@@ -1,0 +1,88 @@
+"""Simulation-based calibration: are the posteriors of a model and a sampler what they claim to be?
+
+Parameters are drawn from their priors, paths and data from them, and a posterior from the data. The rank of the true
+value among the draws is then uniform; a sampler that is wrong, or has not converged, makes it lean.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.stats import chisquare
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels.codes import pack
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.labels import CanonicalOrder
+from chiasma.models.observations import Observations
+from chiasma.sampling.sampler import sample
+
+
+def calibration_ranks(
+    model: FactorialHMM,
+    n_columns: int,
+    replications: int,
+    *,
+    draws: int = 63,
+    seed: int = 0,
+    starts: Any = None,
+    gaps: Any = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Ranks 0..draws of true values among posterior draws, (replication,) or (replication, row).
+
+    One variable per learned parameter, and `rows_on`, the mean number of rows that are on. Thin the draws until they
+    are nearly independent (thin=10): correlated ones make ranks pile up at the ends.
+
+    Parameters
+    ----------
+    model : a model with priors.
+    n_columns, starts, gaps : of the simulated data.
+    options : for ch.sample.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> ranks = calibration_ranks(model, 5, 3, draws=7, warmup=10, update="exact", exchange=None)
+    >>> ranks.sizes["replication"], sorted(ranks)
+    (3, ['rows_on', 'sd'])
+    """
+    if not model.parameters:
+        raise InvalidInput("calibration needs a model with priors, got one whose parameters are all given")
+    in_order = CanonicalOrder(model)
+    found: dict[str, list[Any]] = {}
+    for i in range(replications):
+        rng = np.random.default_rng((seed, i))
+        values = model.parameters.sample(rng)
+        states, y = model.at(model.parameters.unpack(values)).simulate(n_columns, rng, starts, gaps)
+        _, values = in_order(pack(states[list(model.free_rows)]), values)
+        posterior = sample(
+            model,
+            Observations(y, starts, gaps),
+            **{"chains": 1, "draws": draws, "seed": int(rng.integers(2**31)), "workers": 1, "progress": False}
+            | options,
+        )
+        drawn = {str(name): array.values[0] for name, array in posterior.parameters.items()}
+        drawn["rows_on"] = posterior.rows_on().mean("site").values[0]
+        true = model.parameters.unpack(values) | {"rows_on": states.sum(axis=0).mean()}
+        for name, value in true.items():
+            below = (drawn[name] < value).sum(axis=0)
+            ties = (drawn[name] == value).sum(axis=0)
+            found.setdefault(name, []).append(below + rng.integers(0, ties + 1))
+    arrays = {name: np.array(ranks) for name, ranks in found.items()}
+    return xr.Dataset({name: (("replication", "row")[: ranks.ndim], ranks) for name, ranks in arrays.items()})
+
+
+def uniformity(ranks: xr.Dataset, draws: int = 63, bins: int = 8) -> xr.Dataset:
+    """p-values of chi-squared tests that ranks are uniform over equal bins, per variable and row."""
+    if (draws + 1) % bins:
+        raise InvalidInput(f"bins must divide draws + 1 = {draws + 1} evenly, got {bins}")
+
+    def p_value(column: np.ndarray) -> float:
+        counts = np.bincount(column.astype(int) * bins // (draws + 1), minlength=bins)
+        return float(chisquare(counts).pvalue)
+
+    return xr.apply_ufunc(p_value, ranks, input_core_dims=[["replication"]], vectorize=True)

@@ -1,0 +1,151 @@
+"""Which model? Evidence of several models of the same data, and their posterior probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy  # its parts load when they are first used
+from rich.table import Table
+
+from chiasma.errors import InvalidInput
+from chiasma.exact import log_evidence
+from chiasma.exact.passes import MEMORY
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.results.evidence import Evidence
+from chiasma.results.posterior import Posterior
+from chiasma.sampling.plan import EXACT_SECONDS, exact_cost
+from chiasma.sampling.sampler import sample
+from chiasma.types import Floats, as_floats
+
+# Draws by which errors of the evidences become intervals of the probabilities.
+_N_ERRORS = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Models side by side, in the order given.
+
+    evidence : log p(y | model) and its standard error, 0 where it is exact.
+    probabilities : p(model | y); low and high bound 90% of what the errors of the evidences leave possible.
+    posteriors : of the models that had to be sampled.
+    """
+
+    names: list[str]
+    evidence: list[Evidence]
+    probabilities: Floats
+    low: Floats
+    high: Floats
+    posteriors: dict[str, Posterior]
+
+    @property
+    def best(self) -> str:
+        return self.names[int(np.argmax(self.probabilities))]
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Plain numbers by name."""
+        columns = zip(self.names, self.evidence, self.probabilities, self.low, self.high, strict=True)
+        return {
+            name: {
+                "log_evidence": evidence.value,
+                "standard_error": evidence.standard_error,
+                "probability": float(probability),
+                "low": float(low),
+                "high": float(high),
+            }
+            for name, evidence, probability, low, high in columns
+        }
+
+    def __rich__(self) -> Table:
+        table = Table("model", "log evidence", "s.e.", "probability", "90% interval")
+        for name, row in self.to_dict().items():
+            error = "exact" if row["standard_error"] == 0 else f"{row['standard_error']:.2f}"
+            interval = "" if row["low"] == row["high"] else f"{row['low']:.3f} to {row['high']:.3f}"
+            table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval)
+        return table
+
+
+def compare(
+    models: Mapping[str, FactorialHMM] | Sequence[FactorialHMM],
+    data: Observations | npt.ArrayLike,
+    *,
+    prior: npt.ArrayLike | None = None,
+    **options: Any,
+) -> Comparison:
+    """Evidence of every model and their probabilities given the data.
+
+    Parameters
+    ----------
+    models : by name, or a list, which is then named by the number of free rows.
+    data : what all of them explain.
+    prior : probability of every model before the data; default: equal.
+    options : for ch.sample, where a model has priors or is too large for the exact evidence.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> def rows(n):
+    ...     return ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([1.0] * n, sd=0.3))
+    >>> _, y = rows(2).simulate(100, seed=1)
+    >>> found = ch.compare([rows(1), rows(2), rows(3)], y)
+    >>> found.best, found.probabilities.round(2).tolist()
+    ('2 rows', [0.0, 0.88, 0.12])
+    """
+    named = dict(models) if isinstance(models, Mapping) else _by_rows(models)
+    if not named:
+        raise InvalidInput("compare needs at least one model, got none")
+    weights = _weights(prior, len(named))
+    seen = Observations.of(data)
+    evidence: list[Evidence] = []
+    posteriors: dict[str, Posterior] = {}
+    for name, model in named.items():
+        if not isinstance(model, FactorialHMM):
+            raise InvalidInput(f"models must be FactorialHMMs, got {type(model).__name__} for {name!r}")
+        if not model.parameters and _affordable(model, seen):
+            evidence.append(Evidence(log_evidence(model, seen), 0.0))
+            continue
+        posteriors[name] = sample(model, seen, **options)
+        found = posteriors[name].log_evidence
+        if found is None:
+            raise InvalidInput(
+                f"the run of {name!r} gives no evidence: its ladder does not reach the prior; leave ladder='auto', or "
+                "use Ladder.adapted()"
+            )
+        evidence.append(found)
+    values = np.array([one.value for one in evidence]) + np.log(weights)
+    errors = np.nan_to_num([one.standard_error for one in evidence], nan=np.inf)
+    finite = np.where(np.isfinite(errors), errors, 0.0)
+    noise = np.random.default_rng(0).standard_normal((_N_ERRORS, len(values))) * finite
+    low, high = np.quantile(scipy.special.softmax(values + noise, axis=1), [0.05, 0.95], axis=0)
+    unknown = not np.isfinite(errors).all()
+    return Comparison(
+        names=list(named),
+        evidence=evidence,
+        probabilities=scipy.special.softmax(values),
+        low=np.zeros_like(low) if unknown else low,
+        high=np.ones_like(high) if unknown else high,
+        posteriors=posteriors,
+    )
+
+
+def _by_rows(models: Sequence[FactorialHMM]) -> dict[str, FactorialHMM]:
+    counts = [len(model.free_rows) for model in models]
+    if len(set(counts)) < len(counts):
+        return {f"model {i}": model for i, model in enumerate(models)}
+    return {f"{n} row{'s' * (n != 1)}": model for n, model in zip(counts, models, strict=True)}
+
+
+def _weights(prior: npt.ArrayLike | None, n: int) -> Floats:
+    weights = np.ones(n) if prior is None else as_floats("prior", prior)
+    if weights.shape != (n,) or not np.all(np.isfinite(weights) & (weights > 0)):
+        raise InvalidInput(f"prior must be {n} positive numbers, one per model, got {prior!r}")
+    return np.asarray(weights / weights.sum())
+
+
+def _affordable(model: FactorialHMM, data: Observations) -> bool:
+    seconds, memory = exact_cost(model.target(data))
+    return seconds <= EXACT_SECONDS and memory <= MEMORY

@@ -1,0 +1,133 @@
+"""Ladder: inverse temperatures of the replicas, their barrier, and their adaptation.
+
+betas ascend and end at 1, the target. r_i, the rejection of a pair, is one minus the mean probability that whole
+paths would be swapped; the barrier is Lambda(beta_i) = r_1 + ... + r_i. Rungs are well placed when they divide the
+barrier evenly, and about 2 Lambda of them are enough for swaps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy  # its parts load when they are first used
+
+from chiasma.errors import InvalidInput
+from chiasma.types import Floats, as_floats
+
+# Sizes that adaptation chooses from when the size is left open.
+SMALLEST, LARGEST = 3, 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder:
+    """Inverse temperatures, ascending and ending at 1.
+
+    betas : the rungs. beta = 0 is the prior, drawn independently every time; with it, evidence can be estimated.
+    adapt : move the rungs during warm-up until they divide the barrier evenly; the ends stay.
+    resize : let warm-up also choose how many rungs there are.
+
+    >>> Ladder.of([1, 5]).betas
+    (0.2, 1.0)
+    >>> Ladder.geometric(4, hottest=8).betas
+    (0.125, 0.25, 0.5, 1.0)
+    """
+
+    betas: tuple[float, ...]
+    adapt: bool = False
+    resize: bool = False
+
+    def __post_init__(self) -> None:
+        betas = as_floats("betas", self.betas)
+        if betas.ndim != 1 or betas.size == 0:
+            raise InvalidInput("a ladder needs at least one rung, got none; (1.0,) is the plain target")
+        if not np.all(np.diff(betas) > 0) or not betas[0] >= 0 or betas[-1] != 1:
+            raise InvalidInput(
+                f"betas must increase from 0 or more to exactly 1, got {betas.tolist()}; "
+                "temperatures, decreasing betas, are given as Ladder.of([1, 5])"
+            )
+        object.__setattr__(self, "betas", tuple(float(beta) for beta in betas))
+
+    @classmethod
+    def of(cls, temperatures: npt.ArrayLike) -> Ladder:
+        """A fixed ladder from temperatures, the paper's way: [1, 5]."""
+        given = as_floats("temperatures", temperatures)
+        if given.ndim != 1 or given.size == 0:
+            raise InvalidInput("a ladder needs at least one temperature, got none; [1] is the plain target")
+        if not np.all(np.diff(given) > 0) or given[0] != 1:
+            raise InvalidInput(
+                f"temperatures must increase from exactly 1 (the target), got {given.tolist()}; sort them and add 1"
+            )
+        with np.errstate(divide="ignore"):
+            return cls(betas=tuple((1 / given)[::-1]))
+
+    @classmethod
+    def geometric(cls, size: int, hottest: float, prior: bool = False) -> Ladder:
+        """`size` rungs with equal ratios from temperature `hottest` to 1; `prior` adds beta = 0 below them."""
+        if size < 2 or not hottest > 1:
+            raise InvalidInput(f"a geometric ladder needs size >= 2 and hottest > 1, got {size} and {hottest}")
+        betas = np.geomspace(1 / hottest, 1, size)
+        betas[-1] = 1.0
+        return cls(betas=((0.0,) if prior else ()) + tuple(betas))
+
+    @classmethod
+    def adapted(cls, size: int | None = None, hottest: float = 1000.0) -> Ladder:
+        """From the prior to the target, adapted during warm-up; `size` None also adapts the number of rungs."""
+        if size is not None and size < 3:
+            raise InvalidInput(f"an adapted ladder needs size >= 3, between its fixed ends, got {size}")
+        start = cls.geometric((size or 10) - 1, hottest, prior=True)
+        return cls(betas=start.betas, adapt=True, resize=size is None)
+
+    def __len__(self) -> int:
+        return len(self.betas)
+
+
+def as_ladder(ladder: Any) -> Ladder:
+    """A Ladder as it is; a list as temperatures."""
+    return ladder if isinstance(ladder, Ladder) else Ladder.of(ladder)
+
+
+def barrier(rejection: npt.ArrayLike) -> Floats:
+    """(R,): the barrier from the lowest rung up to each."""
+    return np.concatenate([[0.0], np.cumsum(rejection)])
+
+
+def pair_lengths(betas: npt.ArrayLike, rejection: npt.ArrayLike, mean_log_lik: npt.ArrayLike) -> Floats:
+    """(R - 1,): how far apart neighbouring rungs are, in units of rejection, where rejection itself saturates too.
+
+    For nearly normal log-likelihoods a pair with symmetrised divergence J = D_i (mean_i l - mean_{i-1} l) rejects
+    about sqrt(J / pi) while that is small; past one half, J still tells distances apart and the rejection does not.
+    """
+    rejection = np.asarray(rejection, float)
+    with np.errstate(invalid="ignore"):
+        divergence = np.diff(betas) * np.diff(mean_log_lik)
+    usable = np.isfinite(divergence) & (divergence > 0) & (rejection > 0.5)
+    return np.where(usable, np.maximum(rejection, np.sqrt(np.where(usable, divergence, 0) / np.pi)), rejection)
+
+
+def suggested_size(lengths: npt.ArrayLike) -> int:
+    """About twice the barrier, and one more for the end."""
+    return max(2, math.ceil(2 * float(np.sum(lengths))) + 1)
+
+
+def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tuple[float, ...]:
+    """`size` rungs that divide the barrier evenly, by monotone interpolation; the ends stay where they are.
+
+    >>> adapted_betas([0.0, 0.5, 1.0], [0.6, 0.2], 3)[1] < 0.5
+    True
+    """
+    betas = np.asarray(betas, float)
+    # A pair that never rejects would make the barrier flat; a sliver of slope keeps it invertible.
+    height = barrier(np.maximum(np.asarray(lengths, float), 1e-6))
+    wanted = np.linspace(0, height[-1], size)[1:-1]
+    inside = scipy.interpolate.PchipInterpolator(height, betas)(wanted)
+    # Twelve digits: two compilations may differ in the last bit of a rejection, and rungs should not.
+    return (float(betas[0]), *(float(f"{beta:.12g}") for beta in inside), float(betas[-1]))
+
+
+def resized(lengths: npt.ArrayLike) -> int:
+    """Number of rungs that adaptation settles on."""
+    return int(np.clip(suggested_size(lengths), SMALLEST, LARGEST))

@@ -1,0 +1,186 @@
+"""What `sample` does when it is left to choose, and why, in words.
+
+Exact draws are taken when their filter fits the time and memory budgets. Otherwise replicas on an adapted ladder
+update small blocks of rows and exchange mosaics.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chiasma.errors import InvalidInput
+from chiasma.exact.passes import MEMORY
+from chiasma.models.target import Target
+from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
+from chiasma.sampling.ladder import Ladder, as_ladder
+from chiasma.sampling.updates import BlockGibbs, Exact, HammingBall, RowGibbs, Update
+
+# Seconds that an exact filter may take before replicas are preferred.
+EXACT_SECONDS = 60.0
+# Cost of the exact filter per column, state and (row + 2); an order of magnitude.
+FILTER_SECONDS = 1.0e-9
+# Rows of a block, and of one for so many columns that the messages of all replicas would need much memory. On 24 rows
+# and 2,000 columns, blocks of five come to the same error in less than half the time (benchmarks/results/accuracy.md).
+BLOCK_ROWS = 5
+FEW_BLOCK_ROWS = 3
+BLOCK_BYTES = 2**24
+# Evaluations of a density that a slice takes along a line, and seconds that those of one iteration may take together
+# before parameters are updated given the paths.
+EVALUATIONS = 6
+EVALUATION_SECONDS = 2.0e-4  # what an evaluation costs beside its filter
+COLLAPSED_SECONDS = 0.05
+
+_EXCHANGES: dict[str, type[Exchange]] = {
+    "swap": Swap,
+    "random": RandomCrossover,
+    "augmented": AugmentedCrossover,
+    "mosaic": MosaicCrossover,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Update, exchange and ladder of a run; reason says how they were chosen."""
+
+    update: Update | None
+    exchange: Exchange | None
+    ladder: Ladder
+    reason: str
+    learns: bool = False  # parameters, beside paths
+
+    @property
+    def is_exact(self) -> bool:
+        """Independent draws: nothing to warm up, nothing to exchange."""
+        return isinstance(self.update, Exact) and len(self.ladder) == 1 and not self.learns
+
+
+def exact_cost(target: Target) -> tuple[float, float]:
+    """Estimated seconds of one exact filter, and the least bytes that its messages need."""
+    states = 2.0**target.n_rows
+    seconds = FILTER_SECONDS * target.n_columns * states * (target.n_rows + 2)
+    kept_columns = min(target.n_columns, 3 * math.isqrt(target.n_columns) + 3)
+    return seconds, 8.0 * states * kept_columns
+
+
+def block_rows(target: Target) -> int:
+    """Rows that are updated at a time when nobody says how many."""
+    rows = BLOCK_ROWS
+    while rows > FEW_BLOCK_ROWS and 8 * target.n_columns << rows > BLOCK_BYTES:
+        rows -= 1
+    return min(rows, target.n_rows)
+
+
+def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
+    """Settle the update, the exchange and the ladder for a factorial HMM."""
+    _check_ladder_name(ladder)
+    seconds, memory = exact_cost(target)
+    size = f"{target.n_rows} free rows x {target.n_columns:,} columns"
+    cost = f"the exact filter over {size} takes about {_seconds(seconds)} and {memory / 2**20:,.0f} MiB"
+    affordable = seconds <= EXACT_SECONDS and memory <= MEMORY
+    if isinstance(update, str) and update == "auto":
+        alone = ((isinstance(exchange, str) and exchange == "auto") or exchange is None) and (
+            isinstance(ladder, str) or len(as_ladder(ladder)) == 1
+        )
+        if affordable and alone:
+            return Plan(
+                update=Exact(), exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"exact independent draws: {cost}"
+            )
+        chosen: Update = BlockGibbs(size=block_rows(target))
+        why = f"blocks of {block_rows(target)} rows"
+        why += "" if affordable else f": {cost}, over the budget of {EXACT_SECONDS:.0f} s and {MEMORY / 2**20:,.0f} MiB"
+    else:
+        chosen, why = _named_update(update, target), "update as given"
+    if isinstance(chosen, Exact) and exchange in ("auto", None) and isinstance(ladder, str):
+        return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"exact draws as asked: {cost}")
+    return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
+
+
+def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:
+    """Settle them for a model with n_free coordinates to learn; target: the paths at typical parameters.
+
+    With Exact the paths are integrated out and only parameters are updated and swapped.
+    """
+    _check_ladder_name(ladder)
+    seconds, memory = exact_cost(target)
+    seconds = EVALUATIONS * n_free * (seconds + EVALUATION_SECONDS)
+    cost = f"an iteration takes about {EVALUATIONS * n_free} exact filters, {_seconds(seconds)}"
+    if isinstance(update, str) and update == "auto":
+        swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
+        if swaps and seconds <= COLLAPSED_SECONDS and memory <= MEMORY:
+            chosen: Update = Exact()
+            why = f"parameters with the paths integrated out: {cost}"
+        else:
+            chosen = BlockGibbs(size=block_rows(target))
+            why = f"parameters given the paths, and blocks of {block_rows(target)} rows"
+            why += (
+                f": {cost} with the paths integrated out, over the budget of {COLLAPSED_SECONDS:g} s" if swaps else ""
+            )
+    else:
+        chosen, why = _named_update(update, target), "update as given"
+    collapsed = isinstance(chosen, Exact)
+    plan = plan_replicas(chosen, exchange, ladder, Swap() if collapsed else MosaicCrossover(), why)
+    if collapsed and plan.exchange not in (None, Swap()):
+        raise InvalidInput(
+            f"{type(plan.exchange).__name__} exchanges parts of paths, and update='exact' integrates them out; use "
+            "exchange='swap', or another update"
+        )
+    return replace(plan, learns=True)
+
+
+def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: Exchange, why: str) -> Plan:
+    """Settle the exchange and the ladder around an update."""
+    _check_ladder_name(ladder)
+    if isinstance(ladder, str):
+        rungs = Ladder(betas=(1.0,)) if exchange is None else Ladder.adapted()
+        why += "; one replica" if exchange is None else "; ladder from the prior to the target, adapted in warm-up"
+    else:
+        rungs = as_ladder(ladder)
+        why += f"; {len(rungs)} rungs as given"
+    if isinstance(exchange, str):
+        if exchange == "auto":
+            chosen = favourite if len(rungs) > 1 else None
+        elif exchange in _EXCHANGES:
+            chosen = _EXCHANGES[exchange]()
+        else:
+            raise InvalidInput(
+                f'exchange must be None, "auto", {", ".join(map(repr, _EXCHANGES))} or an object, got "{exchange}"'
+            )
+    elif exchange is None or isinstance(exchange, Exchange):
+        chosen = exchange
+    else:
+        raise InvalidInput(f"exchange must be a name or an Exchange such as ch.Swap(), got {exchange!r}")
+    if chosen is not None and len(rungs) == 1:
+        raise InvalidInput(
+            f"{type(chosen).__name__} needs at least two replicas, got a ladder of one; give ladder=[1, 5] or 'auto', "
+            "or exchange=None"
+        )
+    why += f"; {type(chosen).__name__} exchanges" if chosen is not None else ""
+    return Plan(update=update, exchange=chosen, ladder=rungs, reason=why)
+
+
+def _named_update(update: Any, target: Target) -> Update:
+    if isinstance(update, Update):
+        return update
+    names: dict[str, Update] = {
+        "exact": Exact(),
+        "row": RowGibbs(),
+        "block": BlockGibbs(size=block_rows(target)),
+        "hamming-ball": HammingBall(radius=1),
+    }
+    if isinstance(update, str) and update in names:
+        return names[update]
+    raise InvalidInput(
+        f'update must be "auto", {", ".join(map(repr, names))} or an object such as ch.HammingBall(radius=2), '
+        f"got {update!r}"
+    )
+
+
+def _check_ladder_name(ladder: Any) -> None:
+    if isinstance(ladder, str) and ladder != "auto":
+        raise InvalidInput(f'ladder must be "auto", a list of temperatures or a Ladder, got "{ladder}"')
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"

@@ -1,0 +1,322 @@
+"""Updates within one replica: which candidates are drawn given what.
+
+An update is a frozen configuration. `prepare(target, beta)` binds it to a target and returns a sweep, which
+changes codes (T,) of the free rows in place from a fixed number of uniforms:
+
+    sweep = ch.RowGibbs().prepare(model.target(data), beta=1.0)
+    sweep(codes, rng.random(sweep.n_uniforms))
+
+Most updates are steps: small records that a compiled program runs on tables, and `StreamedSweep` runs on
+likelihoods asked for as they are needed. At beta = 0 every update is an independent draw from the prior.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+
+from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.exact.passes import MEMORY, Passes
+from chiasma.kernels import sweeps
+from chiasma.kernels.ball import draw_centres, scale_columns
+from chiasma.kernels.codes import ball_offsets
+from chiasma.kernels.lanes import WIDTH
+from chiasma.kernels.rows import draw_row, filter_row
+from chiasma.kernels.transitions import LINEAR_FLOOR
+from chiasma.models.target import Target, tempered_table
+from chiasma.types import Floats, Integers
+
+
+class Sweep(ABC):
+    """One update bound to a target and a beta."""
+
+    n_uniforms: int
+
+    @abstractmethod
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        """Change codes (T,) in place, reading uniforms (n_uniforms,) in [0, 1)."""
+
+    def step(self, codes: Integers, rng: np.random.Generator) -> None:
+        """The same with uniforms of one's own."""
+        self(codes, rng.random(self.n_uniforms))
+
+
+class Step(NamedTuple):
+    """One step of a program; see chiasma.kernels.sweeps.Program."""
+
+    kind: int
+    size: int
+    values: Integers
+    n_uniforms: int
+    width: int  # candidates per column
+
+
+class Update(ABC):
+    """What is drawn given what, at any beta."""
+
+    def prepare(self, target: Target, beta: float) -> Sweep:
+        """Bind to a target; refuses what does not fit it."""
+        steps = self.steps(target)
+        return StepSweep(target, beta, steps) if target.tabulated or beta == 0 else StreamedSweep(target, beta, steps)
+
+    @abstractmethod
+    def steps(self, target: Target) -> list[Step]:
+        """What a sweep does to this target; raises InvalidInput where the update does not fit it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGibbs(Update):
+    """Each row in turn, as a whole path, given the other rows: the paper's Gibbs sampler."""
+
+    def steps(self, target: Target) -> list[Step]:
+        rows = np.arange(target.n_rows)
+        if target.lowest.min() >= LINEAR_FLOOR:
+            return [Step(sweeps.ROW, 1, rows, target.n_rows * target.n_columns, 2)]
+        return [Step(sweeps.BLOCK, 1, rows, target.n_rows * target.n_columns, 2)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockGibbs(Update):
+    """Blocks of rows jointly, given the others.
+
+    size : rows per block. Every sweep deals the rows into blocks at random and updates each row once.
+    blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
+    """
+
+    size: int = 2
+    blocks: Sequence[Sequence[int]] | None = None
+
+    def steps(self, target: Target) -> list[Step]:
+        if self.blocks is not None:
+            if not self.blocks:
+                raise InvalidInput("blocks must list at least one block, got none; leave it out for random blocks")
+            return [self._block(target, block) for block in self.blocks]
+        n_rows = target.n_rows
+        if not 1 <= self.size <= n_rows:
+            raise InvalidInput(f"size must be in 1..{n_rows} (free rows), got {self.size}")
+        _check_memory(target, 1 << self.size)
+        n_blocks = -(-n_rows // self.size)
+        n_uniforms = n_rows + n_blocks * target.n_columns
+        return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_rows), n_uniforms, 1 << self.size)]
+
+    def _block(self, target: Target, block: Sequence[int]) -> Step:
+        if not block or len(set(block)) < len(block) or not set(block) <= set(target.free):
+            raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {list(block)}")
+        _check_memory(target, 1 << len(block))
+        rows = np.array([target.free.index(row) for row in block])
+        return Step(sweeps.BLOCK, len(rows), rows, target.n_columns, 1 << len(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HammingBall(Update):
+    """The whole path among columns within `radius` flips of an auxiliary path (Titsias and Yau).
+
+    A step of its filter goes from every candidate to every candidate, or through the tensor of all codes:
+    whichever counts fewer operations.
+    """
+
+    radius: int = 1
+
+    def steps(self, target: Target) -> list[Step]:
+        n_rows = target.n_rows
+        if not 1 <= self.radius <= n_rows:
+            raise InvalidInput(
+                f"radius must be in 1..{n_rows} (free rows), got {self.radius}; use Exact() for the whole space"
+            )
+        size = sum(comb(n_rows, n) for n in range(self.radius + 1))
+        _check_memory(target, size)  # before they are listed: there may be very many
+        offsets = ball_offsets(n_rows, self.radius)
+        # The tensor does as many operations at a time as a register has lanes.
+        if WIDTH * size * size * n_rows < (n_rows + 1) << n_rows:
+            return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
+        return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, 1 << n_rows)]
+
+
+@dataclass(frozen=True)
+class Compose(Update):
+    """Several updates, one after the other, as one sweep."""
+
+    updates: Sequence[Update]
+
+    def steps(self, target: Target) -> list[Step]:
+        if not self.updates:
+            raise InvalidInput("Compose needs at least one update, got none")
+        return [step for update in self.updates for step in update.steps(target)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Update):
+    """The whole path at once: independent draws. memory: bytes for the messages of one replica."""
+
+    memory: int = MEMORY
+
+    def prepare(self, target: Target, beta: float) -> Sweep:
+        return ExactSweep(target, beta, self.memory) if beta > 0 else StepSweep(target, beta, [])
+
+    def steps(self, target: Target) -> list[Step]:
+        raise InvalidInput("Exact() draws everything and leaves nothing to compose with; use it alone")
+
+
+def make_program(steps: Sequence[Step]) -> sweeps.Program:
+    """The steps as arrays for the compiled loop."""
+    return sweeps.Program(
+        kinds=np.array([step.kind for step in steps], np.int64),
+        sizes=np.array([step.size for step in steps], np.int64),
+        n_uniforms=np.array([step.n_uniforms for step in steps], np.int64),
+        first=np.cumsum([0, *(len(step.values) for step in steps)]),
+        values=np.concatenate([np.empty(0, np.int64), *(step.values for step in steps)]),
+    )
+
+
+def make_work(target: Target, steps: Sequence[Step]) -> sweeps.Work:
+    """Scratch that is large enough for every step."""
+    width = max((step.width for step in steps), default=1)
+    return sweeps.make_work(target.n_columns, width)
+
+
+def uniforms_per_sweep(target: Target, steps: Sequence[Step], beta: float) -> int:
+    """How many uniforms a sweep reads."""
+    return target.n_rows * target.n_columns if beta == 0 else sum(step.n_uniforms for step in steps)
+
+
+def make_tables(target: Target, beta: float) -> sweeps.Tables:
+    """The tables of a tabulated target at one beta. At beta = 0 nothing looks at the likelihoods."""
+    if beta == 0 and not target.tabulated:
+        log_lik = np.zeros((target.n_columns, 2))
+        lik = np.zeros((2, target.n_columns))
+    else:
+        log_lik = target.log_lik
+        lik = tempered_table(log_lik, beta)
+    return sweeps.Tables(lik.T, log_lik, target.trans, target.log_trans, target.edge, target.bounds, target.lowest)
+
+
+class StepSweep(Sweep):
+    """The compiled program on tables."""
+
+    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
+        self.beta = float(beta)
+        self.n_uniforms = uniforms_per_sweep(target, steps, beta)
+        self.program = make_program(steps)
+        self.tables = make_tables(target, beta)
+        self.work = make_work(target, steps)
+
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        sweeps.run_program(self.program, self.tables, self.beta, uniforms, codes, self.work)
+
+
+# Scaled likelihoods never send a kernel back to the logarithms.
+NO_TABLE = np.empty((0, 0))
+
+
+class StreamedSweep(Sweep):
+    """The same steps where no table fits: likelihoods of the candidates only, one step at a time."""
+
+    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
+        self.target = target
+        self.beta = float(beta)
+        self.steps = steps
+        self.n_uniforms = uniforms_per_sweep(target, steps, beta)
+        self.work = make_work(target, steps)
+
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        n_rows = self.target.n_rows
+        for step in self.steps:
+            if step.kind == sweeps.ROW:
+                self._rows(codes, uniforms)
+            elif step.kind == sweeps.RANDOM_BLOCKS:
+                order = np.empty(n_rows, np.int64)
+                sweeps.shuffle(uniforms[:n_rows], order)
+                self._blocks(order, step.size, codes, uniforms[n_rows:])
+            elif step.kind == sweeps.BLOCK:
+                self._blocks(step.values, step.size, codes, uniforms)
+            else:
+                self._ball(step, codes, uniforms)
+            uniforms = uniforms[step.n_uniforms :]
+
+    def _likelihoods(self, centres: Integers, offsets: Integers, linear: bool) -> Floats:
+        """(T, m) likelihoods of centres ^ offsets at this beta, or untempered logarithms when not linear."""
+        lik = np.ascontiguousarray(self.target.likelihood.around(centres, offsets))
+        if linear:
+            scale_columns(lik, self.beta)
+        return lik
+
+    def _rows(self, codes: Integers, uniforms: Floats) -> None:
+        trans, edge, bounds = self.target.trans, self.target.edge, self.target.bounds
+        n_columns = len(codes)
+        alpha = self.work.alpha[: 2 * n_columns].reshape(2, n_columns)
+        off = np.zeros(n_columns, np.int64)
+        for k in range(self.target.n_rows):
+            bit = np.int64(1 << k)
+            # A table of two codes, in which the row is the only one.
+            pair = np.asfortranarray(self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True))
+            filter_row(pair, NO_TABLE, self.beta, off, 1, trans, edge, bounds, k, alpha)
+            uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
+            draw_row(alpha, trans, edge, bounds, k, uniforms_of_row, int(bit), codes, self.work.centres)
+
+    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
+        target, work = self.target, self.work
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            linear = target.linear(rows)
+            spread = np.empty(1 << len(rows), np.int64)
+            sweeps.spread_block(rows, spread)
+            sweeps.clear_block(codes, rows, work.centres)
+            sweeps.update_block(
+                linear,
+                self.beta,
+                self._likelihoods(work.centres, spread, linear),
+                spread,
+                np.ascontiguousarray(target.trans[:, rows]),
+                np.ascontiguousarray(target.log_trans[:, rows]),
+                target.edge,
+                uniforms[: len(codes)],
+                work.centres,
+                codes,
+                work,
+            )
+            uniforms = uniforms[len(codes) :]
+
+    def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None:
+        target, work, offsets = self.target, self.work, step.values
+        linear = target.linear()
+        draw_centres(codes, offsets, uniforms[: len(codes)], work.centres)
+        lik = self._likelihoods(work.centres, offsets, linear)
+        uniforms = uniforms[len(codes) : 2 * len(codes)]
+        if linear and step.kind == sweeps.BALL_TENSOR:
+            table = np.zeros((1 << target.n_rows, len(codes)))
+            np.put_along_axis(table, work.centres ^ offsets[:, None], lik.T, axis=0)
+            sweeps.update_ball_tensor(
+                table.T, NO_TABLE, self.beta, offsets, target.trans, target.edge, uniforms, codes, work
+            )
+        else:
+            sweeps.update_ball(
+                linear, self.beta, lik, offsets, target.trans, target.log_trans, target.edge, uniforms, codes, work
+            )
+
+
+class ExactSweep(Sweep):
+    """Filtered once, then one backward pass per sweep."""
+
+    def __init__(self, target: Target, beta: float, memory: int):
+        self.passes = Passes(target, beta, memory=memory, stay=True)
+        self.n_uniforms = target.n_columns
+        self.scratch = np.empty(self.passes.n_states)
+
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        for segment in self.passes.backward():
+            self.passes.draw(segment, uniforms[None], codes[None], self.scratch)
+
+
+def _check_memory(target: Target, width: int) -> None:
+    needed = 8 * 2 * target.n_columns * width
+    if needed > 4 * MEMORY:
+        raise BudgetExceeded(
+            f"an update with {width:,} candidates at each of {target.n_columns} columns "
+            f"needs {needed / 2**20:,.0f} MiB, limit {4 * MEMORY / 2**20:,.0f} MiB; "
+            "take smaller blocks or a smaller ball"
+        )

@@ -1,0 +1,262 @@
+"""Updates over plain vectors: what a replica of a Density does on its own.
+
+The target of a replica is log pi_beta(x) = log_prior(x) + beta * log_density(x), x (size,) of any dtype. A step is
+bound to its density and beta, changes its vector in place, and reads a number of draws that is fixed beforehand,
+whatever comes out:
+
+    update = prepare_update(density, beta=1.0)
+    update.step(x, rng)                                      # update(x, rng.random(update.n_uniforms))
+
+A step may own scratch: threads do not share one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels import block_modes
+from chiasma.kernels.crossover import pick_log
+from chiasma.kernels.moves import accepts
+from chiasma.models.density import BlockModes, Density, Vector
+from chiasma.types import Floats, as_floats
+
+OwnUpdate = Callable[[Vector, float, np.random.Generator], npt.ArrayLike]
+
+
+class VectorStep(ABC):
+    """An update bound to a density and a beta."""
+
+    @abstractmethod
+    def step(self, x: Vector, rng: np.random.Generator) -> None:
+        """Change x (size,) in place."""
+
+
+class VectorUpdate(ABC):
+    """What is drawn given what, at any beta."""
+
+    @abstractmethod
+    def prepare(self, density: Density, beta: float) -> VectorStep:
+        """Bind to a density; refuses what does not fit it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteGibbs(VectorUpdate):
+    """One coordinate at a time, drawn from its values given all others.
+
+    alphabet : the values that a coordinate may take.
+    sites : coordinates per step, drawn at random with repeats; default: all of them, in order.
+    """
+
+    alphabet: Sequence[float] = (0, 1)
+    sites: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_sites(self.sites)
+        values = tuple(np.asarray(self.alphabet).ravel().tolist())
+        if len(values) < 2 or len(set(values)) < len(values) or not np.all(np.isfinite(as_floats("alphabet", values))):
+            raise InvalidInput(f"alphabet must list at least two distinct numbers, got {list(values)}")
+        object.__setattr__(self, "alphabet", values)
+
+    def prepare(self, density: Density, beta: float) -> VectorStep:
+        letters = np.asarray(self.alphabet).astype(density.dtype)
+        if tuple(letters.tolist()) != self.alphabet:
+            raise InvalidInput(
+                f"alphabet must fit the dtype of the states, {density.dtype}, got {list(self.alphabet)}; "
+                "give init a dtype that holds it"
+            )
+        if isinstance(density, BlockModes) and self.alphabet == (0, 1):
+            return BlockModesStep(self.sites, density, beta)
+        return SiteGibbsStep(self.sites, letters, density, beta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomWalk(VectorUpdate):
+    """Gaussian random-walk Metropolis on continuous vectors.
+
+    scale : standard deviation of a proposal, one for all coordinates or one each.
+    sites : coordinates per step, drawn at random with repeats and proposed one at a time; default: all of them in
+        one proposal.
+    """
+
+    scale: float | Sequence[float] = 1.0
+    sites: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_sites(self.sites)
+        scale = as_floats("scale", self.scale)
+        if scale.ndim > 1 or not np.all(np.isfinite(scale) & (scale > 0)):
+            raise InvalidInput(f"scale must be positive, one number or one per coordinate, got {self.scale}")
+        object.__setattr__(self, "scale", float(scale) if scale.ndim == 0 else tuple(scale.tolist()))
+
+    def prepare(self, density: Density, beta: float) -> VectorStep:
+        if density.dtype.kind != "f":
+            raise InvalidInput(
+                f"RandomWalk needs states of floats, got init of dtype {density.dtype}; "
+                "pass init=np.array(init, float), or update discrete vectors with SiteGibbs(alphabet=...)"
+            )
+        if np.ndim(self.scale) and np.shape(self.scale) != (density.size,):
+            raise InvalidInput(
+                f"scale must be one number or {density.size} (size of the density), got {np.size(self.scale)}"
+            )
+        scale = np.broadcast_to(np.asarray(self.scale, float), (density.size,))
+        return RandomWalkStep(self.sites, scale, density, beta)
+
+
+class UniformStep(VectorStep):
+    """A step that is a function of uniforms alone."""
+
+    n_uniforms: int
+
+    def step(self, x: Vector, rng: np.random.Generator) -> None:
+        self(x, rng.random(self.n_uniforms))
+
+    @abstractmethod
+    def __call__(self, x: Vector, uniforms: Floats) -> None:
+        """Change x in place, reading uniforms (n_uniforms,) in [0, 1)."""
+
+
+class SiteGibbsStep(UniformStep):
+    """SiteGibbs with the log-densities of all letters at a site, one site after the other."""
+
+    def __init__(self, sites: int | None, letters: Vector, density: Density, beta: float):
+        self.sites = sites
+        self.letters = letters
+        self.density = density
+        self.beta = float(beta)
+        self.n_uniforms = density.size if sites is None else 2 * sites
+        self.batch = np.empty((len(letters), density.size), density.dtype)
+
+    def __call__(self, x: Vector, uniforms: Floats) -> None:
+        if self.sites is None:
+            for t in range(len(x)):
+                self.draw(x, t, uniforms[t])
+            return
+        for n in range(self.sites):
+            self.draw(x, int(uniforms[2 * n] * len(x)), uniforms[2 * n + 1])
+
+    def draw(self, x: Vector, t: int, uniform: float) -> None:
+        self.batch[:] = x
+        self.batch[:, t] = self.letters
+        weights = self.density.tempered(self.batch, self.beta)
+        require_possible(weights, x)
+        x[t] = self.letters[pick_log(weights.copy(), uniform)]
+
+
+class BlockModesStep(UniformStep):
+    """SiteGibbs on BlockModes, compiled: the odds of a site follow from the number of ones in its block."""
+
+    def __init__(self, sites: int | None, density: BlockModes, beta: float):
+        self.run = block_modes.sweep_sites if sites is None else block_modes.random_sites
+        self.n_uniforms = density.size if sites is None else 2 * sites
+        self.block, self.starts = density.block, density.starts
+        self.ones = np.empty(density.blocks, np.int64)
+        self.chances = np.empty((density.blocks, 3))
+        block_modes.zero_chances(density.log_alpha, float(beta), self.chances)
+
+    def __call__(self, x: Vector, uniforms: Floats) -> None:
+        self.run(x, self.block, self.starts, self.chances, uniforms, self.ones)
+
+
+class RandomWalkStep(VectorStep):
+    """RandomWalk, from n_normals standard normals and n_uniforms uniforms."""
+
+    def __init__(self, sites: int | None, scale: Floats, density: Density, beta: float):
+        self.sites = sites
+        self.scale = scale
+        self.density = density
+        self.beta = float(beta)
+        self.n_normals = density.size if sites is None else sites
+        self.n_uniforms = 1 if sites is None else 2 * sites
+
+    def step(self, x: Vector, rng: np.random.Generator) -> None:
+        self(x, rng.standard_normal(self.n_normals), rng.random(self.n_uniforms))
+
+    def __call__(self, x: Vector, normals: Floats, uniforms: Floats) -> None:
+        current = self.density.tempered(x[None], self.beta)
+        require_possible(current, x)
+        log_density = float(current[0])
+        if self.sites is None:
+            self.propose(x, x + self.scale * normals, log_density, uniforms[0])
+            return
+        for n in range(self.sites):
+            t = int(uniforms[2 * n] * len(x))
+            proposal = x.copy()
+            proposal[t] += self.scale[t] * normals[n]
+            log_density = self.propose(x, proposal, log_density, uniforms[2 * n + 1])
+
+    def propose(self, x: Vector, proposal: Vector, log_density: float, uniform: float) -> float:
+        """Move x to the proposal or not; returns its log-density."""
+        # The state that is scored is the one that is kept: x may be of single precision.
+        new = proposal.astype(x.dtype)
+        proposed = float(self.density.tempered(new[None], self.beta)[0])
+        if not accepts(uniform, proposed - log_density):
+            return log_density
+        x[:] = new
+        return proposed
+
+
+class OwnStep(VectorStep):
+    """A user's own update."""
+
+    def __init__(self, function: OwnUpdate, density: Density, beta: float):
+        self.function = function
+        self.density = density
+        self.beta = float(beta)
+
+    def step(self, x: Vector, rng: np.random.Generator) -> None:
+        x[:] = self.density.as_state(self.function(x.copy(), self.beta, rng), "what update returns")
+
+
+class PriorStep(VectorStep):
+    """A fresh draw of the prior, for beta = 0."""
+
+    def __init__(self, density: Density):
+        self.density = density
+
+    def step(self, x: Vector, rng: np.random.Generator) -> None:
+        draw = self.density.prior_draw
+        assert draw is not None
+        x[:] = self.density.as_state(draw(rng), "what prior_draw returns")
+
+
+def resolve_update(density: Density) -> VectorUpdate | OwnUpdate:
+    """The update of a density, the default of BlockModes included."""
+    update = density.update
+    if update is None and isinstance(density, BlockModes):
+        return SiteGibbs()
+    if isinstance(update, VectorUpdate) or (callable(update) and not isinstance(update, type)):
+        return update
+    raise InvalidInput(
+        f"update must be SiteGibbs(...), RandomWalk(...) or a function (x, beta, rng) -> new x, got {update!r}; "
+        "updates of rows and columns need a FactorialHMM"
+    )
+
+
+def prepare_update(density: Density, beta: float) -> VectorStep:
+    """The density's own update at one beta; at beta = 0 its prior_draw, where there is one."""
+    update = resolve_update(density)
+    if beta == 0 and density.prior_draw is not None:
+        return PriorStep(density)
+    return update.prepare(density, beta) if isinstance(update, VectorUpdate) else OwnStep(update, density, beta)
+
+
+def require_possible(log_densities: Any, *states: Vector) -> None:
+    """Whatever a run does, its states keep a positive density: only a user's own update can lose it."""
+    if np.max(log_densities) == -np.inf:
+        shown = " and ".join(np.array2string(x, threshold=24, edgeitems=8) for x in states)
+        raise InvalidInput(
+            f"a state has zero density at its temperature: {shown}; an update must never move outside the support, "
+            "and log_density must give the same value each time"
+        )
+
+
+def _check_sites(sites: int | None) -> None:
+    if sites is not None and (np.asarray(sites).dtype.kind not in "iu" or sites < 1):
+        raise InvalidInput(f"sites must be a whole number of at least 1, or None for all of them, got {sites!r}")
