@@ -15,7 +15,8 @@ from core import example, fastest
 import chiasma as ch
 from chiasma._jit import njit
 from chiasma.kernels import ensemble, moves
-from chiasma.sampling.engines import CompiledEngine, PathProblem
+from chiasma.sampling.engines import CompiledEngine
+from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ def overhead(report: Report, most: float = 0.10) -> None:
 
 def engine(model: ch.FactorialHMM, data: ch.Observations, exchange: Any, every: int) -> CompiledEngine:
     """Two replicas that start where they are at home, so that a sweep costs what it costs in a long run."""
-    made = CompiledEngine(PathProblem(model.target(data), ch.RowGibbs(), exchange), BETAS, every, Streams(1, 0), None)
+    made = CompiledEngine(
+        PathProblem(model.target(data), ch.RowGibbs(), exchange), BETAS, every, Streams(1, 0), Start()
+    )
     made.states[:] = [ch.exact.draws(model, data, 1, seed=1, beta=beta)[0] for beta in BETAS]
     return made
 

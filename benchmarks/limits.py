@@ -22,7 +22,8 @@ from chiasma._jit import vector_njit
 from chiasma.exact.passes import CHUNK, Passes, draw_paths
 from chiasma.kernels.tensor import filter_block
 from chiasma.models.target import temper
-from chiasma.sampling.engines import CompiledEngine, PathProblem
+from chiasma.sampling.engines import CompiledEngine
+from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def engine(n_rows: int, n_columns: int, n_replicas: int) -> CompiledEngine:
     """Replicas with row updates, each where it is at home."""
     model, data = example(n_rows, n_columns)
     betas = np.linspace(0.3, 1.0, n_replicas) if n_replicas > 1 else np.ones(1)
-    made = CompiledEngine(PathProblem(model.target(data), ch.RowGibbs(), None), betas, 0, Streams(1, 0), None)
+    made = CompiledEngine(PathProblem(model.target(data), ch.RowGibbs(), None), betas, 0, Streams(1, 0), Start())
     made.states[:] = [ch.exact.draws(model, data, 1, seed=1, beta=beta)[0] for beta in betas]
     return made
 

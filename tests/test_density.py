@@ -25,10 +25,10 @@ from chiasma.kernels.crossover import pick_log
 from chiasma.models import density as density_module
 from chiasma.models.density import BlockModes, Density
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
+from chiasma.sampling.problems import VectorProblem
 from chiasma.sampling.updates import RowGibbs
 from chiasma.sampling.vector_exchanges import AugmentedPair, exchange_candidate, prepare_exchange
 from chiasma.sampling.vector_updates import BlockModesStep, RandomWalk, SiteGibbs, SiteGibbsStep, prepare_update
-from chiasma.sampling.vectors import VectorProblem
 
 pytestmark = pytest.mark.jit_off
 

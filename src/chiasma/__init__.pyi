@@ -19,7 +19,7 @@ from .sampling.ladder import Ladder
 from .sampling.sampler import sample
 from .sampling.updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
 from .sampling.vector_updates import RandomWalk, SiteGibbs
-from .storage.records import open_posterior
+from .storage.opening import open_posterior
 
 __version__: str
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, Table, Verdict
 from chiasma.files.tables import write_table
@@ -118,9 +119,7 @@ def write_record(record: Record) -> None:
     for table in result.tables:
         write_table(result.folder / f"{table.stem}.tsv", table.header, table.rows)
     path = result.folder / RESULT
-    aside = path.with_name(path.name + ".partial")
-    aside.write_text(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    aside.replace(path)
+    atomic.write_text(path, json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_record(path: Path) -> Record:
@@ -189,9 +188,7 @@ what it claims, what chiasma finds, experiment by experiment. Figures are number
 </body>
 </html>
 """
-    aside = path.with_name(path.name + ".partial")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    atomic.write_text(path, text)
 
 
 def _section(record: Record) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from chiasma import plots
+from chiasma import atomic, plots
 from chiasma.files.tables import Signal, write_table
 from chiasma.kernels.codes import unpack
 from chiasma.models.additive import Additive
@@ -136,7 +136,7 @@ def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[st
         tables["parameters.tsv"] = parameter_table(summary)
     for name, table in tables.items():
         write_table(run / name, *table)
-    _whole(run / "summary.json", json.dumps(content, indent=2) + "\n")
+    atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
     write_figures(posterior, run / "figures", regions)
     return Report(
         summary=summary,
@@ -275,16 +275,10 @@ def _rounded(values: Iterable[float]) -> list[str]:
     return ["NA" if np.isnan(value) else f"{value:.6g}" for value in values]
 
 
-def _whole(path: Path, text: str) -> None:
-    aside = path.with_name(path.name + ".partial")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
-
-
 def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], object]) -> Path:
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".partial")
-    figure.savefig(aside, dpi=DPI, format="png")
-    return aside.replace(path)
+    with atomic.whole_file(path) as partial:
+        figure.savefig(partial, dpi=DPI, format="png")
+    return path

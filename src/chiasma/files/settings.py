@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.files.prior_settings import default_prior, make_prior, prior_setting
 from chiasma.files.tables import Columns
@@ -149,9 +150,7 @@ class Settings:
         for name, section in self.sections.items():
             if section:
                 lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section.items())]
-        aside = path.with_name(path.name + ".partial")
-        aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        aside.replace(path)
+        atomic.write_text(path, "\n".join(lines) + "\n")
 
     def columns(self) -> Columns:
         """Which columns of the data file to read."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.models.observations import Observations
 from chiasma.types import Floats
@@ -87,7 +88,8 @@ class Signal:
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
         labels = None if self.chromosome is None else np.array(self.chromosome)
         content: dict[str, Any] = fields | {"chromosome": labels, "gap_unit": self.gap_unit}
-        np.savez_compressed(path, **{key: value for key, value in content.items() if value is not None})
+        with atomic.whole_file(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
 
     @classmethod
     def load(cls, path: Path) -> Signal:
@@ -161,13 +163,11 @@ def read_signal(path: Path, columns: Columns | None = None) -> Signal:
 def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """A CSV or TSV file, by the suffix; it appears whole or not at all."""
     delimiter = _delimiter(path, None)
-    aside = path.with_name(path.name + ".partial")
     try:
-        with aside.open("w", encoding="utf-8", newline="") as file:
+        with atomic.whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
             writer.writerow(names)
             writer.writerows([cell_text(value) for value in row] for row in rows)
-        aside.replace(path)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
 

@@ -98,13 +98,20 @@ def tally_log_liks(tally, betas, log_liks):
 
 
 @njit
-def tally_swap(tally, pair):
-    tally.labels[pair], tally.labels[pair + 1] = tally.labels[pair + 1], tally.labels[pair]
+def tally_move(tally, pair, moved, swapped):
+    """One move: in how many columns the lower path changed, and whether whole paths changed places."""
+    tally.moves[pair] += 1
+    tally.columns[pair] += moved
+    if moved > 0:
+        tally.changed[pair] += 1
+    if swapped:
+        tally.labels[pair], tally.labels[pair + 1] = tally.labels[pair + 1], tally.labels[pair]
 
 
 @njit
-def tally_trips(tally):
-    """A round trip is hot -> cold -> hot."""
+def tally_step(tally):
+    """The end of an exchange step. A round trip is hot -> cold -> hot."""
+    tally.steps[0] += 1
     hot, cold = tally.labels[0], tally.labels[-1]
     if tally.leg[hot] == 2:
         tally.round_trips[0] += 1
@@ -146,14 +153,9 @@ def exchange_step(replicas, move, log_liks, uniforms, used, n_uniforms, tally, w
             work,
         )
         used[p] += n_uniforms
-        tally.moves[p] += 1
-        tally.columns[p] += moved
-        if moved > 0:
-            tally.changed[p] += 1
-        if followed and (moved > 0 or np.array_equal(replicas.codes[p], replicas.codes[p + 1])):
-            tally_swap(tally, p)
-    tally_trips(tally)
-    tally.steps[0] += 1
+        swapped = followed and (moved > 0 or np.array_equal(replicas.codes[p], replicas.codes[p + 1]))
+        tally_move(tally, p, moved, swapped)
+    tally_step(tally)
 
 
 @njit

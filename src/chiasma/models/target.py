@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.codes import move_bits
+from chiasma.kernels.codes import move_bits, smallest_dtype
 from chiasma.kernels.exponential import temper_columns, temper_table
+from chiasma.kernels.sweeps import prior_sweep
 from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
 from chiasma.types import Floats, Integers, as_floats
@@ -87,6 +88,21 @@ class Target:
     def reduce(self, codes: npt.NDArray[np.integer]) -> Integers:
         """Codes of all rows to codes of the free rows."""
         return move_bits(np.asarray(codes, np.int64), self.free, range(self.n_rows))
+
+    @property
+    def record_dtype(self) -> np.dtype[np.unsignedinteger]:
+        """The smallest type that holds codes of all rows."""
+        return smallest_dtype(self.all_rows)
+
+    def record(self, codes: npt.NDArray[np.integer]) -> npt.NDArray[np.unsignedinteger]:
+        """Codes of the free rows to codes of all rows, as they are kept."""
+        return self.expand(codes).astype(self.record_dtype)
+
+    def sample_prior(self, rng: np.random.Generator) -> Integers:
+        """(T,) codes of the free rows, a path from the prior."""
+        codes = np.zeros(self.n_columns, np.int64)
+        prior_sweep(self.trans, self.edge, rng.random(self.n_rows * self.n_columns), codes)
+        return codes
 
     def log_prior(self, codes: Integers) -> float:
         """log p(X) of a path of the free rows."""

@@ -11,7 +11,8 @@ import xarray as xr
 
 import chiasma as ch
 from chiasma.errors import InvalidInput, StoreError
-from chiasma.storage import store, store_files
+from chiasma.sampling import engines, sampler
+from chiasma.storage import store
 
 pytestmark = pytest.mark.jit_off
 JIT = not numba.config.DISABLE_JIT
@@ -223,12 +224,12 @@ def test_draws__are_those_that_all_chains_have(tmp_path, monkeypatch):
         original(self, index, *rest)
 
     monkeypatch.setattr(store.ZarrTrace, "append", append)
-    monkeypatch.setattr(ch.independent, "BATCH", 3)
-    monkeypatch.setattr(ch.sampler, "TURN", 1e9)  # however slow the machine, chain 0 ends before chain 1 begins
+    monkeypatch.setattr(engines, "BATCH", 3)
+    monkeypatch.setattr(sampler, "TURN", 1e9)  # however slow the machine, chain 0 ends before chain 1 begins
     with pytest.raises(RuntimeError, match="stopped"):
         ch.sample(gaussian(), signal(), **QUICK, update="exact", workers=1, store=tmp_path / "run")
     found = ch.open_posterior(tmp_path / "run")
-    assert store_files.read_header(tmp_path / "run")["committed"] == [11, 3]
+    assert store.read_header(tmp_path / "run")["committed"] == [11, 3]
     assert found.draws.shape == (2, 3, T)
     assert not found.info["complete"]
     assert found.row_counts is None
