@@ -266,3 +266,16 @@ def draw_in_ball(problem, centres, offsets, uniforms):
         weights = alpha[t] if last else alpha[t] + inside.log_column_matrix(t + 1)[:, path[t + 1]]
         path[t] = invert(weights, [centres[t] ^ offset for offset in offsets], uniforms[t])
     return path
+
+
+def draw_mosaic(first, second, a, b, uniforms):
+    """Deal the columns of two paths between two replicas: every z in {0, 1}^T scored by the joint densities of both
+    paths, and drawn from the last column to the first, 1 before 0; uniforms[t] decides z_t. Returns both paths.
+    """
+    ways = np.array(list(product((0, 1), repeat=len(a))))
+    dealt = [(np.where(z, b, a), np.where(z, a, b)) for z in ways]
+    scores = np.array([log_joint(first, x) + log_joint(second, y) for x, y in dealt])
+    for t in range(len(a) - 1, -1, -1):
+        weights = np.array([logsumexp(np.where(ways[:, t] == x, scores, -np.inf)) for x in (0, 1)])
+        scores[ways[:, t] != invert(weights, (1, 0), uniforms[t])] = -np.inf
+    return dealt[int(scores.argmax())]

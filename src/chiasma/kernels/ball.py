@@ -11,8 +11,9 @@ import numpy as np
 from chiasma._jit import njit
 from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.lanes import load, store, sum_from, transpose
-from chiasma.kernels.logspace import log_add, log_pick
-from chiasma.kernels.tensor import filter_block, pick
+from chiasma.kernels.logspace import log_add
+from chiasma.kernels.picking import pick, pick_log
+from chiasma.kernels.tensor import filter_block
 from chiasma.kernels.transitions import log_move, move
 
 TINY_COLUMN = 1e-20
@@ -221,4 +222,4 @@ def log_draw_ball(alpha, centres, offsets, log_trans, edge, uniforms, codes, wei
             weights[j] = alpha[t, j]
             if t < last:
                 weights[j] += log_move(log_trans, edge[t + 1], centres[t] ^ offsets[j], codes[t + 1])
-        codes[t] = centres[t] ^ offsets[log_pick(weights, uniforms[t])]
+        codes[t] = centres[t] ^ offsets[pick_log(weights, uniforms[t])]

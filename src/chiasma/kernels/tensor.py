@@ -31,6 +31,7 @@ from chiasma.kernels.mixing import (
     mix,
     weigh,
 )
+from chiasma.kernels.picking import pick
 from chiasma.kernels.transitions import into_products
 
 # Below this the stay probability is too close to underflow to serve as a normaliser.
@@ -102,51 +103,48 @@ def stay_after(trans, e, message, diagonal, out):
     divide(out.shape[0], message, START, out, START, out, START)
 
 
-@njit
-def pick(weights, uniform):
-    """Index drawn in proportion to weights (S,), by inversion of one uniform."""
-    total = 0.0
-    for s in range(weights.shape[0]):
-        total += weights[s]
-    target = uniform * total
-    cumulative = 0.0
-    last = 0
-    for s in range(weights.shape[0]):
-        if weights[s] > 0.0:
-            cumulative += weights[s]
-            last = s
-            if target < cumulative:
-                return s
-    return last  # rounding left the target at the very end
+@inlined_njit
+def _pick_neighbour(alpha, first, ratios, code, chance, uniform):
+    """Draw s_t given s_{t+1} = code and s_t != code if it is a code one bit away, else -1; alpha_t = alpha[first:].
 
+    chance = P(s_t = code), and the uniform is not below it. Also returns what the codes that were tried have left of
+    the uniform. Nearly all draws end here.
 
-@njit
-def _pick_before(alpha, i, trans, e, code, uniform, weights):
-    """Draw s_t given s_{t+1} = code from all of alpha_t = alpha[i]: the plain O(2^b) step."""
-    into_products(trans, e, code, weights)
-    for s in range(weights.shape[0]):
-        weights[s] *= alpha[i, s]
-    return pick(weights, uniform)
-
-
-@njit
-def _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, left, weights):
-    """Draw s_t given s_{t+1} = code and s_t != code; chance = P(s_t = code), left = the uniform less chance.
-
-    The normaliser is known from `chance`, so the codes one bit away come first, then those two bits away, and every
-    other one only if none of them takes the draw. `_pick_near` has tried the first already.
+    Inlined and with a single return: a call, like an early return, costs reference counting of its arrays, which takes
+    longer than the draw.
     """
-    n_rows = ratios.shape[1]
-    per_weight = chance / alpha[i, code]
-    last = code
-    for k in range(n_rows):
-        weight = alpha[i, np.uint64(code ^ (1 << k))] * (ratios[code >> k & 1, k] * per_weight)
+    near = -1
+    k = 0
+    left = uniform - chance
+    # The normaliser is known from `chance`: weights are measured by that of `code`.
+    per_weight = chance / alpha[np.uint64(first + code)] if chance > TINY_STAY else 0.0
+    while near < 0 and k < ratios.shape[1]:
+        weight = alpha[np.uint64(first + (code ^ (1 << k)))] * (ratios[np.uint64(code >> k & 1), k] * per_weight)
         left -= weight
-        if weight > 0.0:
+        if left < 0.0 < weight:
+            near = code ^ (1 << k)
+        k += 1
+    return near, left
+
+
+@njit
+def _pick_farther(alpha, i, trans, e, ratios, code, chance, uniform, left, weights):
+    """Go on after `_pick_neighbour` has found nothing: codes two bits away, then every other one; alpha_t = alpha[i].
+
+    Where staying is all but impossible it cannot serve as the normaliser, and the draw is a plain one from all codes.
+    """
+    if chance <= TINY_STAY:
+        into_products(trans, e, code, weights)
+        for s in range(weights.shape[0]):
+            weights[s] *= alpha[i, s]
+        return pick(weights, uniform)
+    # The last code with a weight is the draw if rounding leaves something of the uniform at the very end.
+    last = code
+    for k in range(ratios.shape[1]):
+        if alpha[i, np.uint64(code ^ (1 << k))] * ratios[code >> k & 1, k] > 0.0:
             last = code ^ (1 << k)
-        if left < 0.0:
-            return last
-    for k in range(1, n_rows):
+    per_weight = chance / alpha[i, code]
+    for k in range(1, ratios.shape[1]):
         step = ratios[code >> k & 1, k] * per_weight
         for j in range(k):
             near = code ^ (1 << k) ^ (1 << j)
@@ -165,34 +163,6 @@ def _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, left, weights):
             if left < 0.0:
                 return s
     return last
-
-
-@inlined_njit
-def _pick_near(alpha, first, ratios, code, chance, uniform):
-    """As _pick_other if it is a code one bit away that takes the draw, else -1; alpha_t = alpha[first:].
-
-    Nearly all changes end here. Inlined and with a single way out, because a call counts the references to its arrays
-    up and down, which takes longer than the draw.
-    """
-    near = -1
-    k = 0
-    left = uniform - chance
-    per_weight = chance / alpha[np.uint64(first + code)] if chance > TINY_STAY else 0.0
-    while near < 0 and k < ratios.shape[1]:
-        weight = alpha[np.uint64(first + (code ^ (1 << k)))] * (ratios[np.uint64(code >> k & 1), k] * per_weight)
-        left -= weight
-        if left < 0.0 < weight:
-            near = code ^ (1 << k)
-        k += 1
-    return near
-
-
-@njit
-def _pick_other(alpha, i, trans, e, ratios, code, chance, uniform, weights):
-    """Draw s_t from alpha_t = alpha[i], given s_{t+1} = code, by a uniform that is not below P(s_t = code) = chance."""
-    if chance > TINY_STAY:
-        return _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, uniform - chance, weights)
-    return _pick_before(alpha, i, trans, e, code, uniform, weights)
 
 
 @njit
@@ -224,11 +194,11 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
                     if edge[t + 1] != loaded:
                         loaded = edge[t + 1]
                         load_ratios(trans, loaded, ratios)
-                    near = _pick_near(flat_alpha, (t - first) * n_states, ratios, code, chance, uniforms[n, t])
+                    uniform = uniforms[n, t]
+                    i = t - first
+                    near, left = _pick_neighbour(flat_alpha, i * n_states, ratios, code, chance, uniform)
                     if near < 0:
-                        near = _pick_other(
-                            alpha, t - first, trans, loaded, ratios, code, chance, uniforms[n, t], weights
-                        )
+                        near = _pick_farther(alpha, i, trans, loaded, ratios, code, chance, uniform, left, weights)
                     code = near
                 codes[n, t] = code
         stop = start
@@ -259,9 +229,10 @@ def draw_block(alpha, trans, edge, uniforms, codes, weights):
         # Unsigned: a signed index would be checked for counting from the end.
         staying = into[np.uint64(code)] * flat_alpha[np.uint64(t * n_states + code)]
         if not uniforms[t] * mass < staying:
-            near = _pick_near(flat_alpha, t * n_states, ratios, code, staying / mass, uniforms[t])
+            chance = staying / mass
+            near, left = _pick_neighbour(flat_alpha, t * n_states, ratios, code, chance, uniforms[t])
             if near < 0:
-                near = _pick_other(alpha, t, trans, e, ratios, code, staying / mass, uniforms[t], scratch)
+                near = _pick_farther(alpha, t, trans, e, ratios, code, chance, uniforms[t], left, scratch)
             code = near
         codes[t] = code
 
