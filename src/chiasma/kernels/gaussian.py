@@ -17,7 +17,7 @@ import numpy as np
 
 from chiasma._jit import inlined_njit, njit
 from chiasma.kernels.exponential import exp_in_place
-from chiasma.kernels.lanes import load, pack, spread, store
+from chiasma.kernels.lanes import lanes_of, load, spread, store
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Exponents of partial products stay within this, so that none of them underflows; past it, a column is done directly.
@@ -105,7 +105,7 @@ def _products(powers, i, n, lik, first, shape):
             lik[first + half + s] = value * last * shape[half + s]
     else:
         a, b = powers[n + i], powers[2 * n + i]
-        low = pack(base, base * a, base * b, base * a * b)
+        low = lanes_of(base, base * a, base * b, base * a * b)
         high = low * spread(powers[3 * n + i])
         if n_rows == 3:
             low = low * load(shape, 0)

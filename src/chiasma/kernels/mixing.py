@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from chiasma._jit import inlined_njit, njit
-from chiasma.kernels.lanes import load, pack, spread, store, swap_neighbours, swap_pairs, total
+from chiasma.kernels.lanes import lanes_of, load, spread, store, swap_neighbours, swap_pairs, total
 from chiasma.kernels.transitions import stay_products
 
 # Codes that `mix` takes at once on the lowest three axes.
@@ -63,8 +63,8 @@ def _mix_few(message, i, fall, rise, out, j):
 @inlined_njit
 def _mix_low_axes(message, i, fall, rise, out, j):
     """Axes 0, 1 and 2."""
-    by_neighbour = pack(fall[0], rise[0], fall[0], rise[0])
-    by_pair = pack(fall[1], fall[1], rise[1], rise[1])
+    by_neighbour = lanes_of(fall[0], rise[0], fall[0], rise[0])
+    by_pair = lanes_of(fall[1], fall[1], rise[1], rise[1])
     falling = spread(fall[2])
     rising = spread(rise[2])
     for s in range(0, 1 << fall.shape[0], 8):
