@@ -72,7 +72,7 @@ def edge_table(a_before, b_before, a, b, mask, trans_i, trans_j, e, log):
 def score_edges(a, b, mask, log_trans_i, log_trans_j, edge, edges):
     """Edge tables of all columns. Where neither path moves, the table is that of the column before."""
     a_before = b_before = 0
-    known = -1  # kind of the edges along which the table in hand belongs to staying
+    known = -1  # kind of edge for which the table at hand is that of two paths that stay, -1 if none
     w00 = w01 = w10 = w11 = 0.0
     for t in range(a.shape[0]):
         e = edge[t]
@@ -159,11 +159,11 @@ def exp_pair(x, y):
 
 @njit
 def filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, answers):
-    """Filter z (T,), a two-state chain with a table per edge, in linear space, and draw it but for the last look-up.
+    """Forward filtering of z (T,), a two-state chain with its own 2x2 table per edge, in linear space.
 
-    answers[t], bit z: the draw of z_t if z_{t+1} = z, known as soon as the filter has passed the edge between them;
-    the last column has the same answer twice. Nothing else need be kept of the filter. Returns whether all edges
-    are safe in linear space; if not, answers are worthless.
+    answers[t], bit z: the draw of z_t if z_{t+1} = z. Both are computed as soon as the filter has passed the edge
+    between them, so that filtered weights need not be kept; the last column has the same answer twice. Returns
+    whether all edges are safe in linear space; if not, answers must not be used.
     """
     lik_i, lik_j, log_lik_i, log_lik_j = tables_i.lik, tables_j.lik, tables_i.log_lik, tables_j.log_lik
     trans_i, trans_j, edge = tables_i.trans, tables_j.trans, tables_i.edge
@@ -195,7 +195,7 @@ def filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, answ
                     times_beta(beta_i, log_lik_i[t, a[t]]) + times_beta(beta_j, log_lik_j[t, b[t]]),
                     times_beta(beta_i, log_lik_i[t, a[t] ^ d]) + times_beta(beta_j, log_lik_j[t, b[t] ^ d]),
                 )
-        # Likelihood times transition first: it does not wait for the previous column.
+        # Likelihood times transition first: these products do not depend on the previous column.
         one_to_zero = v * (kept * w10)
         one_to_one = v * (exchanged * w11)
         zero = u * (kept * w00) + one_to_zero
@@ -214,7 +214,7 @@ def filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, answ
 
 @njit
 def draw_mosaic(answers, mask, a, b):
-    """Look z up backwards and exchange the columns where it is 1; returns how many of them differed."""
+    """Backward sampling: read z off the answers, and exchange the columns where it is 1; returns how many differed."""
     changes = z = 0
     for t in range(a.shape[0] - 1, -1, -1):
         z = answers[t] >> z & 1

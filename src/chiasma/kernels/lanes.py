@@ -1,7 +1,7 @@
-"""Four neighbouring numbers of an array at once, as the machine multiplies them.
+"""SIMD by hand: four neighbouring numbers of an array in one register.
 
 The compiler vectorises loops whose steps are alike. The lowest axes of a tensor exchange neighbours, where no two steps
-are alike, and a column of eight or thirty-two codes is over before a vectorised loop has checked what it may assume.
+are alike, and for a column of eight or thirty-two codes the checks before a vectorised loop cost more than the loop.
 Kernels that work on such columns say themselves what goes into one register: values of type `Lanes`, with +, * and /.
 
 Interpreted, without the compiler, four lanes are a NumPy array of four numbers.

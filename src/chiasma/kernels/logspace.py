@@ -1,4 +1,4 @@
-"""The passes of `tensor` and the best path, in logarithms: slower, for transitions of (almost) zero probability.
+"""The passes of `tensor` and the best path (Viterbi) in logarithms: slower, for transitions of almost zero probability.
 
 Messages are log-weights up to a constant; -inf is a weight of zero. Shapes as in `tensor`.
 """

@@ -1,7 +1,7 @@
 """One exchange move between two replicas, from scores to new codes.
 
-A move is begun (auxiliary draw), scored where the likelihoods are (tables here, a user's emission on the streamed
-path), and finished. Everything is a function of a fixed number of uniforms.
+A move has three parts: begin (the auxiliary draw), score (from tables here, from the user's emission on the streamed
+path), and finish (Metropolis-Hastings or a Gibbs draw). Everything is a function of a fixed number of uniforms.
 """
 
 from typing import NamedTuple
@@ -58,7 +58,7 @@ def make_pair_work(n_columns: int, n_rows: int) -> PairWork:
 
 @njit
 def swaps_whole_paths(move, n_rows):
-    """Whether the move can be followed up and down the ladder: all rows of all columns or nothing."""
+    """Whether the move exchanges whole paths or nothing, so that replicas can be followed along the ladder."""
     return move.kind == SWAP and not move.random_rows and move.order.shape[0] == n_rows
 
 
@@ -94,7 +94,7 @@ def mask_of(rows):
 def draw_cuts(n, points, uniforms):
     """Cut points first <= last of 0..n-1: one cut gives 0 and it, two distinct ones are ordered.
 
-    The move exchanges what lies in first..last-1; a single cut reaches up to n, so the full swap is among them.
+    The move exchanges first..last-1; a single cut may be n, so that the full swap is among the moves.
     """
     first = 0
     last = int(uniforms[0] * n) + 1

@@ -1,7 +1,7 @@
 """Whole sweeps over one replica on the tabulated path, and the pieces that the streamed path shares.
 
-Buffers come in one flat `Work`, cut to shape where they are used, so that every kernel sees contiguous arrays and
-compiles once.
+Buffers are the flat arrays of `Work`, reshaped where they are used, so that every kernel gets contiguous arrays and is
+compiled once.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,12 @@
-"""Joint passes over a block of b rows whose states fit one tensor: S = 2^b.
+"""Forward filtering-backward sampling, and smoothing, of a block of b rows jointly: S = 2^b codes.
 
 A distribution over the codes is seen as a 2x2x...x2 tensor. Rows move independently, so one step multiplies it by one
-2x2 matrix per axis (`mixing`): O(b 2^b) and not O(4^b). Mixed messages also give
-P(s_{t-1} = s | s_t = s, y) = message(s) / mixed(s) for nothing.
+2x2 matrix per axis (`mixing`): O(b 2^b) and not O(4^b). One division per code more gives the probability of staying,
+P(s_{t-1} = s | s_t = s, y) = message(s) / mixed(s).
 
-alpha (n, S): filtered distributions of columns first..first+n-1, each up to a power of two: messages are rescaled by
-              exact factors and only when they have shrunk, so that they do not depend on where a pass is cut.
+alpha (n, S): filtered distributions of columns first..first+n-1, each up to a power of two: against underflow, messages
+              are rescaled by exact factors and only when they have shrunk, so that they do not depend on where a pass
+              is cut.
 stay (n, S):  P(s_{t-1} = s | s_t = s, y), for the edge that enters column t. A draw that begins before the last
               column takes one row more, for the edge that leaves the columns it draws.
 ratios (2, b): A10 / A00 and A01 / A11 of one kind of edge.
@@ -34,10 +35,10 @@ from chiasma.kernels.mixing import (
 from chiasma.kernels.picking import pick
 from chiasma.kernels.transitions import into_products
 
-# Below this the stay probability is too close to underflow to serve as a normaliser.
+# Below this the probability of staying is too close to underflow to serve as a normaliser.
 TINY_STAY = 1e-250
-# Numbers drawn from at a time, one path after the other: what the first has read is still near for the others. Columns
-# that this makes at most, and at least if they are long.
+# Filtered weights that all paths are drawn through before the next ones: what the first path has read is still in the
+# cache for the others. Bounds on the number of columns that this makes.
 TILE = 2**16
 LONGEST_TILE = 256
 SHORTEST_TILE = 16
@@ -49,7 +50,7 @@ def filter_block(lik, trans, edge, first, message, alpha, stay, diagonal):
 
     lik (n, S): likelihoods, each column up to a factor. message (S,) enters as the filtered weights of column first-1
     (anything at column 0) and leaves as those of the last column. alpha may have fewer rows than there are columns:
-    they are then used in turn. `stay` of no rows means that it is not wanted; diagonal (S,) is scratch.
+    they are then used cyclically. `stay` of no rows: do not compute it; diagonal (S,) is scratch.
     """
     n_columns, n_states = lik.shape
     if n_states == EIGHT:
@@ -167,8 +168,8 @@ def _pick_farther(alpha, i, trans, e, ratios, code, chance, uniform, left, weigh
 
 @njit
 def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
-    """Draw columns first..first+n-1 of several paths backwards into codes (N, T), given codes[:, first + n] unless
-    that is the end.
+    """Backward sampling of columns first..first+n-1 of several paths into codes (N, T), given codes[:, first + n]
+    unless that is the end.
 
     Reads uniforms[:, t] for column t. Paths are mostly constant: one comparison with the stay probability settles
     most columns. weights (S,) is scratch.
@@ -206,8 +207,8 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
 
 @njit
 def draw_block(alpha, trans, edge, uniforms, codes, weights):
-    """Draw one path of all columns into codes (T,): for a single one it does not pay to divide for the stay
-    probabilities of every code, as that of the code at hand takes a sum.
+    """Backward sampling of one path of all columns into codes (T,). For a single path, the probability of staying is
+    computed for its own code only, by a sum over codes, and not for every code by divisions in the filter.
 
     Reads uniforms[t] for column t. weights (2, S or more) is scratch.
     """
@@ -294,7 +295,7 @@ def smooth_block(alpha, trans, edge, first, gamma, marginals, predicted, scratch
             if e != loaded:
                 load_edge(trans, e, ratios, scratch)
                 loaded = e
-            # The diagonal of the prediction and the one of the way back cancel.
+            # The diagonals of the prediction and of the step backwards cancel.
             mix(flat_alpha, i * n_states, fall, rise, predicted, START)
             divide(n_states, gamma, START, predicted, START, gamma, START)
             mix(gamma, START, rise, fall, gamma, START)
