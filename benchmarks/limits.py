@@ -21,7 +21,6 @@ import chiasma as ch
 from chiasma._jit import vector_njit
 from chiasma.exact.passes import CHUNK, Passes, draw_paths
 from chiasma.kernels.tensor import filter_block
-from chiasma.models.target import temper
 from chiasma.sampling.engines import CompiledEngine
 from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams
@@ -159,7 +158,9 @@ def filter_only(model: ch.FactorialHMM, data: ch.Observations) -> Callable[[], N
     target = model.target(data)
     n_states = 1 << target.n_rows
     step = max(1, CHUNK // n_states)
-    lik, _ = temper(target.likelihood.all_codes(0, min(step, target.n_columns)), 1.0)
+    n_together = min(step, target.n_columns)
+    lik = np.empty((n_together, n_states))
+    target.likelihood.tempered(0, n_together, 1.0, lik, np.empty(n_together))
     message, diagonal, alpha = np.zeros(n_states), np.empty(n_states), np.empty((2, n_states))
     message[0] = 1.0
 

@@ -21,7 +21,7 @@ from scipy import stats
 
 from branches import Path, Proof, pair_step, path_step, prove, prove_pair
 from chiasma.errors import BudgetExceeded, InvalidInput
-from chiasma.kernels.crossover import pick_log
+from chiasma.kernels.picking import pick_log
 from chiasma.models import density as density_module
 from chiasma.models.density import BlockModes, Density
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap

@@ -7,8 +7,7 @@ from .models.density import BlockModes, Density
 from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
 from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
-from .models.prior import Prior
-from .models.priors import Beta, Dirichlet, Gamma, HalfNormal, LogNormal, Normal, Uniform
+from .models.priors import Beta, Dirichlet, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
 from .results import diagnostics as diagnostics
 from .results.evidence import Evidence
 from .results.posterior import Posterior

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.models.prior import Prior
-from chiasma.models.priors import PRIORS
+from chiasma.models.priors import PRIORS, Prior
 from chiasma.types import as_floats
 
 KINDS: dict[str, type[Prior]] = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): kind for name, kind in PRIORS.items()}

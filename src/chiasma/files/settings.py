@@ -31,7 +31,7 @@ from chiasma.models import emissions
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import BinaryChains
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.prior import Prior
+from chiasma.models.priors import Prior
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.updates import BlockGibbs, HammingBall
 

@@ -39,8 +39,8 @@ class Tally(NamedTuple):
     moves: np.ndarray  # (R - 1,) moves tried
     changed: np.ndarray  # (R - 1,) moves that changed something
     columns: np.ndarray  # (R - 1,) columns exchanged
-    labels: np.ndarray  # (R,) who sits at each rung, as swaps carry them
-    leg: np.ndarray  # (R,) of a label: 0 unknown, 1 last seen hot, 2 hot and then cold
+    labels: np.ndarray  # (R,) which replica is at each temperature, as swaps move them
+    leg: np.ndarray  # (R,) of each label: 0 not yet hot, 1 hot last, 2 cold since it was hot
     round_trips: np.ndarray  # (1,)
 
 
@@ -186,7 +186,7 @@ def run_iterations(
     log_liks = np.empty(n_replicas)
     i = start
     while i < stop:
-        # Up to the next exchange replicas know nothing of each other, and each keeps its table in the caches.
+        # Up to the next exchange replicas are independent: one after the other, each keeps its table in the caches.
         end = min(stop, (i // every + 1) * every) if every > 0 else stop
         exchange = every > 0 and end % every == 0
         for r in range(n_replicas):

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import Factors
 from chiasma.models.observations import Observations
-from chiasma.models.prior import Prior
-from chiasma.models.priors import check_prior
+from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats
 
 MAX_ROWS = 63

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
 from chiasma.models.observations import Observations
-from chiasma.models.prior import Prior
-from chiasma.models.priors import Dirichlet, check_prior
+from chiasma.models.priors import Dirichlet, Prior, check_prior
 from chiasma.types import Floats, as_floats
 
 

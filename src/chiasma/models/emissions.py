@@ -20,7 +20,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
 from chiasma.models.additive import Additive, Emission, row_count
 from chiasma.models.observations import Observations
-from chiasma.models.prior import Prior
+from chiasma.models.priors import Prior
 from chiasma.types import Floats, Integers, as_floats
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import move_bits, smallest_dtype
-from chiasma.kernels.exponential import temper_columns, temper_table
+from chiasma.kernels.exponential import temper_table
 from chiasma.kernels.sweeps import prior_sweep
 from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
@@ -125,20 +125,11 @@ def check_beta(beta: float) -> float:
     return float(given)
 
 
-def temper(log_lik: Floats, beta: float) -> tuple[Floats, Floats]:
-    """exp(beta * log_lik) divided by its column maximum, and beta times the log of those maxima.
+def tempered_table(log_lik: Floats, beta: float, out: Floats | None = None) -> Floats:
+    """(S, T): exp(beta * log_lik), every column divided by its maximum, and transposed as sweeps like to read it.
 
     beta = 0 ignores the data altogether, impossible observations included.
     """
-    if beta == 0:
-        return np.ones_like(log_lik), np.zeros(len(log_lik))
-    lik, tops = np.empty_like(log_lik), np.empty(len(log_lik))
-    temper_columns(log_lik, beta, lik, tops)
-    return lik, tops
-
-
-def tempered_table(log_lik: Floats, beta: float, out: Floats | None = None) -> Floats:
-    """(S, T): `temper` of a whole table, transposed as sweeps like to read it."""
     made = np.empty(log_lik.shape[::-1]) if out is None else out
     if beta == 0:
         made[:] = 1.0

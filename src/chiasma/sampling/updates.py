@@ -25,11 +25,13 @@ from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels import sweeps
 from chiasma.kernels.ball import draw_centres, scale_columns
 from chiasma.kernels.codes import ball_offsets
-from chiasma.kernels.lanes import WIDTH
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.target import Target, tempered_table
 from chiasma.types import Floats, Integers
+
+# Operations that the tensor pass of a Hamming ball does in one instruction; the dense pass does one.
+TENSOR_LANES = 4
 
 
 class Sweep(ABC):
@@ -131,8 +133,7 @@ class HammingBall(Update):
         size = sum(comb(n_rows, n) for n in range(self.radius + 1))
         _check_memory(target, size)  # before they are listed: there may be very many
         offsets = ball_offsets(n_rows, self.radius)
-        # The tensor does as many operations at a time as a register has lanes.
-        if WIDTH * size * size * n_rows < (n_rows + 1) << n_rows:
+        if TENSOR_LANES * size * size * n_rows < (n_rows + 1) << n_rows:
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
         return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, 1 << n_rows)]
 
