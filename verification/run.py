@@ -38,7 +38,7 @@ class Report:
             f"# Verification: {name}\n\n"
             f"Made by `python verification/run.py {name}` (`make verify` runs every part). Python "
             f"{platform.python_version()}, NumPy {np.__version__}, numba {numba.__version__}, {os.cpu_count()} cores "
-            f"({platform.machine()}). Seeds are fixed: another run gives the same figures, but for the times."
+            f"({platform.machine()}). Seeds are fixed: another run gives the same numbers except for the times."
         )
 
     def text(self, part: str) -> None:
