@@ -72,7 +72,7 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
 
 
 @dataclass(frozen=True)
-class Segment:
+class Messages:
     """Messages of columns first..stop-1: alpha (n, S), and stay (n + 1, S) where asked for."""
 
     first: int
@@ -138,7 +138,7 @@ class Passes:
         """Numbers in the filtered distributions of a segment."""
         return self._alpha.size
 
-    def backward(self) -> Iterator[Segment]:
+    def backward(self) -> Iterator[Messages]:
         """Segments from the last to the first; each is valid until the next is asked for."""
         last = len(self._checkpoints) - 1
         for i in range(last, -1, -1):
@@ -148,9 +148,9 @@ class Passes:
                 self._message[:] = self._checkpoints[i]
                 self._filter(first, stop)
                 self._loaded = i
-            yield Segment(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
+            yield Messages(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
-    def draw(self, segment: Segment, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
+    def draw(self, segment: Messages, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
         """Draw the columns of a segment into codes (n, T), given codes[:, segment.stop] unless that is the end."""
         edge = self.target.edge
         if self.linear:

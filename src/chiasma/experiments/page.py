@@ -22,7 +22,7 @@ from PIL import Image
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput
-from chiasma.experiments.result import ExperimentResult, Figure, Finding, Table, Verdict
+from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
 from chiasma.files.tables import write_table
 
 # In the order of the paper; each is a module with run(folder, quick, seed).
@@ -131,7 +131,7 @@ def read_record(path: Path) -> Record:
         settings=content["settings"],
         findings=[Finding(**finding) for finding in content["findings"]],
         figures=[Figure(**figure) for figure in content["figures"]],
-        tables=[Table(**table) for table in content["tables"]],
+        tables=[ResultTable(**table) for table in content["tables"]],
         seconds=content["seconds"],
         folder=path.parent,
     )
@@ -227,7 +227,7 @@ def _figure(figure: Figure, folder: Path) -> str:
     )
 
 
-def _table(table: Table) -> str:
+def _table(table: ResultTable) -> str:
     numeric = _numeric(table)
     mark = [' class="number"' if is_number else "" for is_number in numeric]
     head = "".join(f"<th{m}>{escape(_words(name))}</th>" for m, name in zip(mark, table.header, strict=True))
@@ -243,7 +243,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _numeric(table: Table) -> list[bool]:
+def _numeric(table: ResultTable) -> list[bool]:
     """Which columns hold numbers, or texts of numbers."""
     columns = zip(*table.rows, strict=True) if table.rows else ([] for _ in table.header)
     return [all(x is None or re.fullmatch(r"-?[\d.,]+(e-?\d+)?%?", str(x)) for x in column) for column in columns]

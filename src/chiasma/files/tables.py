@@ -109,7 +109,7 @@ class Signal:
         )
 
 
-class Row(NamedTuple):
+class Line(NamedTuple):
     """A line of a table."""
 
     line: int
@@ -121,14 +121,14 @@ class Sheet(NamedTuple):
 
     path: Path
     names: list[str]
-    rows: list[Row]
+    rows: list[Line]
     has_header: bool
 
     def numbers(self, column: int) -> Floats:
         """A column as floats, NaN where missing; refuses text and infinities by their line."""
         return np.array([self._number(row, column) for row in self.rows])
 
-    def _number(self, row: Row, column: int) -> float:
+    def _number(self, row: Line, column: int) -> float:
         text = row.cells[column].strip()
         if text.lower() in MISSING:
             return math.nan
@@ -264,7 +264,7 @@ def _read_table(path: Path, delimiter: str) -> Sheet:
     return table
 
 
-def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Row]:
+def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Line]:
     """Rows with their line numbers, without blank lines and without comments before the header."""
     skipped = 0
     for line in lines:
@@ -276,7 +276,7 @@ def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Row]:
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells) or len(cells) > 1:
-                rows.append(Row(skipped + reader.line_num, cells))
+                rows.append(Line(skipped + reader.line_num, cells))
     except csv.Error as error:
         raise InvalidInput(f"{path}, line {skipped + reader.line_num}: {error}; check the quotes") from error
     return rows

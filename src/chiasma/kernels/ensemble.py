@@ -1,4 +1,4 @@
-"""Iterations of a whole ensemble of replicas on the tabulated path: sweeps, records, exchanges.
+"""Iterations of a whole ensemble of replicas on the tabulated path: sweeps, kept draws, exchanges.
 
 Replica r has inverse temperature betas[r], ascending; the last one is cold (beta = 1) and its draws are kept.
 Arrays of the target carry a leading axis M: 1 when all replicas share it, R when each has its own.
@@ -44,7 +44,7 @@ class Tally(NamedTuple):
     round_trips: np.ndarray  # (1,)
 
 
-class Records(NamedTuple):
+class Kept(NamedTuple):
     """What is kept of every `thin`-th iteration."""
 
     codes: np.ndarray  # (n, T) of the cold replica
@@ -172,13 +172,13 @@ def run_iterations(
     every,
     thin,
     tally,
-    records,
+    kept,
     work,
     pair_work,
 ):
     """Iterations start..stop-1 (numbered from 0 for `every` and `thin`; 0 switches either off).
 
-    sweep_uniforms (R, ...): replica r reads n_sweep_uniforms[r] per iteration. Returns the number of records.
+    sweep_uniforms (R, ...): replica r reads n_sweep_uniforms[r] per iteration. Returns the number of kept iterations.
     """
     n_replicas = replicas.betas.shape[0]
     every = every if n_replicas > 1 else 0
@@ -201,10 +201,10 @@ def run_iterations(
                     log_liks[r] = path_log_likelihood(tables.log_lik, codes)
                 if record:
                     n = (j + 1) // thin - start // thin - 1
-                    records.log_lik[n, r] = log_liks[r]
+                    kept.log_lik[n, r] = log_liks[r]
                     if r == n_replicas - 1:
-                        records.codes[n] = codes
-                        records.log_prior[n] = log_prior(codes, tables.log_trans, replicas.edge)
+                        kept.codes[n] = codes
+                        kept.log_prior[n] = log_prior(codes, tables.log_trans, replicas.edge)
         if exchange:
             exchange_step(replicas, move, log_liks, pair_uniforms, used, n_pair_uniforms, tally, pair_work)
         i = end

@@ -274,7 +274,7 @@ class CompiledEngine(StateEngine):
             every,
             thin,
             self.tally,
-            ensemble.Records(draws.states, draws.log_lik, draws.log_prior),
+            ensemble.Kept(draws.states, draws.log_lik, draws.log_prior),
             self.work,
             self.pair_work,
         )
