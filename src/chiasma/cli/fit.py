@@ -32,6 +32,7 @@ def fit() -> None:
     states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv where some are learned.
     Missing values are NA, NaN, . or empty.
     """
+    # The name and the help of the command; FitCommand adds the options, and `_fit` is what it does.
 
 
 class FitCommand(TyperCommand):
