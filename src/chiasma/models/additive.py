@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import Factors
+from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats
@@ -22,7 +23,8 @@ MAX_ROWS = 63
 class Emission(ABC):
     """What a model needs to know of an emission: how many rows it has, and what data it accepts."""
 
-    arguments: ClassVar[tuple[str, ...]] = ()  # of the constructor, each an attribute as well
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+    in_settings: ClassVar[bool] = True  # numbers make it, so that a file can name it and a stored run rebuild it
     n_rows: int
     priors: Mapping[str, Prior] = {}  # of the parameters that are learned
 
@@ -54,7 +56,7 @@ class Emission(ABC):
 class Additive(Emission):
     """An emission that sees a column through its level alone."""
 
-    arguments: ClassVar[tuple[str, ...]] = ("weights",)
+    arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     n_channels: int | None = None
 
     def __init__(self, weights: npt.ArrayLike | Prior):

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,9 @@ class Step(NamedTuple):
 class Update(ABC):
     """What is drawn given what, at any beta."""
 
+    number: ClassVar[str | None] = None  # the field that a number behind the name sets, as in "hamming-ball:3"
+    in_settings: ClassVar[bool] = True  # a file can name it
+
     def prepare(self, target: Target, beta: float) -> Sweep:
         """Bind to a target; refuses what does not fit it."""
         steps = self.steps(target)
@@ -90,6 +93,7 @@ class BlockGibbs(Update):
     blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
     """
 
+    number: ClassVar[str] = "size"
     size: int = 2
     blocks: Sequence[Sequence[int]] | None = None
 
@@ -122,6 +126,7 @@ class HammingBall(Update):
     whichever counts fewer operations.
     """
 
+    number: ClassVar[str] = "radius"
     radius: int = 1
 
     def steps(self, target: Target) -> list[Step]:
@@ -142,6 +147,7 @@ class HammingBall(Update):
 class Compose(Update):
     """Several updates, one after the other, as one sweep."""
 
+    in_settings: ClassVar[bool] = False  # it is made of other updates, which have no single name
     updates: Sequence[Update]
 
     def steps(self, target: Target) -> list[Step]:
@@ -161,6 +167,15 @@ class Exact(Update):
 
     def steps(self, target: Target) -> list[Step]:
         raise InvalidInput("Exact() draws everything and leaves nothing to compose with; use it alone")
+
+
+# By their names on the command line, in files and in `sample`.
+UPDATES: dict[str, type[Update]] = {
+    "exact": Exact,
+    "row": RowGibbs,
+    "block": BlockGibbs,
+    "hamming-ball": HammingBall,
+}
 
 
 def make_program(steps: Sequence[Step]) -> sweeps.Program:
