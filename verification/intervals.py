@@ -73,7 +73,9 @@ def grid_mass(model: ch.FactorialHMM, y: np.ndarray, n: int = 240) -> float:
         pair = np.array([w, 1 - w])
         for j, depth in enumerate(depths):
             density = prior["weights"].log_density(pair) + prior["depth"].log_density(np.array(depth))
-            log[i, j] = density + ch.exact.log_evidence(model.placed({"weights": pair, "depth": np.array(depth)}), y)
+            log[i, j] = density + ch.exact.log_evidence(
+                model.with_unchecked_values({"weights": pair, "depth": np.array(depth)}), y
+            )
     return float(np.exp(logsumexp(log[:, depths < 8]) - logsumexp(log)))
 
 

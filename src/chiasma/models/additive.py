@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -11,13 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import Factors
 from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats
 
 MAX_ROWS = 63
+
+
+# tensor.filter_block for columns first..stop-1 of the data it is bound to: (trans, edge, first, stop, message, alpha,
+# stay, diagonal, lik, tops) -> log evidence; lik (n, S) and tops (n,) are scratch for n columns at a time.
+FusedFilter = Callable[..., float]
 
 
 class Emission(ABC):
@@ -37,7 +41,7 @@ class Emission(ABC):
         own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
         return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
 
-    def placed(self, values: Mapping[str, Any]) -> Self:
+    def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
         """`with_values` for values inside the supports of all priors: nothing is checked again."""
         other = copy(self)
         vars(other).update({name: values[name] for name in self.priors})
@@ -130,8 +134,10 @@ class Additive(Emission):
         y, group = summary
         return float(self.log_density(y, level[group]).sum())
 
-    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
-        """A shortcut to the likelihoods of all codes of rows with these weights, where the density has one."""
+    def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
+        """A compiled filter that makes the likelihoods of all codes of rows with these weights as it goes; None where
+        the density has none, and likelihoods are evaluated before columns are filtered.
+        """
         return None
 
     def _channels(self, y: Floats, level: Floats) -> Floats:

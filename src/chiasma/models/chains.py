@@ -74,7 +74,7 @@ class BinaryChains:
         own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
         return type(self)(**{name: values.get(name, value) for name, value in own.items()})
 
-    def placed(self, values: Mapping[str, Any]) -> Self:
+    def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
         """`with_values` for values inside the supports of all priors: nothing is checked again."""
         other = copy(self)
         vars(other).update({name: values[name] for name in self.priors})

@@ -11,6 +11,7 @@ makes the emission at another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,8 +19,9 @@ import numpy.typing as npt
 import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
-from chiasma.models.additive import Additive, Emission, row_count
+from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
+from chiasma.kernels.gaussian_filter import filter_gaussian
+from chiasma.models.additive import Additive, Emission, FusedFilter, row_count
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
@@ -79,11 +81,11 @@ class Gaussian(Additive):
         squares = squares + n * (mean - self.depth * level) ** 2
         return float(np.sum(-0.5 * squares / self.sd**2 - n * (np.log(self.sd) + _HALF_LOG_TWO_PI)))
 
-    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
+    def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
         if self.n_channels is not None:
             return None
         factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
-        return factors if factors.farthest < _FARTHEST else None
+        return partial(filter_gaussian, y, factors) if factors.farthest < _FARTHEST else None
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)

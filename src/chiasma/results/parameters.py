@@ -96,4 +96,4 @@ def model_at_mean(model: FactorialHMM, parameters: xr.Dataset) -> FactorialHMM:
 
 def model_at_draw(model: FactorialHMM, parameters: xr.Dataset, chain: int, draw: int) -> FactorialHMM:
     """The parameters of one draw in place of all priors."""
-    return model.placed({name: parameters[name].values[chain, draw] for name in model.parameters.names})
+    return model.with_unchecked_values({name: parameters[name].values[chain, draw] for name in model.parameters.names})

@@ -44,7 +44,7 @@ class Learning:
         return self.target(np.concatenate([slot.prior.centre.ravel() for slot in self.parameters.slots]))
 
     def target(self, values: Floats) -> Target:
-        return self.model.placed(self.parameters.unpack(values)).target(self.data)
+        return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
 
     def admits(self, values: Floats) -> bool:
         """Whether transitions over gaps are real numbers: the prior is restricted to where they are."""
@@ -131,7 +131,7 @@ class Learning:
             return values
 
         def log_path(at: Floats) -> float:
-            chains = self.model.chains.placed(self.parameters.unpack(at))
+            chains = self.model.chains.with_unchecked_values(self.parameters.unpack(at))
             _, trans = chains.tables(self.model.n_rows, self.data)
             with np.errstate(divide="ignore", invalid="ignore"):
                 terms = np.where(counts == 0, 0.0, counts * np.log(trans[:, free_rows]))
@@ -152,7 +152,7 @@ class Learning:
             return values
 
         def log_likelihood(at: Floats) -> float:
-            emission = own.placed(self.parameters.unpack(at))
+            emission = own.with_unchecked_values(self.parameters.unpack(at))
             return beta * emission.summed(summary, on @ emission.weights)
 
         return self._sliced(values, self._with_prior(log_likelihood), lines, rung, EMISSION, rng)
