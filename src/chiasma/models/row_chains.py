@@ -1,0 +1,486 @@
+"""The Markov chain of one row: S states, an initial distribution, and a transition matrix A (S, S) for one step.
+
+Over a gap d the matrix is A^d:
+    Switch   two states; the closed form of chiasma.kernels.transitions, for any real d
+    Sticky   A = lambda I + (1 - lambda) 1 pi', so A^d = lambda^d I + (1 - lambda^d) 1 pi', for any real d
+    Markov   whole d: powers by repeated squaring. Real d: exp(Q d), Q the rates; of a matrix, its principal logarithm
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy  # its parts load when they are first used
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels.transitions import fill_transitions
+from chiasma.models.prior import Prior
+from chiasma.models.priors import Dirichlet, check_prior
+from chiasma.types import Floats, as_floats
+
+# How far a distribution may be from adding up to 1 (relative to the largest rate: rates from adding up to 0). What
+# is missing counts once per column, so this is little more than rounding.
+TOLERANCE = 1e-12
+
+# A matrix with an eigenvalue nearer to zero than this has no logarithm that rounding leaves intact.
+_SINGULAR = 1e-8
+# Entries of a principal logarithm that are negative or imaginary by no more than this are zeros: a share of the
+# largest rate, and what rounding adds.
+_NO_RATE = 1e-10, 1e-15
+
+
+class DirichletRows(Prior):
+    """A transition matrix whose rows are independent Dirichlets: given a path, each row is one again.
+
+    concentration : (S, S), one row per state that is left.
+
+    >>> DirichletRows([[8, 2], [1, 3]]).centre.tolist()
+    [[0.8, 0.2], [0.25, 0.75]]
+    """
+
+    arguments = ("concentration",)
+    support = (0.0, 1.0)
+
+    def __init__(self, concentration: npt.ArrayLike):
+        self.concentration = as_floats("concentration of DirichletRows", concentration)
+        if self.concentration.ndim != 2 or self.concentration.shape[0] != self.concentration.shape[1]:
+            raise InvalidInput(
+                "DirichletRows needs a square matrix of concentrations, one row per state that is left, got shape "
+                f"{self.concentration.shape}; for one distribution use Dirichlet"
+            )
+        self.rows = [Dirichlet(row) for row in self.concentration]
+        self.shape = self.concentration.shape
+        self.n_free = sum(row.n_free for row in self.rows)
+
+    @property
+    def centre(self) -> Floats:
+        return np.array([row.centre for row in self.rows])
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        return np.array([row.sample(rng) for row in self.rows])
+
+    def log_density(self, value: Floats) -> float:
+        return sum(row.log_density(own) for row, own in zip(self.rows, value, strict=True))
+
+    def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
+        kind, a, b, constant = zip(*(row.entries() for row in self.rows), strict=True)
+        return np.concatenate(kind), np.concatenate(a), np.concatenate(b), np.concatenate(constant)
+
+    def to_free(self, value: Floats) -> Floats:
+        return np.concatenate([row.to_free(own) for row, own in zip(self.rows, value, strict=True)])
+
+    def from_free(self, free: Floats) -> Floats:
+        parts = np.reshape(free, (len(self.rows), -1))
+        return np.array([row.from_free(own) for row, own in zip(self.rows, parts, strict=True)])
+
+    def log_slope(self, value: Floats) -> float:
+        return sum(row.log_slope(own) for row, own in zip(self.rows, value, strict=True))
+
+    def marginal(self, entry: tuple[int, ...]) -> Prior:
+        return self.rows[entry[0]].marginal(entry[1:])
+
+    def alike(self) -> list[list[int]]:
+        # A state is a row and a column of the matrix, and has a value besides: rows of it are no parts to exchange.
+        return []
+
+
+class RowChain(ABC):
+    """What all Markov chains of a row share. Parameters may be priors: typical values then stand in for them."""
+
+    arguments: ClassVar[tuple[str, ...]]  # of the constructor, each an attribute as well
+    initial: Floats | None
+    priors: dict[str, Prior]  # of the parameters that are learned
+
+    @property
+    @abstractmethod
+    def n_states(self) -> int | None:
+        """Number of states; None where any number will do."""
+
+    def initial_distribution(self, n_states: int) -> Floats:
+        """(S,) probabilities of the states where a sequence starts."""
+        self._check_size(n_states)
+        return self._stationary(n_states) if self.initial is None else self.initial.copy()
+
+    def matrices(self, n_states: int, gaps: Floats) -> Floats:
+        """(E, S, S) for the kinds of edges of `Observations.edge_kinds`: kind e > 0 has the gap gaps[e].
+
+        Kind 0 is a start: there every row of the matrix is the initial distribution.
+        """
+        out = np.empty((len(gaps), n_states, n_states))
+        out[0] = self.initial_distribution(n_states)
+        out[1:] = self._steps(n_states, np.asarray(gaps[1:], float))
+        return out
+
+    @abstractmethod
+    def _stationary(self, n_states: int) -> Floats:
+        """(S,)."""
+
+    @abstractmethod
+    def _steps(self, n_states: int, gaps: Floats) -> Floats:
+        """(E, S, S) matrices over E gaps."""
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """The same chain with other values for some arguments."""
+        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
+        return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
+
+    def placed(self, values: Mapping[str, Any]) -> Self:
+        """`with_values` for values inside the supports of all priors: nothing is checked again."""
+        other = copy(self)
+        vars(other).update({name: values[name] for name in self.priors})
+        other.priors = {}
+        return other
+
+    def _check_size(self, n_states: int) -> None:
+        if self.n_states is not None and self.n_states != n_states:
+            raise InvalidInput(
+                f"the Markov chain has {self.n_states} states and its row {n_states}; give a row one value per state"
+            )
+
+    def _check_sizes(self, **parameters: Floats | None) -> None:
+        """Refuse parameters with different numbers of states."""
+        sizes = {name: len(value) for name, value in parameters.items() if value is not None}
+        if len(set(sizes.values())) > 1:
+            told = " and ".join(f"{name} {size}" for name, size in sizes.items())
+            raise InvalidInput(f"{type(self).__name__} must have one number of states, got {told}; make them agree")
+
+    def _probability(self, name: str, value: npt.ArrayLike | Prior) -> Floats:
+        """() a number as it is; a prior is remembered, and its typical value stands in for it."""
+        if isinstance(value, Prior):
+            check_prior(name, value, ((),), 0.0, 1.0)
+            return self._learned(name, value)
+        given = as_floats(name, value)
+        if given.ndim:
+            raise InvalidInput(f"{name} must be a single probability, got shape {given.shape}; a row has one chain")
+        _check_probabilities(name, given)
+        return given
+
+    def _distribution(self, name: str, values: npt.ArrayLike | Prior) -> Floats:
+        """(S,), or the typical value of a Dirichlet."""
+        if isinstance(values, Prior):
+            if not isinstance(values, Dirichlet):
+                raise InvalidInput(
+                    f"the prior of {name} must give values that add up to 1, got {values}; use Dirichlet"
+                )
+            return self._learned(name, values)
+        given = as_floats(name, values)
+        if given.ndim != 1 or len(given) < 2:
+            raise InvalidInput(f"{name} must be one probability per state, at least two, got shape {given.shape}")
+        _check_distributions(name, given)
+        return given
+
+    def _learned(self, name: str, prior: Prior) -> Floats:
+        self.priors[name] = prior
+        return prior.centre
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in self.arguments}
+        told = {name: self.priors.get(name, value.tolist()) for name, value in given.items() if value is not None}
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in told.items())})"
+
+
+class Switch(RowChain):
+    """Two states, off and on.
+
+    Parameters
+    ----------
+    enter : P(0 -> 1) from one column to the next.
+    leave : P(1 -> 0).
+    initial : P(1) where a sequence starts. Default: the stationary probability, enter / (enter + leave).
+
+    A prior in place of a probability, such as Beta(1, 99), is learned.
+
+    Examples
+    --------
+    >>> Switch(enter=0.01, leave=0.03).initial_distribution(2).tolist()
+    [0.75, 0.25]
+    """
+
+    arguments = ("enter", "leave", "initial")
+
+    def __init__(
+        self, enter: npt.ArrayLike | Prior, leave: npt.ArrayLike | Prior, initial: npt.ArrayLike | Prior | None = None
+    ):
+        self.priors = {}
+        self.enter = self._probability("enter", enter)
+        self.leave = self._probability("leave", leave)
+        self.initial = None if initial is None else self._probability("initial", initial)
+
+    @property
+    def n_states(self) -> int:
+        return 2
+
+    def initial_distribution(self, n_states: int) -> Floats:
+        self._check_size(n_states)
+        if self.initial is None:
+            return self._stationary(n_states)
+        return np.array([1.0 - self.initial, self.initial])
+
+    def _stationary(self, n_states: int) -> Floats:
+        rate = self.enter + self.leave
+        if not rate:
+            raise InvalidInput("a Switch with enter = leave = 0 has no single stationary distribution; give initial=")
+        on = self.enter / rate
+        return np.array([1.0 - on, on])
+
+    def _steps(self, n_states: int, gaps: Floats) -> Floats:
+        rate = float(self.enter + self.leave)
+        if rate > 1 and np.any(gaps != 1):
+            raise InvalidInput(
+                f"gaps need enter + leave <= 1, got {rate:g}; drop the gaps or lower the switching probabilities"
+            )
+        trans = np.empty((len(gaps) + 1, 1, 4))
+        enter, leave = (np.full(1, float(value)) for value in (self.enter, self.leave))
+        fill_transitions(enter, leave, np.zeros(1), np.concatenate([[np.inf], gaps]), trans)
+        return trans[1:].reshape(-1, 2, 2)
+
+
+class Sticky(RowChain):
+    """Any number of states: a row stays where it is until its state is drawn anew.
+
+    Parameters
+    ----------
+    renew : P(the state is drawn anew) from one column to the next; the same state may come again.
+    probabilities : (S,) of the states in such a draw. Default: all equal.
+    initial : (S,) probabilities where a sequence starts. Default: `probabilities`, which is stationary.
+
+    A prior in place of a number is learned: renew=Beta(1, 99), probabilities=Dirichlet([8, 1, 1]).
+
+    Examples
+    --------
+    >>> Sticky(renew=0.2, probabilities=[0.5, 0.5]).matrices(2, np.array([np.inf, 1.0]))[1].round(12).tolist()
+    [[0.9, 0.1], [0.1, 0.9]]
+    """
+
+    arguments = ("renew", "probabilities", "initial")
+
+    def __init__(
+        self,
+        renew: npt.ArrayLike | Prior,
+        probabilities: npt.ArrayLike | Prior | None = None,
+        initial: npt.ArrayLike | Prior | None = None,
+    ):
+        self.priors = {}
+        self.renew = self._probability("renew", renew)
+        self.probabilities = None if probabilities is None else self._distribution("probabilities", probabilities)
+        self.initial = None if initial is None else self._distribution("initial", initial)
+        self._check_sizes(probabilities=self.probabilities, initial=self.initial)
+
+    @property
+    def n_states(self) -> int | None:
+        given = self.initial if self.probabilities is None else self.probabilities
+        return None if given is None else len(given)
+
+    def _stationary(self, n_states: int) -> Floats:
+        return np.full(n_states, 1.0 / n_states) if self.probabilities is None else self.probabilities.copy()
+
+    def _steps(self, n_states: int, gaps: Floats) -> Floats:
+        with np.errstate(divide="ignore"):  # renew = 1: every gap is an endless one
+            log_stay = gaps * np.log1p(-self.renew)
+        kept, renewed = np.exp(log_stay), -np.expm1(log_stay)
+        steps = kept[:, None, None] * np.eye(n_states)
+        return np.asarray(steps + renewed[:, None, None] * self._stationary(n_states))
+
+
+class Markov(RowChain):
+    """Any number of states, and any transition matrix.
+
+    Parameters
+    ----------
+    transition : (S, S) P(row -> column) from one column to the next.
+    initial : (S,) probabilities where a sequence starts. Default: the stationary distribution.
+    rates : (S, S) rates per unit of distance, in place of `transition`: rows add up to 0. They serve gaps of any
+        length; a matrix serves whole ones, and others where its principal logarithm consists of rates.
+
+    Priors in place of numbers are learned: transition=[Dirichlet([8, 1, 1]), ...], one per row (or DirichletRows with
+    all concentrations), initial=Dirichlet([1, 1, 1]).
+
+    Examples
+    --------
+    >>> Markov([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.4, 0.0, 0.6]]).initial_distribution(3).round(3).tolist()
+    [0.571, 0.286, 0.143]
+    """
+
+    arguments = ("transition", "initial", "rates")
+
+    def __init__(
+        self,
+        transition: npt.ArrayLike | Prior | Sequence[Dirichlet] | None = None,
+        initial: npt.ArrayLike | Prior | None = None,
+        *,
+        rates: npt.ArrayLike | None = None,
+    ):
+        self.priors = {}
+        if (transition is None) == (rates is None):
+            got = "neither" if rates is None else "both"
+            raise InvalidInput(f"Markov needs a transition matrix or rates, got {got}; give one of the two")
+        self.transition = None if transition is None else self._transition(transition)
+        self.rates = None if rates is None else _rates(rates)
+        self.initial = None if initial is None else self._distribution("initial", initial)
+        self._check_sizes(transition=self.transition, rates=self.rates, initial=self.initial)
+
+    def _transition(self, given: Any) -> Floats:
+        if isinstance(given, list | tuple) and given and all(isinstance(row, Dirichlet) for row in given):
+            given = DirichletRows([row.concentration for row in given])
+        if isinstance(given, Prior):
+            if not isinstance(given, DirichletRows):
+                raise InvalidInput(f"the prior of transition must be one Dirichlet per row in a list, got {given}")
+            return self._learned("transition", given)
+        matrix = _square("transition", given)
+        _check_distributions("transition", matrix)
+        return matrix
+
+    @property
+    def n_states(self) -> int:
+        return len(self._flows)
+
+    @property
+    def _flows(self) -> Floats:
+        """(S, S) whose off-diagonal entries are what flows from state to state."""
+        flows = self.rates if self.transition is None else self.transition
+        assert flows is not None  # one of the two is given
+        return flows
+
+    def _stationary(self, n_states: int) -> Floats:
+        return _stationary_distribution(self._flows)
+
+    def _steps(self, n_states: int, gaps: Floats) -> Floats:
+        if self.transition is None:
+            return _exponentials(self._flows, gaps)
+        steps = np.empty((len(gaps), n_states, n_states))
+        whole = gaps == np.floor(gaps)
+        steps[whole] = _powers(self.transition, np.minimum(gaps[whole], 2.0**62).astype(np.int64))
+        if not whole.all():
+            steps[~whole] = _exponentials(_generator(self.transition, gaps[~whole][0]), gaps[~whole])
+        return steps
+
+
+# ---- What is refused ------------------------------------------------------------------------------------------------
+
+
+def _check_probabilities(name: str, values: Floats) -> None:
+    bad = ~((values >= 0) & (values <= 1))
+    if bad.any():
+        raise InvalidInput(f"{name} must be probabilities in [0, 1], got {values[bad].ravel()[0]:g}; check the input")
+
+
+def _check_distributions(name: str, values: Floats) -> None:
+    """(S,) one distribution, (S, S) one in each row."""
+    _check_probabilities(name, values)
+    rows = np.atleast_2d(values)
+    off = np.abs(rows.sum(axis=1) - 1)
+    if np.any(off > TOLERANCE):
+        worst = int(np.argmax(off))
+        where = f"row {worst} of {name}" if values.ndim == 2 else name
+        raise InvalidInput(
+            f"{where} must add up to 1 within {TOLERANCE:g}, got {rows[worst].sum():.15g}; divide it by its sum"
+        )
+
+
+def _square(name: str, values: Any) -> Floats:
+    matrix = as_floats(name, values)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        raise InvalidInput(
+            f"{name} must be a square matrix, one row and one column per state, at least two, got shape {matrix.shape}"
+        )
+    return matrix
+
+
+def _rates(values: Any) -> Floats:
+    if isinstance(values, Prior):
+        raise InvalidInput(f"rates are not learned, got {values}; give transition=[Dirichlet(...), ...] instead")
+    rates = _square("rates", values)
+    bad = ~(np.isfinite(rates) & ((rates >= 0) | np.eye(len(rates), dtype=bool)))
+    if bad.any():
+        raise InvalidInput(
+            f"rates between different states must be finite and >= 0, got {rates[bad][0]:g}; "
+            "only the diagonal is negative"
+        )
+    off = np.abs(rates.sum(axis=1))
+    if np.any(off > TOLERANCE * np.abs(rates).max()):
+        worst = int(np.argmax(off))
+        raise InvalidInput(
+            f"row {worst} of rates must add up to 0 within {TOLERANCE:g} of the largest rate, got "
+            f"{rates[worst].sum():g}; put minus the sum of the others on the diagonal"
+        )
+    return rates
+
+
+# ---- Mathematics of matrices ----------------------------------------------------------------------------------------
+
+
+def _stationary_distribution(flows: Floats) -> Floats:
+    """(S,) from the off-diagonal entries alone, by the algorithm of Grassmann, Taksar and Heyman.
+
+    It never subtracts, so that probabilities keep their relative precision however rare the moves are.
+    """
+    reach = (flows > 0) | np.eye(len(flows), dtype=bool)
+    for _ in range(len(flows).bit_length()):
+        reach = reach @ reach
+    # States that are come back to from wherever they lead.
+    recurrent = np.flatnonzero((~reach | reach.T).all(axis=1))
+    if not reach[np.ix_(recurrent, recurrent)].all():
+        apart = int(recurrent[~reach[recurrent[0], recurrent]][0])
+        raise InvalidInput(
+            f"the stationary distribution is not unique: a row in state {recurrent[0]} and one in state {apart} never "
+            "come together; give initial="
+        )
+    share = flows[np.ix_(recurrent, recurrent)].copy()
+    for last in range(len(share) - 1, 0, -1):
+        # Take the last state out: what flows into it goes on to where it leads.
+        share[:last, last] /= share[last, :last].sum()
+        share[:last, :last] += np.outer(share[:last, last], share[last, :last])
+    weights = np.ones(len(share))
+    for state in range(1, len(share)):
+        weights[state] = weights[:state] @ share[:state, state]
+    out = np.zeros(len(flows))
+    out[recurrent] = weights / weights.sum()
+    return out
+
+
+def _powers(matrix: Floats, powers: npt.NDArray[np.int64]) -> Floats:
+    """(E, S, S) matrix^powers[e] by repeated squaring, all of them at once."""
+    out = np.broadcast_to(np.eye(len(matrix)), (len(powers), *matrix.shape)).copy()
+    square = matrix
+    for bit in range(int(powers.max(initial=0)).bit_length()):
+        chosen = powers >> bit & 1 == 1
+        out[chosen] = out[chosen] @ square
+        # Rounding errors of sums double with every squaring; dividing them out keeps distributions what they are.
+        square = _normalised(square @ square)
+    out[powers > 1] = _normalised(out[powers > 1])
+    return out
+
+
+def _exponentials(rates: Floats, gaps: Floats) -> Floats:
+    """(E, S, S) exp(rates * gaps[e])."""
+    return _normalised(np.maximum(scipy.linalg.expm(rates * gaps[:, None, None]), 0.0))
+
+
+def _normalised(matrices: Floats) -> Floats:
+    return np.asarray(matrices / matrices.sum(axis=-1, keepdims=True))
+
+
+def _generator(transition: Floats, gap: float) -> Floats:
+    """The principal logarithm, where it is a matrix of rates."""
+    remedy = "give rates=Q in place of transition, or gaps of whole numbers"
+    values = np.linalg.eigvals(transition)
+    if np.any(np.abs(values) < _SINGULAR):
+        raise InvalidInput(f"the gap {gap:g} needs rates, and a singular transition matrix has none; {remedy}")
+    logarithm = scipy.linalg.logm(transition)
+    rates = logarithm.real
+    outward = rates[~np.eye(len(rates), dtype=bool)]
+    least = _NO_RATE[0] * np.abs(rates).max() + _NO_RATE[1]
+    if np.abs(logarithm.imag).max() > least or outward.min() < -least:
+        raise InvalidInput(
+            f"the gap {gap:g} needs rates, and the principal logarithm of the transition matrix has negative or "
+            f"complex ones; {remedy}"
+        )
+    rates = np.maximum(rates, 0.0)
+    np.fill_diagonal(rates, 0.0)
+    np.fill_diagonal(rates, -rates.sum(axis=1))
+    return rates
