@@ -33,6 +33,7 @@ def to_free(kind, a, b, values, free):
             last = math.log(x)
             for j in range(first, n):
                 free[j] -= last
+            first = n
             continue
         n += 1
         if kind[i] != SIMPLEX:

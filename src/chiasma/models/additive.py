@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.models.arguments import WEIGHTS, Argument
+from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats
@@ -24,37 +25,22 @@ MAX_ROWS = 63
 FusedFilter = Callable[..., float]
 
 
-class Emission(ABC):
+class Emission(Learnable, ABC):
     """What a model needs to know of an emission: how many rows it has, and what data it accepts."""
 
-    arguments: ClassVar[Mapping[str, Argument]] = {}
     in_settings: ClassVar[bool] = True  # numbers make it, so that a file can name it and a stored run rebuild it
     n_rows: int
-    priors: Mapping[str, Prior] = {}  # of the parameters that are learned
 
     @abstractmethod
     def check(self, data: Observations) -> None:
         """Raise InvalidInput where the data cannot come from this emission."""
-
-    def with_values(self, values: Mapping[str, Any]) -> Self:
-        """The same emission with other values for some arguments."""
-        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
-        return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
-
-    def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
-        """`with_values` for values inside the supports of all priors: nothing is checked again."""
-        other = copy(self)
-        vars(other).update({name: values[name] for name in self.priors})
-        other.priors = {}
-        return other
 
     def _learn(self, name: str, value: Any, low: float = -np.inf, shapes: Any = ((),)) -> Any:
         """A number as it is; a prior is remembered, and its typical value stands in for it."""
         if not isinstance(value, Prior):
             return value
         check_prior(name, value, shapes, low, np.inf)
-        self.priors = {**self.priors, name: value}
-        return value.centre
+        return self._learned(name, value)
 
 
 class Additive(Emission):

@@ -16,12 +16,13 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
 from chiasma.models.arguments import EITHER, RARE, Argument
+from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, Prior, check_prior
 from chiasma.types import Floats, as_floats
 
 
-class BinaryChains:
+class BinaryChains(Learnable):
     """Switching probabilities of the rows; a scalar holds for all rows, an array gives one value per row.
 
     Parameters
@@ -54,7 +55,6 @@ class BinaryChains:
     def __init__(
         self, enter: npt.ArrayLike | Prior, leave: npt.ArrayLike | Prior, initial: npt.ArrayLike | Prior | None = None
     ):
-        self.priors: dict[str, Prior] = {}
         self.enter = self._probability("enter", enter)
         self.leave = self._probability("leave", leave)
         self.initial = None if initial is None else self._probability("initial", initial)
@@ -66,20 +66,7 @@ class BinaryChains:
         check_prior(name, value, ((), value.shape[:1]), 0.0, 1.0)
         if isinstance(value, Dirichlet):
             raise InvalidInput(f"{name} of the rows need not add up to 1; use Beta in place of {value}")
-        self.priors[name] = value
-        return value.centre
-
-    def with_values(self, values: Mapping[str, Any]) -> Self:
-        """The same chains with other values for some arguments."""
-        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
-        return type(self)(**{name: values.get(name, value) for name, value in own.items()})
-
-    def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
-        """`with_values` for values inside the supports of all priors: nothing is checked again."""
-        other = copy(self)
-        vars(other).update({name: values[name] for name in self.priors})
-        other.priors = {}
-        return other
+        return np.asarray(self._learned(name, value))
 
     def probabilities(self, n_rows: int) -> tuple[Floats, Floats, Floats]:
         """enter, leave and initial, each (K,)."""

@@ -351,6 +351,51 @@ class Dirichlet(Prior):
 
 
 # Every prior by its name: where it is looked up, offered and read from files.
+class DirichletRows(Prior):
+    """A transition matrix whose rows are independent Dirichlets: given a path, each row is one again.
+
+    concentration : (S, S), one row per state that is left.
+
+    >>> DirichletRows([[8, 2], [1, 3]]).centre.tolist()
+    [[0.8, 0.2], [0.25, 0.75]]
+    """
+
+    arguments = ("concentration",)
+    support = (0.0, 1.0)
+
+    def __init__(self, concentration: npt.ArrayLike):
+        self.concentration = as_floats("concentration of DirichletRows", concentration)
+        if self.concentration.ndim != 2 or self.concentration.shape[0] != self.concentration.shape[1]:
+            raise InvalidInput(
+                "DirichletRows needs a square matrix of concentrations, one row per state that is left, got shape "
+                f"{self.concentration.shape}; for one distribution use Dirichlet"
+            )
+        self.rows = [Dirichlet(row) for row in self.concentration]
+        self.shape = self.concentration.shape
+        self.n_free = sum(row.n_free for row in self.rows)
+
+    @property
+    def centre(self) -> Floats:
+        return np.array([row.centre for row in self.rows])
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        return np.array([row.sample(rng) for row in self.rows])
+
+    def log_density(self, value: Floats) -> float:
+        return sum(row.log_density(own) for row, own in zip(self.rows, value, strict=True))
+
+    def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
+        kind, a, b, constant = zip(*(row.entries() for row in self.rows), strict=True)
+        return np.concatenate(kind), np.concatenate(a), np.concatenate(b), np.concatenate(constant)
+
+    def marginal(self, entry: tuple[int, ...]) -> Prior:
+        return self.rows[entry[0]].marginal(entry[1:])
+
+    def alike(self) -> list[list[int]]:
+        # A state is a row and a column of the matrix, and has a value besides: rows of it are no parts to exchange.
+        return []
+
+
 PRIORS: dict[str, type[Prior]] = {
     kind.__name__: kind
     for kind in (
@@ -361,6 +406,7 @@ PRIORS: dict[str, type[Prior]] = {
         Beta,
         Uniform,
         Dirichlet,
+        DirichletRows,
     )
 }
 

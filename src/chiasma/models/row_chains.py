@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,8 +18,9 @@ import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
-from chiasma.models.prior import Prior
-from chiasma.models.priors import Dirichlet, check_prior
+from chiasma.models.arguments import EITHER, RARE, Argument
+from chiasma.models.learnable import Learnable
+from chiasma.models.priors import Dirichlet, DirichletRows, Prior, check_prior
 from chiasma.types import Floats, as_floats
 
 # How far a distribution may be from adding up to 1 (relative to the largest rate: rates from adding up to 0). What
@@ -34,67 +34,10 @@ _SINGULAR = 1e-8
 _NO_RATE = 1e-10, 1e-15
 
 
-class DirichletRows(Prior):
-    """A transition matrix whose rows are independent Dirichlets: given a path, each row is one again.
-
-    concentration : (S, S), one row per state that is left.
-
-    >>> DirichletRows([[8, 2], [1, 3]]).centre.tolist()
-    [[0.8, 0.2], [0.25, 0.75]]
-    """
-
-    arguments = ("concentration",)
-    support = (0.0, 1.0)
-
-    def __init__(self, concentration: npt.ArrayLike):
-        self.concentration = as_floats("concentration of DirichletRows", concentration)
-        if self.concentration.ndim != 2 or self.concentration.shape[0] != self.concentration.shape[1]:
-            raise InvalidInput(
-                "DirichletRows needs a square matrix of concentrations, one row per state that is left, got shape "
-                f"{self.concentration.shape}; for one distribution use Dirichlet"
-            )
-        self.rows = [Dirichlet(row) for row in self.concentration]
-        self.shape = self.concentration.shape
-        self.n_free = sum(row.n_free for row in self.rows)
-
-    @property
-    def centre(self) -> Floats:
-        return np.array([row.centre for row in self.rows])
-
-    def sample(self, rng: np.random.Generator) -> Floats:
-        return np.array([row.sample(rng) for row in self.rows])
-
-    def log_density(self, value: Floats) -> float:
-        return sum(row.log_density(own) for row, own in zip(self.rows, value, strict=True))
-
-    def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
-        kind, a, b, constant = zip(*(row.entries() for row in self.rows), strict=True)
-        return np.concatenate(kind), np.concatenate(a), np.concatenate(b), np.concatenate(constant)
-
-    def to_free(self, value: Floats) -> Floats:
-        return np.concatenate([row.to_free(own) for row, own in zip(self.rows, value, strict=True)])
-
-    def from_free(self, free: Floats) -> Floats:
-        parts = np.reshape(free, (len(self.rows), -1))
-        return np.array([row.from_free(own) for row, own in zip(self.rows, parts, strict=True)])
-
-    def log_slope(self, value: Floats) -> float:
-        return sum(row.log_slope(own) for row, own in zip(self.rows, value, strict=True))
-
-    def marginal(self, entry: tuple[int, ...]) -> Prior:
-        return self.rows[entry[0]].marginal(entry[1:])
-
-    def alike(self) -> list[list[int]]:
-        # A state is a row and a column of the matrix, and has a value besides: rows of it are no parts to exchange.
-        return []
-
-
-class RowChain(ABC):
+class RowChain(Learnable, ABC):
     """What all Markov chains of a row share. Parameters may be priors: typical values then stand in for them."""
 
-    arguments: ClassVar[tuple[str, ...]]  # of the constructor, each an attribute as well
     initial: Floats | None
-    priors: dict[str, Prior]  # of the parameters that are learned
 
     @property
     @abstractmethod
@@ -124,18 +67,6 @@ class RowChain(ABC):
     def _steps(self, n_states: int, gaps: Floats) -> Floats:
         """(E, S, S) matrices over E gaps."""
 
-    def with_values(self, values: Mapping[str, Any]) -> Self:
-        """The same chain with other values for some arguments."""
-        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
-        return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
-
-    def placed(self, values: Mapping[str, Any]) -> Self:
-        """`with_values` for values inside the supports of all priors: nothing is checked again."""
-        other = copy(self)
-        vars(other).update({name: values[name] for name in self.priors})
-        other.priors = {}
-        return other
-
     def _check_size(self, n_states: int) -> None:
         if self.n_states is not None and self.n_states != n_states:
             raise InvalidInput(
@@ -153,7 +84,7 @@ class RowChain(ABC):
         """() a number as it is; a prior is remembered, and its typical value stands in for it."""
         if isinstance(value, Prior):
             check_prior(name, value, ((),), 0.0, 1.0)
-            return self._learned(name, value)
+            return np.asarray(self._learned(name, value))
         given = as_floats(name, value)
         if given.ndim:
             raise InvalidInput(f"{name} must be a single probability, got shape {given.shape}; a row has one chain")
@@ -167,16 +98,12 @@ class RowChain(ABC):
                 raise InvalidInput(
                     f"the prior of {name} must give values that add up to 1, got {values}; use Dirichlet"
                 )
-            return self._learned(name, values)
+            return np.asarray(self._learned(name, values))
         given = as_floats(name, values)
         if given.ndim != 1 or len(given) < 2:
             raise InvalidInput(f"{name} must be one probability per state, at least two, got shape {given.shape}")
         _check_distributions(name, given)
         return given
-
-    def _learned(self, name: str, prior: Prior) -> Floats:
-        self.priors[name] = prior
-        return prior.centre
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in self.arguments}
@@ -201,12 +128,15 @@ class Switch(RowChain):
     [0.75, 0.25]
     """
 
-    arguments = ("enter", "leave", "initial")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "enter": Argument("P(0 to 1) from site to site.", required=True, default_prior=RARE),
+        "leave": Argument("P(1 to 0).", required=True, default_prior=RARE),
+        "initial": Argument("P(1) where a sequence starts.", default_prior=EITHER),
+    }
 
     def __init__(
         self, enter: npt.ArrayLike | Prior, leave: npt.ArrayLike | Prior, initial: npt.ArrayLike | Prior | None = None
     ):
-        self.priors = {}
         self.enter = self._probability("enter", enter)
         self.leave = self._probability("leave", leave)
         self.initial = None if initial is None else self._probability("initial", initial)
@@ -257,7 +187,11 @@ class Sticky(RowChain):
     [[0.9, 0.1], [0.1, 0.9]]
     """
 
-    arguments = ("renew", "probabilities", "initial")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "renew": Argument("P(the state is drawn anew) from site to site.", required=True, default_prior=RARE),
+        "probabilities": Argument("of the states in such a draw.", takes="list"),
+        "initial": Argument("probabilities of the states where a sequence starts.", takes="list"),
+    }
 
     def __init__(
         self,
@@ -265,7 +199,6 @@ class Sticky(RowChain):
         probabilities: npt.ArrayLike | Prior | None = None,
         initial: npt.ArrayLike | Prior | None = None,
     ):
-        self.priors = {}
         self.renew = self._probability("renew", renew)
         self.probabilities = None if probabilities is None else self._distribution("probabilities", probabilities)
         self.initial = None if initial is None else self._distribution("initial", initial)
@@ -306,7 +239,11 @@ class Markov(RowChain):
     [0.571, 0.286, 0.143]
     """
 
-    arguments = ("transition", "initial", "rates")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "transition": Argument("matrix of the probabilities from state to state.", takes="list"),
+        "initial": Argument("probabilities of the states where a sequence starts.", takes="list"),
+        "rates": Argument("matrix of rates per unit of distance, in place of transition.", takes="list"),
+    }
 
     def __init__(
         self,
@@ -315,7 +252,6 @@ class Markov(RowChain):
         *,
         rates: npt.ArrayLike | None = None,
     ):
-        self.priors = {}
         if (transition is None) == (rates is None):
             got = "neither" if rates is None else "both"
             raise InvalidInput(f"Markov needs a transition matrix or rates, got {got}; give one of the two")
@@ -330,7 +266,7 @@ class Markov(RowChain):
         if isinstance(given, Prior):
             if not isinstance(given, DirichletRows):
                 raise InvalidInput(f"the prior of transition must be one Dirichlet per row in a list, got {given}")
-            return self._learned("transition", given)
+            return np.asarray(self._learned("transition", given))
         matrix = _square("transition", given)
         _check_distributions("transition", matrix)
         return matrix
@@ -484,3 +420,6 @@ def _generator(transition: Floats, gap: float) -> Floats:
     np.fill_diagonal(rates, 0.0)
     np.fill_diagonal(rates, -rates.sum(axis=1))
     return rates
+
+
+ROW_CHAINS: dict[str, type[RowChain]] = {"switch": Switch, "sticky": Sticky, "markov": Markov}

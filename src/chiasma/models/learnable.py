@@ -1,0 +1,36 @@
+"""Learnable: what emissions and Markov chains share, whose arguments may be numbers or priors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, ClassVar, Self
+
+from chiasma.models.arguments import Argument
+from chiasma.models.priors import Prior
+
+
+class Learnable:
+    """Arguments of a constructor, each an attribute as well. A prior is kept in `priors`, and the attribute is then a
+    typical value of it.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+    priors: Mapping[str, Prior] = {}  # of the parameters that are learned
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """The same with other values for some arguments."""
+        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
+        return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
+
+    def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
+        """`with_values` for values inside the supports of all priors: nothing is checked again."""
+        other = copy(self)
+        vars(other).update({name: values[name] for name in self.priors})
+        other.priors = {}
+        return other
+
+    def _learned(self, name: str, prior: Prior) -> Any:
+        """Remember a prior; returns its typical value."""
+        self.priors = {**self.priors, name: prior}
+        return prior.centre
