@@ -1,0 +1,112 @@
+"""Expected numbers of moves of every row, for gradients and for learning transitions: a smoothing pass that counts.
+
+The moves of all rows between two columns have the joint weight alpha(s) prod_k A_k(x_k, x'_k) ratio(s'), where
+ratio = smoothed / predicted of the second column. For one axis (see `axes`) the others are summed out half from the
+left and half from the right,
+
+    P(x, x' | y) = A(x, x') sum_rest left(x, rest) right(x', rest):
+
+`left` is alpha after the axes below it, `right` is the ratio after the axes above it, looking back. Both sides are made
+on the way of one step ahead and one step back, so that counting costs about as much as one step more.
+"""
+
+import numpy as np
+
+from chiasma._jit import inlined_njit, njit
+from chiasma.kernels.axes import (
+    FIRST,
+    FIRST_ROW,
+    SIZE,
+    STOP_ROW,
+    STRIDE,
+    dot,
+    load_step,
+    make_step,
+    mix_one,
+    plan_axes,
+)
+from chiasma.kernels.state_passes import divide_by, multiply, normalise, row_marginals
+
+
+@inlined_njit
+def _add_products(size, stride, n_states, left, i, right, j, sums, first):
+    """sums[first + x * size + y] += sum over o and s of left[o, x, s] * right[o, y, s]."""
+    for o in range(0, n_states, size * stride):
+        for x in range(size):
+            here = i + o + x * stride
+            for y in range(size):
+                sums[first + x * size + y] += dot(stride, left, here, right, j + o + y * stride)
+
+
+@njit
+def _add_moves(axes, layout, step, sums, e, counts):
+    """counts[e] += moves of single rows out of sums, those of whole axes without their probabilities; empties sums."""
+    for g in range(axes.shape[0]):
+        size, first = axes[g, SIZE], axes[g, FIRST]
+        stride = 1  # of row k within the axis
+        for k in range(axes[g, FIRST_ROW], axes[g, STOP_ROW]):
+            n_row, place = layout.sizes[k], layout.first[k]
+            for x in range(size):
+                for y in range(size):
+                    move = x // stride % n_row * n_row + y // stride % n_row
+                    counts[e, place + move] += step[first + x * size + y] * sums[first + x * size + y]
+            stride *= n_row
+    sums[:] = 0.0
+
+
+@njit
+def _add_first_column(gamma, layout, e, counts, scratch):
+    """Column 0 is entered from state 0 of every row, as in a count of the moves of a path."""
+    marginals = np.empty(layout.sizes.sum())
+    row_marginals(gamma, layout.sizes, marginals, scratch)
+    place = 0
+    for k in range(layout.sizes.shape[0]):
+        for x in range(layout.sizes[k]):
+            counts[e, layout.first[k] + x] += marginals[place + x]
+        place += layout.sizes[k]
+
+
+@njit
+def count_block(alpha, trans, layout, edge, first, gamma, smoothed, counts, scratch):
+    """Add to counts (E, M) P(x[k, t-1] = x, x[k, t] = x' | y), by kind of edge and in the order of `trans`, for the
+    edges that leave columns first..first+n-1 and the one that enters column 0.
+
+    alpha (n, N) and gamma (N,) as in state_passes.smooth_block. smoothed (n, N), the smoothed distributions, may be
+    alpha itself, and have no rows if it is not wanted. scratch (K + 1, N).
+    """
+    n_columns, n_states = edge.shape[0], gamma.shape[0]
+    axes = plan_axes(layout.sizes)
+    n_axes = axes.shape[0]
+    ahead, back = make_step(axes), make_step(axes)
+    sums = np.zeros(ahead.shape[0])
+    flat = scratch.ravel()  # alpha after 0, 1, ... axes
+    loaded = -1
+    for i in range(alpha.shape[0] - 1, -1, -1):
+        t = first + i
+        if t == n_columns - 1:
+            gamma[:] = alpha[i]
+        else:
+            if edge[t + 1] != loaded:
+                if loaded >= 0:
+                    _add_moves(axes, layout, ahead, sums, loaded, counts)
+                loaded = edge[t + 1]
+                load_step(trans, loaded, layout, axes, False, ahead)
+                load_step(trans, loaded, layout, axes, True, back)
+            scratch[0] = alpha[i]
+            for g in range(n_axes):
+                mix_one(axes, g, n_states, ahead, flat, g * n_states, flat, (g + 1) * n_states)
+            divide_by(scratch[n_axes], gamma)
+            scratch[n_axes] = gamma
+            # The axes' results are no longer needed once they are counted: the way back overwrites them.
+            for g in range(n_axes - 1, -1, -1):
+                here, there = (g + 1) * n_states, g * n_states
+                _add_products(axes[g, SIZE], axes[g, STRIDE], n_states, flat, there, flat, here, sums, axes[g, FIRST])
+                mix_one(axes, g, n_states, back, flat, here, flat, there)
+            multiply(alpha[i], scratch[0], gamma)
+        normalise(gamma)
+        if smoothed.shape[0] > 0:
+            smoothed[i] = gamma
+        if t == 0:
+            _add_first_column(gamma, layout, edge[0], counts, scratch[0])
+    if loaded >= 0:
+        _add_moves(axes, layout, ahead, sums, loaded, counts)

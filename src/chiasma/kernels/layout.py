@@ -1,0 +1,101 @@
+"""Columns of K rows with any numbers of states, as integers.
+
+The joint state of a column has two forms. Its **index** sum_k x_k * strides[k] counts the N = prod_k S_k joint states
+without holes, row 0 fastest: it is a place in a message. Its **code** sum_k x_k << shifts[k] gives every row a field of
+bits: what is stored and exchanged. With binary rows both are the same number.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma._jit import njit
+
+
+class Layout(NamedTuple):
+    """Where the rows are; all arrays are int64 (K,).
+
+    sizes:   S_k, the number of states of row k.
+    strides: what one state more of row k adds to an index.
+    shifts:  the lowest bit of row k in a code.
+    masks:   its bits once they are shifted down.
+    first:   where its matrix begins in a row of `trans` (E, M), M = sum_k S_k^2: A_k[x, x'] of the edge kind e is
+             trans[e, first[k] + x * S_k + x'].
+    """
+
+    sizes: npt.NDArray[np.int64]
+    strides: npt.NDArray[np.int64]
+    shifts: npt.NDArray[np.int64]
+    masks: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+
+
+def make_layout(sizes: Sequence[int]) -> Layout:
+    """The layout of rows with these numbers of states."""
+    bits = [(size - 1).bit_length() for size in sizes]
+    strides, shifts, first = [1], [0], [0]
+    for size, width in zip(sizes, bits, strict=True):
+        strides.append(strides[-1] * size)
+        shifts.append(shifts[-1] + width)
+        first.append(first[-1] + size**2)
+    masks = [(1 << width) - 1 for width in bits]
+    return Layout(*(np.array(part, np.int64) for part in (sizes, strides[:-1], shifts[:-1], masks, first[:-1])))
+
+
+@njit
+def code_of_index(index, layout):
+    code = 0
+    for k in range(layout.sizes.shape[0]):
+        code |= index % layout.sizes[k] << layout.shifts[k]
+        index //= layout.sizes[k]
+    return code
+
+
+@njit
+def index_of_code(code, layout):
+    index = 0
+    for k in range(layout.sizes.shape[0]):
+        index += (code >> layout.shifts[k] & layout.masks[k]) * layout.strides[k]
+    return index
+
+
+@njit
+def codes_of_indices(indices, layout, out):
+    """out (T,) = codes of indices (T,), which may be the same array. Runs of one index cost a comparison per column."""
+    known = -1
+    code = 0
+    for t in range(indices.shape[0]):
+        if indices[t] != known:
+            known = indices[t]
+            code = code_of_index(known, layout)
+        out[t] = code
+
+
+@njit
+def indices_of_codes(codes, layout, out):
+    """out (T,) = indices of codes (T,), which may be the same array."""
+    known = -1
+    index = 0
+    for t in range(codes.shape[0]):
+        if codes[t] != known:
+            known = codes[t]
+            index = index_of_code(known, layout)
+        out[t] = index
+
+
+@njit
+def put_in_codes(states, layout, k, codes):
+    """Row k of a path of codes (T,) becomes states (T,)."""
+    shift, field = layout.shifts[k], layout.masks[k] << layout.shifts[k]
+    for t in range(codes.shape[0]):
+        codes[t] = codes[t] & ~field | states[t] << shift
+
+
+@njit
+def put_in_indices(states, layout, k, indices):
+    """Row k of a path of indices (T,) becomes states (T,)."""
+    size, stride = layout.sizes[k], layout.strides[k]
+    for t in range(indices.shape[0]):
+        indices[t] += (states[t] - indices[t] // stride % size) * stride
