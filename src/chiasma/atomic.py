@@ -20,7 +20,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise
 
 
-def write_bytes(path: Path, content: bytes | memoryview) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
     with whole_file(path) as partial:
         partial.write_bytes(content)
 

@@ -13,10 +13,11 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.arrays import per_draw
 from chiasma.results.evidence import Evidence, bridge_evidence, ladder_evidence
-from chiasma.results.exchange_stats import as_dataset, ladder_warnings, pair_stats
+from chiasma.results.exchange_stats import as_dataset, pair_stats
 from chiasma.results.parameters import named_parameters
 from chiasma.results.posterior import Posterior
 from chiasma.results.run_info import RunInfo
+from chiasma.results.warnings import ladder_warnings
 from chiasma.types import Floats, Integers
 
 

@@ -1,4 +1,4 @@
-"""How well neighbouring rungs exchange: rejection, distance, barrier, and warnings about a ladder.
+"""How well neighbouring rungs exchange: rejection, distance, barrier.
 
 r_i, the rejection of a pair, is one minus the mean probability that whole paths would be swapped; the barrier is
 Lambda(beta_i) = r_1 + ... + r_i. Rungs are well placed when they divide the barrier evenly, and about 2 Lambda of them
@@ -17,11 +17,6 @@ import xarray as xr
 
 from chiasma.kernels.ensemble import Tally
 from chiasma.types import Floats
-
-# Neighbouring rungs that would swap less often than this hardly know of each other.
-DISCONNECTED = 0.98
-# Past this, the evidence has no bridge between two rungs (verification/results/evidence.md).
-UNBRIDGED = 0.8
 
 
 def barrier(rejection: npt.ArrayLike) -> Floats:
@@ -77,33 +72,3 @@ def as_dataset(stats: Mapping[str, npt.NDArray[Any]]) -> xr.Dataset:
     along = {name: ("pair", values) for name, values in stats.items()}
     coords = {name: along.pop(name) for name in ("beta_low", "beta_high")}
     return xr.Dataset(along, coords={"pair": np.arange(len(stats["moves"])), **coords})
-
-
-def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]]) -> list[str]:
-    """What is wrong with the ladder, and the remedy. follows_swaps: whole paths are exchanged or nothing."""
-    if not stats["moves"].any():
-        return []
-    rejection = stats["rejection"]
-    warnings = []
-    if follows_swaps and rejection.max() > DISCONNECTED:
-        worst = int(rejection.argmax())
-        warnings.append(
-            f"the ladder is too short: rungs {worst} and {worst + 1} would swap in "
-            f"{100 * (1 - rejection[worst]):.1g}% of the steps; use at least {suggested_size(stats['length'])} rungs, "
-            "adapted (Ladder.adapted()), or a crossover, which exchanges segments"
-        )
-    idle = (stats["changed"] < 0.01) & (stats["moves"] > 0)
-    if idle.any():
-        first = int(np.argmax(idle))
-        warnings.append(
-            f"rungs {first} and {first + 1} exchange next to nothing ({int(idle.sum())} such pair(s)); "
-            "put rungs between them or adapt the ladder (Ladder.adapted())"
-        )
-    if stats["beta_low"][0] == 0 and rejection.max() > UNBRIDGED:
-        worst = int(rejection.argmax())
-        warnings.append(
-            f"the log evidence cannot be trusted, nor its standard error: rungs {worst} and {worst + 1} hardly overlap "
-            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use about "
-            f"{suggested_size(stats['length'])} rungs (Ladder.adapted(size=...)); the draws are not affected"
-        )
-    return warnings

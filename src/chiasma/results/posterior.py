@@ -163,7 +163,7 @@ class Posterior:
     def segments(self, min_probability: float = 0.0) -> list[Segment]:
         """Runs of equal most probable code, none across a sequence start.
 
-        Runs whose mean probability is below min_probability are left out. `segments.segment_rows` makes table rows.
+        Runs whose mean probability is below min_probability are left out.
         """
         return segments.segments(self.codes, self._rows(), self._starts(), min_probability)
 

@@ -22,3 +22,20 @@ class RunInfo(TypedDict, total=False):
     round_trips: list[int]  # per chain
     exchange_steps: list[int]  # per chain
     warnings: list[str]
+
+
+def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
+    """What a posterior remembers of the description of its run."""
+    run = about["run"]
+    return {
+        "n_rows": about["n_rows"],
+        "seed": run["seed"],
+        "plan": about["plan"],
+        "update": run["update"],
+        "exchange": run["exchange"],
+        "follows_swaps": about["follows_swaps"],
+        "independent": about["independent"],
+        "settings": run,
+        "versions": about["versions"],
+        "timings": dict(timings),
+    }

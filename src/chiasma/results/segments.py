@@ -5,9 +5,7 @@ codes: (chain, draw, site). Draws are counted piece by piece; what is kept has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -72,16 +70,6 @@ def segments(codes: xr.DataArray, n_rows: int, starts: Integers, min_probability
         for a, b in equal_runs(mode, starts)
     ]
     return [segment for segment in found if segment.probability >= min_probability]
-
-
-def segment_rows(found: Iterable[Segment]) -> list[dict[str, Any]]:
-    """Segments as the rows of a table: one column for every row of the model, and how many of them are on."""
-    return [
-        {"start": segment.start, "stop": segment.stop, "code": segment.code}
-        | {f"row_{k}": x for k, x in enumerate(segment.states)}
-        | {"rows_on": segment.rows_on, "probability": segment.probability, "minimum": segment.minimum}
-        for segment in found
-    ]
 
 
 def row_segments(codes: xr.DataArray, row: int, starts: Integers) -> list[RowSegment]:

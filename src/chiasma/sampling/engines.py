@@ -317,7 +317,7 @@ class ExactEngine(StateEngine):
         assert isinstance(stream, np.random.PCG64)
         # Segments share their buffers, so chains take turns; a single segment is only read.
         if passes.n_segments > 1:
-            with self.problem.segments:
+            with self.problem.reading:
                 draw_paths(passes, stream, draws.states)
         else:
             draw_paths(passes, stream, draws.states)

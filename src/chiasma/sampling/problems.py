@@ -92,7 +92,7 @@ class PathProblem(StateProblem):
         self.exchange = exchange
         self.n_sites = target.n_columns
         self.record_dtype = target.record_dtype
-        self.segments = Lock()  # held by the chain that reads segments of `passes`, if there are several
+        self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
         self._tempered_at = np.empty(0)
         self._tempered = np.empty((0, 0, 0))
 

@@ -23,6 +23,7 @@ from chiasma.results.assembly import assemble
 from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
+from chiasma.results.run_info import run_info
 from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, StepEngine
 from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.ladder import adapted_betas, resized
@@ -32,7 +33,7 @@ from chiasma.sampling.problems import LearningProblem, Problem, Start, pose
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Exact
-from chiasma.storage.opening import open_posterior, reopen_store, run_info, stored_seed
+from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.store import Layout, ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
 

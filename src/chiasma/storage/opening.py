@@ -16,7 +16,7 @@ from chiasma.models.observations import Observations
 from chiasma.results.assembly import assemble
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import differences, rebuild_model
-from chiasma.results.run_info import RunInfo
+from chiasma.results.run_info import run_info
 from chiasma.storage.store import Layout, ZarrTrace, check_chunks, read_header, read_run
 
 # A run may be resumed only where these are what they were.
@@ -79,23 +79,6 @@ def reopen_store(path: Path, about: dict[str, Any], n_draws: int) -> ZarrTrace:
             "call sample as before, or give another store"
         )
     return ZarrTrace.reopen(path, n_draws)
-
-
-def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
-    """What a posterior remembers of the description of its run."""
-    run = about["run"]
-    return {
-        "n_rows": about["n_rows"],
-        "seed": run["seed"],
-        "plan": about["plan"],
-        "update": run["update"],
-        "exchange": run["exchange"],
-        "follows_swaps": about["follows_swaps"],
-        "independent": about["independent"],
-        "settings": run,
-        "versions": about["versions"],
-        "timings": dict(timings),
-    }
 
 
 def _tally(checkpoint: dict[str, Any], n_replicas: int) -> Tally:

@@ -311,7 +311,7 @@ class ZarrTrace:
             sizes=np.array(buffer.sizes, np.int64).reshape(-1, len(self.layout.records)),
             log_densities=chain.log_densities(),
         )
-        atomic.write_bytes(self.path / "checkpoints" / checkpoint_name(index, buffer.filled), content.getbuffer())
+        atomic.write_bytes(self.path / "checkpoints" / checkpoint_name(index, buffer.filled), content.getvalue())
 
     def _drop_old_checkpoints(self, index: int, buffer: ChainBuffer) -> None:
         keep = checkpoint_name(index, buffer.flushed)
