@@ -7,7 +7,9 @@ from .models.density import BlockModes, Density
 from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
 from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
-from .models.priors import Beta, Dirichlet, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
+from .models.priors import Beta, Dirichlet, DirichletRows, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
+from .models.row_chains import Markov, Sticky, Switch
+from .models.rows import Row
 from .results import diagnostics as diagnostics
 from .results.evidence import Evidence
 from .results.posterior import Posterior
@@ -35,6 +37,7 @@ __all__ = [
     "Custom",
     "Density",
     "Dirichlet",
+    "DirichletRows",
     "Evidence",
     "Exact",
     "FactorialHMM",
@@ -47,6 +50,7 @@ __all__ = [
     "InvalidInput",
     "Ladder",
     "LogNormal",
+    "Markov",
     "MosaicCrossover",
     "NegativeBinomial",
     "Normal",
@@ -56,11 +60,14 @@ __all__ = [
     "Prior",
     "RandomCrossover",
     "RandomWalk",
+    "Row",
     "RowGibbs",
     "SiteGibbs",
+    "Sticky",
     "StoreError",
     "StudentT",
     "Swap",
+    "Switch",
     "Table",
     "Uniform",
     "calibration",

@@ -7,10 +7,11 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.exact.passes import MEMORY, Passes, draw_paths
-from chiasma.kernels import logspace, tensor
-from chiasma.kernels.codes import smallest_dtype, unpack
+from chiasma.kernels.codes import smallest_dtype
+from chiasma.kernels.layout import unpack_codes
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.models.state_target import StateTarget
 from chiasma.types import Floats
 
 Data = Observations | npt.ArrayLike
@@ -24,7 +25,7 @@ def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int
     >>> round(ch.exact.log_evidence(model, [0.1, 2.9, 3.2]), 3)
     -4.88
     """
-    return Passes(model.target(data), beta, memory=memory, keep=False).log_evidence
+    return Passes(model.exact_target(data), beta, memory=memory, keep=False).log_evidence
 
 
 def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> Floats:
@@ -35,21 +36,54 @@ def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = 
     >>> ch.exact.marginals(model, [0.1, 2.9, 3.2]).round(2).tolist()
     [[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
     """
-    target = model.target(data)
+    several = np.flatnonzero(model.layout.sizes > 2)
+    if len(several):
+        name = (model.row_names or [])[several[0]]
+        raise InvalidInput(
+            f"row {name!r} has {model.layout.sizes[several[0]]} states, and marginals are P(on) of rows of two; use "
+            f"ch.exact.probabilities(model, data, {name!r})"
+        )
+    return np.array([states[1] for states in _smoothed(model, data, beta, memory)])
+
+
+def probabilities(model: FactorialHMM, data: Data, row: int | str, beta: float = 1.0, memory: int = MEMORY) -> Floats:
+    """(S, T): P(x[row, t] = s | y) at the given beta, for every state s of one row, by its number or name.
+
+    >>> import chiasma as ch
+    >>> washer = ch.Row([0, 1, 2], ch.Sticky(renew=0.1), name="washer")
+    >>> model = ch.FactorialHMM(rows=[washer], emission=ch.Gaussian(sd=0.3))
+    >>> ch.exact.probabilities(model, [0.1, 1.9, 2.2], "washer").round(2).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    return _smoothed(model, data, beta, memory)[model.row_number(row)]
+
+
+def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
+    """(S_k, T) probabilities of the states of every row, fixed rows included."""
+    target = model.exact_target(data)
     passes = Passes(target, beta, memory=memory)
-    smooth = tensor.smooth_block if passes.linear else logspace.log_smooth_block
-    gamma, predicted, scratch = np.empty((3, passes.n_states))
-    free = np.empty((target.n_columns, target.n_rows))
+    gamma = np.empty(passes.n_states)
+    n_smoothed = int(target.layout.sizes.sum()) if isinstance(target, StateTarget) else target.n_rows
+    smoothed = np.empty((target.n_columns, n_smoothed))
     for segment in passes.backward():
-        smooth(segment.alpha, passes.trans, target.edge, segment.first, gamma, free, predicted, scratch)
-    out = np.empty((model.n_rows, target.n_columns))
-    out[list(target.free)] = free.T
+        passes.kernels.smooth(segment.alpha, segment.first, gamma, smoothed)
+    out = [np.zeros((size, target.n_columns)) for size in model.layout.sizes]
     for k, x in model.fixed_rows.items():
-        out[k] = x
+        out[k][x] = 1.0
+    if isinstance(target, StateTarget):
+        first = 0
+        for axis in target.axes:
+            states = axis.row_probabilities(smoothed[:, first : first + axis.size])
+            first += axis.size
+            for k in axis.rows:
+                out[k] = states
+    else:
+        for k, on in zip(target.free, smoothed.T, strict=True):
+            out[k] = np.array([1 - on, on])
     return out
 
 
-def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDArray[np.int8]:
+def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDArray[np.integer]:
     """(K, T): the single most probable path (Viterbi); `log_joint` gives its log-probability.
 
     >>> import chiasma as ch
@@ -57,13 +91,13 @@ def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDA
     >>> ch.exact.map_states(model, [0.1, 2.9, 3.2]).tolist()
     [[0, 1, 1], [0, 1, 1]]
     """
-    target = model.target(data)
+    target = model.exact_target(data)
     passes = Passes(target, 1.0, memory=memory, best=True)
-    codes = np.empty(target.n_columns, np.int64)
-    scratch = np.empty(passes.n_states)
+    path = np.empty(target.n_columns, np.int64)
     for segment in passes.backward():
-        logspace.best_block(segment.alpha, passes.trans, target.edge, segment.first, codes, scratch)
-    return unpack(target.expand(codes), model.n_rows)
+        passes.kernels.best(segment.alpha, segment.first, path)
+    codes = target.best_codes(path) if isinstance(target, StateTarget) else target.expand(path)
+    return unpack_codes(codes, model.layout)
 
 
 def draws(
@@ -88,11 +122,27 @@ def draws(
     """
     if n < 1:
         raise InvalidInput(f"n must be at least 1 draw, got {n}")
-    target = model.target(data)
+    target = model.exact_target(data)
     passes = Passes(target, beta, memory=memory, stay=True)
+    stream = seed if isinstance(seed, np.random.PCG64) else np.random.PCG64(seed)
+    if isinstance(target, StateTarget):
+        return _draw_states(target, passes, stream, n)
     out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), smallest_dtype(model.n_rows))
-    draw_paths(passes, seed if isinstance(seed, np.random.PCG64) else np.random.PCG64(seed), out)
+    draw_paths(passes, stream, out)
     if target.n_rows < model.n_rows:
         for row in out:
             row[:] = target.expand(row)
+    return out
+
+
+def _draw_states(
+    target: StateTarget, passes: Passes, stream: np.random.PCG64, n: int
+) -> npt.NDArray[np.unsignedinteger]:
+    """(n, T) codes of all rows. Which rows of a group are in which state is drawn from a stream of its own."""
+    arrangements = np.random.Generator(stream.jumped())
+    paths = np.empty((n, target.n_columns), np.int64)
+    draw_paths(passes, stream, paths)
+    out = np.empty((n, target.n_columns), target.record_dtype)
+    for codes, path in zip(out, paths, strict=True):
+        codes[:] = target.codes(path, arrangements)
     return out

@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, ImpossibleData
-from chiasma.kernels import logspace, tensor
+from chiasma.exact.pass_kernels import pass_kernels
+from chiasma.kernels import logspace
+from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target, check_beta
 from chiasma.types import Floats
 
@@ -41,7 +43,6 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
     Draw i reads the numbers i * T .. i * T + T - 1 of the stream, wherever segments are cut.
     """
     n_columns = out.shape[1]
-    scratch = np.empty(passes.n_states)
     most = max(1, min(TOGETHER, max(COLUMNS_TOGETHER, passes.message_size // 8) // n_columns))
     n_groups = max(1, math.ceil(len(out) / most))
     n_together = max(1, math.ceil(len(out) / n_groups))  # groups of about the same size
@@ -63,7 +64,7 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
                     stream.advance(n_columns - (stop - first))
             if stop < n_columns:
                 codes[: len(paths), stop] = paths[:, stop]
-            passes.draw(segment, uniforms[: len(paths)], codes[: len(paths)], scratch)
+            passes.draw(segment, uniforms[: len(paths)], codes[: len(paths)])
             paths[:, first:stop] = codes[: len(paths), first:stop]
     if cut:
         stream.state = start
@@ -90,7 +91,7 @@ class Passes:
 
     def __init__(
         self,
-        target: Target,
+        target: Target | StateTarget,
         beta: float,
         *,
         memory: int = MEMORY,
@@ -102,8 +103,8 @@ class Passes:
         self.beta = check_beta(beta)
         self.best = best
         self.linear = not best and target.linear()
-        self.trans = target.trans if self.linear else target.log_trans
-        self.n_states = 1 << target.n_rows
+        self.kernels = pass_kernels(target, self.linear, best)
+        self.n_states = target.n_states
         self._keep = keep
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
         self._fused = target.likelihood.fused_filter(self.beta) if self.linear and self.beta > 0 else None
@@ -122,7 +123,6 @@ class Passes:
         self._tops = np.zeros(n_lik)
         if self.beta == 0:
             self._lik[:] = 1.0  # the data do not count, impossible ones included
-        self._diagonal = np.empty(self.n_states)
         self._message = np.zeros(self.n_states)
         self._checkpoints: list[Floats] = []
         self.log_evidence = self._forward()
@@ -149,14 +149,12 @@ class Passes:
                 self._loaded = i
             yield Messages(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
-    def draw(self, segment: Messages, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
-        """Draw the columns of a segment into codes (n, T), given codes[:, segment.stop] unless that is the end."""
-        edge = self.target.edge
-        if self.linear:
-            tensor.draw_blocks(segment.alpha, segment.stay, self.trans, edge, segment.first, uniforms, codes, scratch)
-        else:
-            for numbers, path in zip(uniforms, codes, strict=True):
-                logspace.log_draw_block(segment.alpha, self.trans, edge, segment.first, numbers, path, scratch)
+    def draw(self, segment: Messages, uniforms: Floats, paths: npt.NDArray[np.int64]) -> None:
+        """Draw the columns of a segment into paths (n, T), given paths[:, segment.stop] unless that is the end.
+
+        A path is one of codes of binary rows, or of indices of rows with any number of states.
+        """
+        self.kernels.draw(segment.alpha, segment.stay, segment.first, uniforms, paths)
 
     def _forward(self) -> float:
         # Any normalised message serves before column 0: its edge forgets where it comes from.
@@ -184,26 +182,24 @@ class Passes:
             alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
             total += part(a, b, alpha, self._stay[a - first : b - first])
         if len(self._stay) and stop < self.target.n_columns:
-            edge, after = self.target.edge[stop], self._stay[stop - first]
-            tensor.stay_after(self.trans, edge, self._message, self._diagonal, after)
+            self.kernels.stay_after(stop, self._message, self._stay[stop - first])
         return total
 
     def _filter_fused(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
         assert self._fused is not None
-        arrays = self._message, alpha, stay, self._diagonal, self._lik, self._tops
-        return float(self._fused(self.trans, self.target.edge, a, b, *arrays))
+        arrays = self._message, alpha, stay, self.kernels.diagonal, self._lik, self._tops
+        return float(self._fused(self.kernels.trans, self.target.edge, a, b, *arrays))
 
     def _filter_chunk(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
         """The same for columns whose likelihoods are all evaluated first."""
-        edge, likelihood, message = self.target.edge, self.target.likelihood, self._message
+        likelihood, message = self.target.likelihood, self._message
         if self.linear:
             lik, tops = self._lik[: b - a], self._tops[: b - a]
             if self.beta > 0:
                 likelihood.tempered(a, b, self.beta, lik, tops)
-            part = tensor.filter_block(lik, self.trans, edge, a, message, alpha, stay, self._diagonal)
-            return float(tops.sum() + part)
+            return float(tops.sum() + self.kernels.filter(lik, a, message, alpha, stay))
         log_lik = likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
-        part, impossible = logspace.log_filter_block(log_lik, self.beta, self.trans, edge, a, message, alpha, self.best)
+        part, impossible = self.kernels.log_filter(log_lik, self.beta, a, message, alpha, self.best)
         if impossible >= 0:
             raise ImpossibleData(
                 f"no path with positive probability reaches column {impossible}: the transitions of "
@@ -225,7 +221,7 @@ class Passes:
             needed = (length * width + math.ceil(n_columns / length)) * per_column
         if needed > memory:
             raise BudgetExceeded(
-                f"exact inference over {self.target.n_rows} free rows and {n_columns} columns needs about "
+                f"exact inference over {self.target.size_text} and {n_columns} columns needs about "
                 f"{needed / 2**20:,.0f} MiB even with checkpoints, and the budget is {memory / 2**20:,.0f} MiB; "
                 "raise memory=, fix rows, or sample with an ensemble (ch.sample)"
             )

@@ -19,10 +19,12 @@ step:        matrices of all axes for one kind of edge, one after the other; tra
 import numpy as np
 
 from chiasma._jit import inlined_njit, njit
-from chiasma.kernels.lanes import WIDTH, load, spread, store, total
+from chiasma.kernels.lanes import load, spread, store, total
 from chiasma.kernels.mixing import START
 
 SIZE, STRIDE, FIRST, FIRST_ROW, STOP_ROW = range(5)
+# Numbers in a register.
+LANES = 4
 # What a pass over a message costs beside its multiply-adds, in multiply-adds per number.
 PASS = 4.0
 
@@ -33,10 +35,10 @@ def _axis_cost(size, stride, n_states):
     too short.
     """
     along = size if stride == 1 else stride
-    if along < WIDTH and size < n_states:
+    if along < LANES and size < n_states:
         return 1e300
-    registers = (along + 2 * WIDTH - 1) // (2 * WIDTH) * 2
-    return PASS + size * registers * WIDTH / along
+    registers = (along + 2 * LANES - 1) // (2 * LANES) * 2
+    return PASS + size * registers * LANES / along
 
 
 @njit
@@ -264,7 +266,7 @@ def _mix_axis(size, stride, n_states, step, matrix, message, i, out, j):
 @inlined_njit
 def mix(axes, n_states, step, message, i, scratch):
     """message[i:] after all axes, in scratch (2 N,) from the place that is returned: 0 or N."""
-    if n_states < WIDTH:
+    if n_states < LANES:
         _mix_few(n_states, step, message, i, scratch, START)
     else:
         _mix_lowest(axes[0, SIZE], n_states, step, message, i, scratch, START)
@@ -279,7 +281,7 @@ def mix(axes, n_states, step, message, i, scratch):
 @njit
 def mix_one(axes, g, n_states, step, message, i, out, j):
     """out[j:] = message[i:] after axis g alone; not the same place."""
-    if n_states < WIDTH:
+    if n_states < LANES:
         _mix_few(n_states, step, message, i, out, j)
     elif g == 0:
         _mix_lowest(axes[0, SIZE], n_states, step, message, i, out, j)
@@ -290,7 +292,7 @@ def mix_one(axes, g, n_states, step, message, i, out, j):
 @inlined_njit
 def weigh(n_states, mixed, j, scale, lik, t, message, alpha, row):
     """message = alpha[row:] = mixed[j:] * scale * lik[t:]; returns the sum."""
-    rest = n_states % WIDTH
+    rest = n_states % LANES
     tail = 0.0
     for s in range(rest):
         message[s] = mixed[j + s] * (lik[t + s] * scale)
@@ -298,7 +300,7 @@ def weigh(n_states, mixed, j, scale, lik, t, message, alpha, row):
         tail += message[s]
     scales = spread(scale)
     sums = spread(0.0)
-    for s in range(rest, n_states, WIDTH):
+    for s in range(rest, n_states, LANES):
         weights = load(mixed, j + s) * (load(lik, t + s) * scales)
         store(message, s, weights)
         store(alpha, row + s, weights)
@@ -309,21 +311,21 @@ def weigh(n_states, mixed, j, scale, lik, t, message, alpha, row):
 @inlined_njit
 def staying(n_states, message, diagonal, mixed, j, stay, t):
     """stay[t:] = message * diagonal / mixed[j:], n_states of each."""
-    rest = n_states % WIDTH
+    rest = n_states % LANES
     for s in range(rest):
         stay[t + s] = message[s] * diagonal[s] / mixed[j + s]
-    for s in range(rest, n_states, WIDTH):
+    for s in range(rest, n_states, LANES):
         store(stay, t + s, load(message, s) * load(diagonal, s) / load(mixed, j + s))
 
 
 @inlined_njit
 def dot(n, a, i, b, j):
     """Sum of the products of a[i:] and b[j:], n of each."""
-    rest = n % WIDTH
+    rest = n % LANES
     tail = 0.0
     for s in range(rest):
         tail += a[i + s] * b[j + s]
     sums = spread(0.0)
-    for s in range(rest, n, WIDTH):
+    for s in range(rest, n, LANES):
         sums = sums + load(a, i + s) * load(b, j + s)
     return total(sums) + tail

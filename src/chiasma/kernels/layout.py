@@ -44,6 +44,20 @@ def make_layout(sizes: Sequence[int]) -> Layout:
     return Layout(*(np.array(part, np.int64) for part in (sizes, strides[:-1], shifts[:-1], masks, first[:-1])))
 
 
+def pack_states(states: npt.NDArray[np.integer], layout: Layout) -> npt.NDArray[np.int64]:
+    """(..., K, T) states to (..., T) codes."""
+    codes = np.zeros(states.shape[:-2] + states.shape[-1:], np.int64)
+    for k, shift in enumerate(layout.shifts):
+        codes |= states[..., k, :].astype(np.int64) << shift
+    return codes
+
+
+def unpack_codes(codes: npt.NDArray[np.integer], layout: Layout) -> npt.NDArray[np.integer]:
+    """(..., T) codes to (..., K, T) states."""
+    fields = np.asarray(codes).astype(np.int64)[..., None, :] >> layout.shifts[:, None] & layout.masks[:, None]
+    return fields.astype(np.int8 if layout.sizes.max() <= 127 else np.int64)
+
+
 @njit
 def code_of_index(index, layout):
     code = 0

@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from chiasma._jit import inlined_njit, njit
-from chiasma.kernels.logspace import log_pick, log_sum
+from chiasma.kernels.logspace import log_sum
+from chiasma.kernels.picking import pick_log
 from chiasma.kernels.state_passes import row_marginals
 
 # Sums of exponentials are taken against the largest weight. One that comes out smaller than this may have lost what
@@ -161,7 +162,7 @@ def log_draw_block(alpha, log_trans, layout, edge, first, uniforms, indices, wei
     for i in range(alpha.shape[0] - 1, -1, -1):
         t = first + i
         _weigh_before(alpha, i, log_trans, layout, edge, t, indices, weights)
-        indices[t] = log_pick(weights, uniforms[t])
+        indices[t] = pick_log(weights, uniforms[t])
 
 
 @njit

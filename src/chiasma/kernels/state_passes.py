@@ -18,7 +18,8 @@ import numpy as np
 from chiasma._jit import inlined_njit, njit, vector_njit
 from chiasma.kernels.axes import dot, into_products, load_step, make_step, mix, plan_axes, stay_products, staying, weigh
 from chiasma.kernels.mixing import LOG_RESCALE, RESCALE_BELOW, RESCALE_BY, START
-from chiasma.kernels.tensor import LONGEST_TILE, SHORTEST_TILE, TILE, TINY_STAY, pick
+from chiasma.kernels.picking import pick
+from chiasma.kernels.tensor import LONGEST_TILE, SHORTEST_TILE, TILE, TINY_STAY
 
 
 @njit

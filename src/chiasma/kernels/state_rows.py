@@ -12,9 +12,9 @@ from chiasma._jit import inlined_njit, njit
 from chiasma.kernels.layout import Layout
 from chiasma.kernels.log_state_passes import log_draw_block, log_filter_block
 from chiasma.kernels.mixing import START
+from chiasma.kernels.picking import pick
 from chiasma.kernels.rows import TINY_PAIR
 from chiasma.kernels.state_passes import filter_block
-from chiasma.kernels.tensor import pick
 
 
 @njit

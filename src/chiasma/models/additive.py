@@ -49,13 +49,32 @@ class Additive(Emission):
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     n_channels: int | None = None
 
-    def __init__(self, weights: npt.ArrayLike | Prior):
+    def __init__(self, weights: npt.ArrayLike | Prior | None = None):
+        """weights: one per row; None where the values of the rows say all, and each weight is 1."""
+        if weights is None:
+            self.weights = np.empty(0)
+            self.n_rows = 0
+            return
         self.weights = as_floats("weights", self._learn_weights(weights))
         if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)):
             raise InvalidInput(
                 f"weights must be one finite number per row, got shape {self.weights.shape}: {self.weights}"
             )
         self.n_rows = row_count(len(self.weights))
+
+    def for_rows(self, n_rows: int) -> Self:
+        """The emission for so many rows; weights that were not given are 1."""
+        if self.n_rows == n_rows:
+            return self
+        if self.n_rows:
+            raise InvalidInput(
+                f"{type(self).__name__} has {self.n_rows} weights and the model {n_rows} rows; give one weight per "
+                "row, or leave them out"
+            )
+        other = copy(self)
+        other.weights = np.ones(n_rows)
+        other.n_rows = n_rows
+        return other
 
     def _learn_weights(self, weights: Any, low: float = -np.inf) -> Any:
         if isinstance(weights, Prior) and weights.shape == ():

@@ -7,8 +7,7 @@ A_k^(d) = 1 pi_k' + (1 - enter - leave)^d (I - 1 pi_k').
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt

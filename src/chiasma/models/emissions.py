@@ -48,9 +48,12 @@ class Gaussian(Additive):
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS, "depth": DEPTH, "sd": SD}
 
     def __init__(
-        self, weights: npt.ArrayLike | Prior, depth: npt.ArrayLike | Prior = 1.0, sd: npt.ArrayLike | Prior = 1.0
+        self,
+        weights: npt.ArrayLike | Prior | None = None,
+        depth: npt.ArrayLike | Prior = 1.0,
+        sd: npt.ArrayLike | Prior = 1.0,
     ):
-        given = as_floats("weights", self._learn_weights(weights))
+        given = np.empty(0) if weights is None else as_floats("weights", self._learn_weights(weights))
         if given.ndim == 2 and given.size and np.all(np.isfinite(given)):
             self.weights = given
             self.n_rows = row_count(given.shape[0])
@@ -108,9 +111,9 @@ class IntegratedDepth(Additive):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior,
-        depth_mean: float | Prior,
-        depth_sd: float | Prior,
+        weights: npt.ArrayLike | Prior | None = None,
+        depth_mean: float | Prior = 1.0,
+        depth_sd: float | Prior = 0.0,
         sd: float | Prior = 1.0,
     ):
         super().__init__(weights)
@@ -153,7 +156,7 @@ class StudentT(Additive):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior,
+        weights: npt.ArrayLike | Prior | None = None,
         depth: float | Prior = 1.0,
         sd: float | Prior = 1.0,
         df: float | Prior = 4.0,
@@ -185,8 +188,13 @@ class Counts(Additive):
         "background": BACKGROUND,
     }
 
-    def __init__(self, weights: npt.ArrayLike | Prior, depth: float | Prior = 1.0, background: float | Prior = 0.0):
-        super().__init__(self._learn_weights(weights, low=0.0))
+    def __init__(
+        self,
+        weights: npt.ArrayLike | Prior | None = None,
+        depth: float | Prior = 1.0,
+        background: float | Prior = 0.0,
+    ):
+        super().__init__(None if weights is None else self._learn_weights(weights, low=0.0))
         if np.any(self.weights < 0):
             raise InvalidInput(f"weights of counts must not be negative, got {self.weights.min():g}")
         self.depth = self._parameter("depth", depth, positive=True)
@@ -239,7 +247,7 @@ class NegativeBinomial(Counts):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior,
+        weights: npt.ArrayLike | Prior | None = None,
         depth: float | Prior = 1.0,
         dispersion: float | Prior = 0.1,
         background: float | Prior = 0.0,
@@ -269,7 +277,7 @@ class Custom(Additive):
     arguments: ClassVar[Mapping[str, Argument]] = {"function": Argument("log p(y | level)."), "weights": WEIGHTS}
     in_settings = False  # a function cannot be written in a file
 
-    def __init__(self, function: Callable[[Floats, Floats], Floats], weights: npt.ArrayLike | Prior):
+    def __init__(self, function: Callable[[Floats, Floats], Floats], weights: npt.ArrayLike | Prior | None = None):
         super().__init__(weights)
         self.function = function
 

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.codes import pack, unpack
+from chiasma.kernels import state_rows
+from chiasma.kernels.codes import unpack
+from chiasma.kernels.layout import Layout, make_layout, pack_states, unpack_codes
 from chiasma.kernels.rows import draw_prior_row
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Table
-from chiasma.models.likelihood import Levels, Likelihood, Lookup
+from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
+from chiasma.models.rows import Row, RowChains, Rows
+from chiasma.models.state_target import Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
 from chiasma.types import Floats, Integers
 
 
 class FactorialHMM:
-    """K binary Markov chains seen through one signal.
+    """K Markov chains seen through one signal.
 
     Parameters
     ----------
-    chains : the prior of the rows.
-    emission : the density of a column's observation; it says how many rows there are.
+    chains : the prior of rows of two states; the emission then says how many rows there are.
+    rows : in place of chains, a list of ch.Row with any number of states each. Rows that cannot be told apart are
+        counted together: eight equal lamps cost nine states, not 256.
+    emission : the density of a column's observation.
     fixed_rows : rows held at 0 or 1, e.g. {5: 1} for a baseline that is always on. A fixed row costs no state
         space and contributes no prior term.
 
@@ -46,12 +53,38 @@ class FactorialHMM:
     ((3, 100), (100,))
     """
 
-    def __init__(self, *, chains: BinaryChains, emission: Emission, fixed_rows: Mapping[int, int] | None = None):
-        self.chains = chains
-        self.emission = emission
-        self.fixed_rows = _fixed_rows(fixed_rows or {}, emission.n_rows)
-        chains.probabilities(self.n_rows)
-        self.parameters = Parameters(chains.priors, emission.priors)
+    def __init__(
+        self,
+        *,
+        chains: BinaryChains | None = None,
+        emission: Emission,
+        fixed_rows: Mapping[int, int] | None = None,
+        rows: Sequence[Row] | None = None,
+    ):
+        if (chains is None) == (rows is None):
+            raise InvalidInput("a FactorialHMM needs either chains=ch.BinaryChains(...) or rows=[ch.Row(...), ...]")
+        if chains is None:
+            assert rows is not None
+            if fixed_rows:
+                raise InvalidInput("with rows=, a row is fixed by ch.Row(..., fixed=STATE), not by fixed_rows")
+            if not isinstance(emission, Additive) or emission.n_channels is not None:
+                raise InvalidInput(
+                    f"rows= need an additive emission of one channel, got {type(emission).__name__}; Table and several "
+                    "channels go with chains=ch.BinaryChains(...)"
+                )
+            self.rows: Rows | None = Rows(rows)
+            self.chains: BinaryChains | RowChains = RowChains(self.rows)
+            self.emission: Emission = emission.for_rows(self.rows.n_rows)
+            self.fixed_rows = self.rows.fixed
+        else:
+            if not emission.n_rows:
+                raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
+            self.rows = None
+            self.chains = chains
+            self.emission = emission
+            self.fixed_rows = _fixed_rows(fixed_rows or {}, emission.n_rows)
+            chains.probabilities(self.n_rows)
+        self.parameters = Parameters(self.chains.priors, self.emission.priors)
 
     def at(self, values: Mapping[str, Any]) -> FactorialHMM:
         """The model with numbers in place of some or all priors.
@@ -67,11 +100,11 @@ class FactorialHMM:
             raise InvalidInput(
                 f"{', '.join(unknown)} has no prior here; priors stand for {', '.join(names) or 'nothing'}"
             )
-        return FactorialHMM(
-            chains=self.chains.with_values(values),
-            emission=self.emission.with_values(values),
-            fixed_rows=self.fixed_rows,
-        )
+        emission = self.emission.with_values(values)
+        if self.rows is not None:
+            return FactorialHMM(rows=self.rows.given, emission=emission)
+        assert isinstance(self.chains, BinaryChains)
+        return FactorialHMM(chains=self.chains.with_values(values), emission=emission, fixed_rows=self.fixed_rows)
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> FactorialHMM:
         """`at` for values of all priors, inside their supports: nothing is checked again."""
@@ -91,10 +124,42 @@ class FactorialHMM:
 
     @property
     def fixed_code(self) -> int:
-        return sum(1 << k for k, x in self.fixed_rows.items() if x)
+        return sum(x << int(self.layout.shifts[k]) for k, x in self.fixed_rows.items())
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Numbers of states of the rows, and their bits in a code."""
+        return make_layout([2] * self.n_rows) if self.rows is None else self.rows.layout
+
+    @property
+    def row_names(self) -> list[str] | None:
+        """Names of the rows; None where they have numbers only."""
+        return None if self.rows is None else self.rows.names
+
+    def row_number(self, row: int | str) -> int:
+        """The number of a row given by its number or name."""
+        names = self.row_names or []
+        if isinstance(row, str):
+            if row not in names:
+                known = ", ".join(map(repr, names)) or f"numbers 0..{self.n_rows - 1} only"
+                raise InvalidInput(f"there is no row {row!r}; this model has {known}")
+            return names.index(row)
+        if not 0 <= row < self.n_rows:
+            raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {row}")
+        return int(row)
 
     def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target:
-        """The arrays that the kernels work on."""
+        """The arrays that the kernels work on, for rows of two states that can be told apart."""
+        found = self.exact_target(data, table_bytes)
+        if isinstance(found, StateTarget):
+            raise InvalidInput(
+                "updates and exchanges work on rows of two states that can be told apart; this model has rows of more "
+                "states, or equal ones: use ch.exact, or ch.sample with exact draws"
+            )
+        return found
+
+    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target | StateTarget:
+        """The arrays that exact passes work on."""
         data = Observations.of(data)
         if self.parameters:
             names = self.parameters.names
@@ -103,6 +168,8 @@ class FactorialHMM:
                 f"or take model.at({{{', '.join(f'{name!r}: ...' for name in names)}}})"
             )
         self.emission.check(data)
+        if self.rows is not None and (np.any(self.layout.sizes > 2) or self._has_equal_rows):
+            return self._state_target(data)
         edge, trans = self.chains.tables(self.n_rows, data)
         free = self.free_rows
         return Target(
@@ -126,10 +193,35 @@ class FactorialHMM:
         assert isinstance(self.emission, Additive)
         weights = self.emission.weights
         base = np.zeros(weights.shape[1:])
+        if self.rows is not None:
+            low, high = np.array(self.rows.contributions(weights)).T
+            weights, base = high - low, base + low.sum()
         if not self.fixed_rows:
             return Levels(self.emission, data, weights, base)
         base = sum((weights[k] * x for k, x in self.fixed_rows.items()), base)
         return Levels(self.emission, data, weights[list(self.free_rows)], base)
+
+    @property
+    def _has_equal_rows(self) -> bool:
+        assert self.rows is not None
+        assert isinstance(self.emission, Additive)
+        return any(len(group) > 1 for group in self.rows.groups(self.emission.weights))
+
+    def _state_target(self, data: Observations) -> StateTarget:
+        assert self.rows is not None
+        assert isinstance(self.emission, Additive)
+        edge, gaps = data.edge_kinds()
+        adds = self.rows.contributions(self.emission.weights)
+        axes = []
+        for group in self.rows.groups(self.emission.weights):
+            chain = self.rows.rows[group[0]].chain
+            assert chain is not None
+            own = adds[group[0]]
+            axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(own), gaps), adds=own))
+        levels = np.full(1, float(sum(adds[k][x] for k, x in self.fixed_rows.items())))
+        for axis in axes:
+            levels = (axis.levels()[:, None] + levels).ravel()
+        return StateTarget(edge, axes, IndexLevels(self.emission, data, levels), self.rows)
 
     def simulate(
         self,
@@ -137,7 +229,7 @@ class FactorialHMM:
         seed: int | np.random.Generator | None = None,
         starts: npt.ArrayLike | None = None,
         gaps: npt.ArrayLike | None = None,
-    ) -> tuple[npt.NDArray[np.int8], Floats]:
+    ) -> tuple[npt.NDArray[Any], Floats]:
         """Draw states (K, T) from the prior and a signal y, (T,) or (T, D), from the emission.
 
         Parameters with a prior stand at its typical value; `at` sets them.
@@ -147,15 +239,33 @@ class FactorialHMM:
         if n_columns < 1:
             raise InvalidInput(f"simulate needs at least 1 column, got {n_columns}")
         rng = np.random.default_rng(seed)
-        edge, trans = self.chains.tables(self.n_rows, Observations(np.zeros(n_columns), starts, gaps))
-        codes = np.zeros(n_columns, np.int64)
-        for k in range(self.n_rows):
-            draw_prior_row(trans, edge, k, rng.random(n_columns), 1 << k, codes)
+        states = self._simulate_states(Observations(np.zeros(n_columns), starts, gaps), rng)
         for k, x in self.fixed_rows.items():
-            codes = codes & ~np.int64(1 << k) | np.int64(x << k)
-        states = unpack(codes, self.n_rows)
-        level = states.T.astype(float) @ self.emission.weights
+            states[k] = x
+        if self.rows is None:
+            level = states.T.astype(float) @ self.emission.weights
+        else:
+            adds = self.rows.contributions(self.emission.weights)
+            level = sum((own[path] for own, path in zip(adds, states, strict=True)), np.zeros(n_columns))
         return states, self.emission.sample(level, rng)
+
+    def _simulate_states(self, data: Observations, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """(K, T) from the prior; fixed rows have any state."""
+        n_columns = data.n_columns
+        if np.all(self.layout.sizes == 2):
+            edge, trans = self.chains.tables(self.n_rows, data)
+            codes = np.zeros(n_columns, np.int64)
+            for k in range(self.n_rows):
+                draw_prior_row(trans, edge, k, rng.random(n_columns), 1 << k, codes)
+            return unpack(codes, self.n_rows)
+        assert self.rows is not None
+        edge, gaps = data.edge_kinds()
+        states = np.zeros((self.n_rows, n_columns), np.int64)
+        for path, row in zip(states, self.rows.rows, strict=True):
+            if row.chain is not None:
+                matrices = row.chain.matrices(row.n_states, gaps).reshape(len(gaps), -1)
+                state_rows.draw_prior_row(matrices, edge, rng.random(n_columns), path)
+        return states.astype(np.int8 if self.layout.sizes.max() <= 127 else np.int64)
 
     def __repr__(self) -> str:
         fixed = f", fixed_rows={self.fixed_rows}" if self.fixed_rows else ""
@@ -173,10 +283,9 @@ def log_joint(
     -3.2242
     """
     beta = check_beta(beta)
-    target = model.target(data)
-    codes = target.reduce(check_states(model, target.n_columns, states))
-    log_prior = target.log_prior(codes)
-    return log_prior if beta == 0 else log_prior + beta * target.log_likelihood(codes)
+    target = model.exact_target(data)
+    log_prior, log_likelihood = target.log_parts(check_states(model, target.n_columns, states))
+    return log_prior if beta == 0 else log_prior + beta * log_likelihood
 
 
 def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> Integers:
@@ -189,17 +298,28 @@ def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> 
             f"states must have shape ({model.n_rows}, {n_columns}) (zeros and ones) or ({n_columns},) (codes), "
             f"got {given.shape}"
         )
-    top = 1 if given.ndim == 2 else (1 << model.n_rows) - 1
+    layout = model.layout
+    n_bits = int(layout.shifts[-1]) + int(layout.masks[-1]).bit_length()
+    top = layout.sizes[:, None] - 1 if given.ndim == 2 else (1 << n_bits) - 1
     bad = ~((given >= 0) & (given <= top) & (given == np.floor(given)))
     if bad.any():
-        what = "zeros and ones" if given.ndim == 2 else f"codes in 0..{top}"
+        most = layout.sizes.max() - 1
+        what = f"codes in 0..{top}" if given.ndim == 1 else "zeros and ones" if most == 1 else f"in 0..{most}"
         raise InvalidInput(f"states must be {what}, got {given[bad][0]}")
-    codes = pack(given) if given.ndim == 2 else given.astype(np.int64)
+    codes = pack_states(given, layout) if given.ndim == 2 else given.astype(np.int64)
+    found = unpack_codes(codes, layout)
+    holes = found >= layout.sizes[:, None]
+    if holes.any():
+        k, t = (int(i) for i in np.argwhere(holes)[0])
+        raise InvalidInput(
+            f"code {codes[t]} at column {t} has state {found[k, t]} in row {k}, which has {layout.sizes[k]} states"
+        )
     for k, x in model.fixed_rows.items():
-        wrong = (codes >> k & 1) != x
+        wrong = found[k] != x
         if wrong.any():
+            t = int(np.argmax(wrong))
             raise InvalidInput(
-                f"states contradict fixed_rows: row {k} is fixed at {x}, got {1 - x} at column {int(np.argmax(wrong))}"
+                f"states contradict fixed_rows: row {k} is fixed at {x}, got {found[k, t]} at column {t}"
             )
     return codes
 

@@ -76,6 +76,27 @@ class Levels:
         return self.emission.log_likelihood(self.y, level.reshape(len(centres), len(offsets), *channels))
 
 
+class IndexLevels:
+    """An additive emission over rows with any number of states. levels: (N,) of all indices of a column."""
+
+    def __init__(self, emission: Additive, data: Observations, levels: Floats):
+        self.emission = emission
+        self.y = data.y
+        self.levels = levels
+
+    def all_codes(self, first: int, stop: int) -> Floats:
+        return _possible(self.emission.log_likelihood(self.y[first:stop], self.levels), first)
+
+    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
+        _temper(self.emission.log_likelihood(self.y[first:stop], self.levels), first, beta, lik, tops)
+
+    def fused_filter(self, beta: float) -> None:
+        return None
+
+    def at(self, indices: Integers) -> Floats:
+        return self.emission.log_likelihood(self.y, self.levels[indices])
+
+
 class Lookup:
     """A table (T, 2^K)."""
 

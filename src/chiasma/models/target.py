@@ -43,6 +43,20 @@ class Target:
     def n_rows(self) -> int:
         return len(self.free)
 
+    @property
+    def n_states(self) -> int:
+        """Joint states of a column."""
+        return 1 << self.n_rows
+
+    @property
+    def n_operations(self) -> float:
+        """Multiply-adds of a filter per column and joint state, about."""
+        return self.n_rows + 2
+
+    @property
+    def size_text(self) -> str:
+        return f"{self.n_rows} free rows"
+
     @cached_property
     def log_trans(self) -> Floats:
         with np.errstate(divide="ignore"):
@@ -113,6 +127,11 @@ class Target:
         if "log_lik" in self.__dict__:  # the table has been made already
             return float(path_log_likelihood(self.log_lik, codes))
         return float(self.likelihood.at(codes[:, None]).sum())
+
+    def log_parts(self, codes: Integers) -> tuple[float, float]:
+        """log p(X) and log p(y | X) of a path of all rows."""
+        reduced = self.reduce(codes)
+        return self.log_prior(reduced), self.log_likelihood(reduced)
 
 
 def check_beta(beta: float) -> float:

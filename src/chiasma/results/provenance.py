@@ -15,26 +15,32 @@ from typing import Any
 import numpy as np
 
 import chiasma
-from chiasma.models.additive import Emission
 from chiasma.models.chains import CHAINS, BinaryChains
 from chiasma.models.density import Density
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import prior_of
+from chiasma.models.row_chains import ROW_CHAINS
+from chiasma.models.rows import Row
 
 
 def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
     if isinstance(model, Density):
         return {"kind": type(model).__name__, **_attributes(model), "dtype": model.dtype.name}
     emission, chains = model.emission, model.chains
-    rebuilt = type(emission) in EMISSIONS.values()
-    return {
+    told = {
         "kind": "FactorialHMM",
+        "emission": _name(type(emission)),
+        "parameters": _parameters(emission) if type(emission) in EMISSIONS.values() else _attributes(emission),
+    }
+    if model.rows is not None:
+        return told | {"rows": [_row(row) for row in model.rows.given]}
+    assert isinstance(chains, BinaryChains)
+    return told | {
         **({} if type(chains) is BinaryChains else {"chains": _name(type(chains))}),
         **_parameters(chains),
-        "emission": _name(type(emission)),
-        "parameters": _parameters(emission) if rebuilt else _attributes(emission),
         "fixed_rows": {str(k): x for k, x in model.fixed_rows.items()},
     }
 
@@ -49,11 +55,28 @@ def _named(registry: Mapping[str, type[Any]], name: str | None) -> type[Any] | N
     return next((kind for kind in registry.values() if _name(kind) == name), None)
 
 
-def _parameters(part: BinaryChains | Emission) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
+    chain = None if row.chain is None else {"kind": _name(type(row.chain)), **_parameters(row.chain)}
+    whole = {"copies": int(row.copies), "fixed": None if row.fixed is None else int(row.fixed)}
+    return {"name": row.name, "values": row.values.tolist(), "chain": chain} | whole
+
+
+def _rebuild_row(told: dict[str, Any]) -> Row | None:
+    """None where the chain is of a class that is in no registry."""
+    chain = None
+    if told["chain"] is not None:
+        kind = _named(ROW_CHAINS, told["chain"]["kind"])
+        if kind is None:
+            return None
+        chain = kind(**{name: prior_of(value) for name, value in told["chain"].items() if name != "kind"})
+    return Row(**(told | {"chain": chain}))
+
+
+def _parameters(part: Learnable) -> dict[str, Any]:
     return {name: _parameter(part, name) for name in part.arguments}
 
 
-def _parameter(part: BinaryChains | Emission, name: str) -> Any:
+def _parameter(part: Learnable, name: str) -> Any:
     """A number or a list; a prior as what describes it."""
     if name in part.priors:
         return part.priors[name].describe()
@@ -86,6 +109,12 @@ def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
     True
     """
     emission = _named(EMISSIONS, description.get("emission"))
+    if "rows" in description:
+        rows = [_rebuild_row(row) for row in description["rows"]]
+        if emission is None or any(row is None for row in rows):
+            return None
+        parameters = {name: prior_of(value) for name, value in description["parameters"].items()}
+        return FactorialHMM(rows=[row for row in rows if row is not None], emission=emission(**parameters))
     chains = _named(CHAINS, description.get("chains", BinaryChains.__name__))
     # The attributes of a class that was not registered include more than its arguments.
     if emission is None or chains is None or not set(description["parameters"]) <= set(emission.arguments):

@@ -12,13 +12,14 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from chiasma.exact.passes import draw_paths
 from chiasma.kernels import ensemble, moves
-from chiasma.sampling.problems import PathProblem, Problem, Start, State, StateProblem
+from chiasma.sampling.problems import PathProblem, Problem, RowsProblem, Start, State, StateProblem
 from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import Exact, make_program, make_work, uniforms_per_sweep
 from chiasma.storage.trace import Draws
@@ -313,14 +314,7 @@ class ExactEngine(StateEngine):
 
     def advance(self, n: int, thin: int) -> Draws:
         draws = self.empty_draws(n, thin)
-        passes, stream = self.problem.passes, self.streams.replica(0).bit_generator
-        assert isinstance(stream, np.random.PCG64)
-        # Segments share their buffers, so chains take turns; a single segment is only read.
-        if passes.n_segments > 1:
-            with self.problem.reading:
-                draw_paths(passes, stream, draws.states)
-        else:
-            draw_paths(passes, stream, draws.states)
+        draw_shared(self.problem, self.streams, draws.states)
         for i, path in enumerate(draws.states):
             draws.log_lik[i, 0] = self.problem.log_likelihood(path)
             draws.log_prior[i] = self.problem.log_prior(path)
@@ -328,3 +322,51 @@ class ExactEngine(StateEngine):
             self.states[0] = draws.states[-1]
         self.iteration += n
         return draws
+
+
+class RowsEngine(Engine):
+    """Exact draws of rows with any number of states. Which rows of a group are in which state is drawn from a stream
+    of its own.
+    """
+
+    problem: RowsProblem
+
+    def _first_states(self, n_replicas: int, start: Start) -> State:
+        if start.states is not None:
+            return np.array([start.states])
+        fixed = self.problem.target.codes(np.zeros(self.problem.n_sites, np.int64), self.streams.arrangement())
+        return fixed[None]
+
+    def prepare(self) -> float | None:
+        return self.problem.passes.log_evidence
+
+    def _bind(self) -> None:
+        """Nothing depends on the betas."""
+
+    def piece(self) -> int:
+        return BATCH
+
+    def log_densities(self) -> Floats:
+        log_prior, log_lik = self.problem.target.log_parts(self.states[0])
+        return np.array([[log_lik], [log_prior]])
+
+    def advance(self, n: int, thin: int) -> Draws:
+        draws, target = self.empty_draws(n, thin), self.problem.target
+        draw_shared(self.problem, self.streams, draws.states)
+        for i, path in enumerate(draws.states):
+            draws.log_lik[i, 0] = target.log_likelihood(path)
+            path[:] = target.codes(path, self.streams.arrangement())
+            draws.log_prior[i] = target.log_prior(path)
+        if len(draws.states):
+            self.states[0] = draws.states[-1]
+        self.iteration += n
+        return draws
+
+
+def draw_shared(problem: PathProblem | RowsProblem, streams: Streams, paths: State) -> None:
+    """Fill paths (n, T) by the filter that all chains share."""
+    stream = streams.replica(0).bit_generator
+    assert isinstance(stream, np.random.PCG64)
+    # Segments share their buffers, so chains take turns; a single segment is only read.
+    with problem.reading if problem.passes.n_segments > 1 else nullcontext():
+        draw_paths(problem.passes, stream, paths)

@@ -17,6 +17,7 @@ from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels.codes import unpack
 from chiasma.kernels.transitions import count_moves
 from chiasma.models.additive import Additive
+from chiasma.models.chains import BinaryChains
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.target import Target
@@ -50,8 +51,10 @@ class Learning:
         """Whether transitions over gaps are real numbers: the prior is restricted to where they are."""
         if self.data.gaps is None or not {"enter", "leave"} & set(self.parameters.names):
             return True
+        chains = self.model.chains
+        assert isinstance(chains, BinaryChains)
         named = self.parameters.unpack(values)
-        rate = named.get("enter", self.model.chains.enter) + named.get("leave", self.model.chains.leave)
+        rate = named.get("enter", chains.enter) + named.get("leave", chains.leave)
         return bool(np.all(rate <= 1))
 
     def sample_prior(self, rng: np.random.Generator) -> Floats:
@@ -104,9 +107,9 @@ class Learning:
             return target.sample_prior(rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
         codes = np.empty((1, target.n_columns), np.int64)
-        uniforms, scratch = rng.random(codes.shape), np.empty(passes.n_states)
+        uniforms = rng.random(codes.shape)
         for segment in passes.backward():
-            passes.draw(segment, uniforms, codes, scratch)
+            passes.draw(segment, uniforms, codes)
         return codes[0]
 
     def update_conditional(

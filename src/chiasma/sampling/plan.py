@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chiasma.errors import InvalidInput
+from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import MEMORY
+from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
@@ -49,12 +50,18 @@ class Plan:
         return isinstance(self.update, Exact) and len(self.ladder) == 1 and not self.learns
 
 
-def exact_cost(target: Target) -> tuple[float, float]:
+def exact_cost(target: Target | StateTarget) -> tuple[float, float]:
     """Estimated seconds of one exact filter, and the least bytes that its messages need."""
-    states = 2.0**target.n_rows
-    seconds = FILTER_SECONDS * target.n_columns * states * (target.n_rows + 2)
+    states = float(target.n_states)
+    seconds = FILTER_SECONDS * target.n_columns * states * target.n_operations
     kept_columns = min(target.n_columns, 3 * math.isqrt(target.n_columns) + 3)
     return seconds, 8.0 * states * kept_columns
+
+
+def exact_cost_text(target: Target | StateTarget) -> str:
+    seconds, memory = exact_cost(target)
+    size = f"{target.size_text} x {target.n_columns:,} columns"
+    return f"the exact filter over {size} takes about {_seconds(seconds)} and {memory / 2**20:,.0f} MiB"
 
 
 def block_rows(target: Target) -> int:
@@ -69,8 +76,7 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
     """Settle the update, the exchange and the ladder for a factorial HMM."""
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
-    size = f"{target.n_rows} free rows x {target.n_columns:,} columns"
-    cost = f"the exact filter over {size} takes about {_seconds(seconds)} and {memory / 2**20:,.0f} MiB"
+    cost = exact_cost_text(target)
     affordable = seconds <= EXACT_SECONDS and memory <= MEMORY
     if isinstance(update, str) and update == "auto":
         alone = ((isinstance(exchange, str) and exchange == "auto") or exchange is None) and (
@@ -88,6 +94,27 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
     if isinstance(chosen, Exact) and exchange in ("auto", None) and isinstance(ladder, str):
         return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"exact draws as asked: {cost}")
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
+
+
+def plan_states(target: StateTarget, update: Any, exchange: Any, ladder: Any) -> Plan:
+    """The same for rows of any number of states: exact draws, or an error that says why not."""
+    _check_ladder_name(ladder)
+    cost = exact_cost_text(target)
+    asked = isinstance(update, Exact) or update == "exact"
+    if not (asked or update == "auto") or exchange not in ("auto", None) or not isinstance(ladder, str):
+        raise InvalidInput(
+            "rows of more than two states, or equal rows, are drawn exactly: leave update, exchange and ladder at "
+            f"their defaults, got update={update!r}, exchange={exchange!r}, ladder={ladder!r}"
+        )
+    seconds, memory = exact_cost(target)
+    if not asked and (seconds > EXACT_SECONDS or memory > MEMORY):
+        raise BudgetExceeded(
+            f"{cost}, over the budget of {EXACT_SECONDS:.0f} s and {MEMORY / 2**20:,.0f} MiB; take fewer rows or "
+            "states, or insist with update=ch.Exact(memory=...)"
+        )
+    chosen = update if isinstance(update, Exact) else Exact()
+    how = "exact draws as asked" if asked else "exact independent draws"
+    return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"{how}: {cost}")
 
 
 def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:

@@ -17,11 +17,12 @@ from chiasma.models.density import Density, Vector
 from chiasma.models.factorial import FactorialHMM, check_states
 from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
+from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target, tempered_table
 from chiasma.results.provenance import digest
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
 from chiasma.sampling.learning import Learning
-from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas
+from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas, plan_states
 from chiasma.sampling.updates import Exact, Update
 from chiasma.sampling.vector_exchanges import VectorPair, check_exchange, prepare_exchange
 from chiasma.sampling.vector_updates import SiteGibbs, VectorStep, prepare_update, resolve_update
@@ -133,6 +134,29 @@ class PathProblem(StateProblem):
         return self.target.record(states)
 
 
+class RowsProblem(Problem):
+    """A path of rows with any number of states; a state is the codes of all rows."""
+
+    name = "codes"
+    dtype: Any = np.int64
+
+    def __init__(self, target: StateTarget, update: Exact):
+        self.target = target
+        self.update = update
+        self.exchange = None
+        self.n_sites = target.n_columns
+        self.record_dtype = target.record_dtype
+        self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
+
+    @cached_property
+    def passes(self) -> Passes:
+        """The forward filter that exact draws of all chains share."""
+        return Passes(self.target, 1.0, memory=self.update.memory, stay=True)
+
+    def record(self, states: State) -> State:
+        return states.astype(self.record_dtype)
+
+
 class VectorProblem(StateProblem):
     """A vector of any density."""
 
@@ -218,7 +242,12 @@ def pose(
         raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
     if model.parameters:
         return _pose_learning(model, Observations.of(data), update, exchange, ladder, init)
-    target = model.target(data)
+    target = model.exact_target(data)
+    if isinstance(target, StateTarget):
+        plan = plan_states(target, update, exchange, ladder)
+        assert isinstance(plan.update, Exact)
+        start = Start() if init is None else Start(check_states(model, target.n_columns, init))
+        return RowsProblem(target, plan.update), plan, start
     plan = plan_paths(target, update, exchange, ladder)
     assert plan.update is not None
     start = Start() if init is None else Start(target.reduce(check_states(model, target.n_columns, init)))

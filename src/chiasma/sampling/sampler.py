@@ -24,12 +24,12 @@ from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
-from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, StepEngine
+from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, RowsEngine, StepEngine
 from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.plan import Plan
-from chiasma.sampling.problems import LearningProblem, Problem, Start, pose
+from chiasma.sampling.problems import LearningProblem, Problem, RowsProblem, Start, pose
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Exact
@@ -163,7 +163,9 @@ def make_engines(
 ) -> list[Engine]:
     """The replicas of every chain, each with its own streams of random numbers."""
     kind: type[Engine]
-    if plan.is_exact:
+    if isinstance(problem, RowsProblem):
+        kind = RowsEngine
+    elif plan.is_exact:
         kind = ExactEngine
     elif isinstance(problem, LearningProblem):
         kind = CollapsedEngine if isinstance(plan.update, Exact) else ConditionalEngine

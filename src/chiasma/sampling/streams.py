@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_INITIAL, _REPLICA, _PAIR = range(3)
+_INITIAL, _REPLICA, _PAIR, _ARRANGEMENT = range(4)
 
 
 def fresh_entropy(seed: int | None) -> int:
@@ -34,6 +34,10 @@ class Streams:
 
     def pair(self, p: int) -> np.random.Generator:
         return self._stream(_PAIR, p)
+
+    def arrangement(self) -> np.random.Generator:
+        """Which of several equal rows are in which state."""
+        return self._stream(_ARRANGEMENT, 0)
 
     def _stream(self, kind: int, index: int) -> np.random.Generator:
         key = kind, index

@@ -321,11 +321,10 @@ class ExactSweep(Sweep):
     def __init__(self, target: Target, beta: float, memory: int):
         self.passes = Passes(target, beta, memory=memory, stay=True)
         self.n_uniforms = target.n_columns
-        self.scratch = np.empty(self.passes.n_states)
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
         for segment in self.passes.backward():
-            self.passes.draw(segment, uniforms[None], codes[None], self.scratch)
+            self.passes.draw(segment, uniforms[None], codes[None])
 
 
 def _check_memory(target: Target, width: int) -> None:

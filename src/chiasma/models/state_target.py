@@ -1,0 +1,206 @@
+"""StateTarget: a model whose rows have any number of states, and its data, as arrays for the kernels.
+
+An axis of a target is a free row, or a group of rows that cannot be told apart, which counts as one row whose states
+are counts (`models.groups`). A path of a target is one of indices over its axes (`kernels.layout`); `codes` turns it
+into a path of all rows of the model, and chooses which of the rows of a group are in which state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import BudgetExceeded
+from chiasma.kernels.codes import smallest_dtype
+from chiasma.kernels.layout import Layout, make_layout
+from chiasma.kernels.state_paths import log_prior
+from chiasma.kernels.transitions import LINEAR_FLOOR
+from chiasma.models.groups import Group, Unlumping, n_count_states
+from chiasma.models.likelihood import IndexLevels
+from chiasma.models.rows import Rows
+from chiasma.types import Floats, Integers
+
+# Bytes that the matrices of all kinds of edges may take.
+MATRIX_BYTES = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """Rows of the model that cannot be told apart, or one row; matrices (E, S, S) and what each state adds, (S,)."""
+
+    rows: tuple[int, ...]
+    matrices: Floats
+    adds: Floats
+
+    @cached_property
+    def group(self) -> Group:
+        return Group(len(self.rows), len(self.adds))
+
+    @property
+    def size(self) -> int:
+        return n_count_states(len(self.rows), len(self.adds))
+
+    @cached_property
+    def tables(self) -> Floats:
+        """(E, C, C)"""
+        return self.matrices if len(self.rows) == 1 else self.group.lump(self.matrices)
+
+    @cached_property
+    def best_log_tables(self) -> Floats:
+        """(E, C, C): of the best arrangement of the rows, for Viterbi."""
+        if len(self.rows) > 1:
+            return self.group.log_best(self.matrices)
+        with np.errstate(divide="ignore"):
+            return np.log(self.matrices)
+
+    @cached_property
+    def unlumping(self) -> Unlumping:
+        return Unlumping(self.group, self.matrices)
+
+    def levels(self) -> Floats:
+        """(C,)"""
+        return self.adds if len(self.rows) == 1 else self.group.levels(self.adds)
+
+    def row_probabilities(self, smoothed: Floats) -> Floats:
+        """(T, C) probabilities of the axis' states to (S, T) probabilities of the states of any of its rows."""
+        if len(self.rows) == 1:
+            return np.ascontiguousarray(smoothed.T)
+        return np.asarray(self.group.counts.T @ smoothed.T) / len(self.rows)
+
+
+class StateTarget:
+    """edge (T,), the axes, and the likelihood over all indices; rows: all rows of the model."""
+
+    tabulated = False
+
+    def __init__(self, edge: npt.NDArray[np.int32], axes: list[Axis], likelihood: IndexLevels, rows: Rows):
+        n_edges = len(axes[0].matrices)
+        needed = 8 * n_edges * sum(axis.size**2 for axis in axes)
+        if needed > MATRIX_BYTES:
+            raise BudgetExceeded(
+                f"the transition matrices of {n_edges} kinds of gaps need {needed / 2**20:,.0f} MiB, limit "
+                f"{MATRIX_BYTES / 2**20:,.0f} MiB; round the gaps, or take fewer states or copies"
+            )
+        self.edge = edge
+        self.axes = axes
+        self.likelihood = likelihood
+        self.rows = rows
+
+    @cached_property
+    def layout(self) -> Layout:
+        return make_layout([axis.size for axis in self.axes])
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.edge)
+
+    @cached_property
+    def n_states(self) -> int:
+        """Joint states of a column."""
+        product = 1
+        for axis in self.axes:
+            product *= axis.size
+        return product
+
+    @property
+    def n_operations(self) -> float:
+        """Multiply-adds of a filter per column and joint state."""
+        return float(sum(axis.size for axis in self.axes))
+
+    @property
+    def size_text(self) -> str:
+        """The axes in words: equal rows and what they count as.
+
+        >>> import chiasma as ch
+        >>> row = ch.Row([0, 100], ch.Switch(0.1, 0.1), copies=8)
+        >>> ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0)).target([0.0]).size_text
+        '9 joint states (8 equal rows count as 9 states)'
+        """
+        groups = [f"{len(a.rows)} equal rows count as {a.size} states" for a in self.axes if len(a.rows) > 1]
+        return f"{self.n_states:,} joint states" + (f" ({', '.join(groups)})" if groups else "")
+
+    @cached_property
+    def trans(self) -> Floats:
+        """(E, M)"""
+        return np.concatenate([axis.tables.reshape(len(axis.tables), -1) for axis in self.axes], axis=1)
+
+    @cached_property
+    def log_trans(self) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log(self.trans)
+
+    @cached_property
+    def best_log_trans(self) -> Floats:
+        tables = [axis.best_log_tables for axis in self.axes]
+        return np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
+
+    def linear(self) -> bool:
+        """Whether passes are safe in linear space."""
+        floor = 1.0
+        for axis in self.axes:
+            floor *= float(axis.tables.min())
+        return floor >= LINEAR_FLOOR
+
+    @property
+    def record_dtype(self) -> np.dtype[np.unsignedinteger]:
+        """The smallest type that holds codes of all rows."""
+        return smallest_dtype(sum(row.n_bits for row in self.rows.rows))
+
+    def codes(self, indices: Integers, rng: np.random.Generator) -> Integers:
+        """(T,) codes of all rows from a path of indices; rows of a group are drawn given their counts."""
+        return self._codes(indices, lambda axis, path: axis.unlumping.draw(path, self.edge, rng))
+
+    def best_codes(self, indices: Integers) -> Integers:
+        """The same with the best arrangement of the rows of a group, for the most probable path."""
+        return self._codes(indices, lambda axis, path: axis.unlumping.best(path, self.edge))
+
+    def _codes(self, indices: Integers, undo: object) -> Integers:
+        shifts = self.rows.layout.shifts
+        codes = np.zeros(len(indices), np.int64)
+        for k, state in self.rows.fixed.items():
+            codes |= np.int64(state) << shifts[k]
+        for axis, stride, size in zip(self.axes, self.layout.strides, self.layout.sizes, strict=True):
+            path = indices // stride % size
+            states = path[None] if len(axis.rows) == 1 else undo(axis, path)  # type: ignore[operator]
+            for k, own in zip(axis.rows, states, strict=True):
+                codes |= own.astype(np.int64) << shifts[k]
+        return codes
+
+    def indices(self, codes: Integers) -> Integers:
+        """(T,) indices of the axes from codes of all rows."""
+        layout = self.rows.layout
+        out = np.zeros(len(codes), np.int64)
+        for axis, stride in zip(self.axes, self.layout.strides, strict=True):
+            states = np.array([codes >> layout.shifts[k] & layout.masks[k] for k in axis.rows])
+            if len(axis.rows) == 1:
+                out += states[0] * stride
+            else:
+                counts = np.stack([(states == s).sum(axis=0) for s in range(len(axis.adds))], axis=-1)
+                out += axis.group.index(counts) * stride
+        return out
+
+    @cached_property
+    def _free_layout(self) -> tuple[Layout, Floats, Integers]:
+        """Layout and log-transitions (E, M) of the free rows one by one, and which rows they are."""
+        rows = sorted((k, axis) for axis in self.axes for k in axis.rows)
+        layout = make_layout([len(axis.adds) for _, axis in rows])
+        trans = np.concatenate([axis.matrices.reshape(len(axis.matrices), -1) for _, axis in rows], axis=1)
+        with np.errstate(divide="ignore"):
+            return layout, np.log(trans), np.array([k for k, _ in rows])
+
+    def log_prior(self, codes: Integers) -> float:
+        """log p(X) of a path of codes of all rows."""
+        layout, log_trans, free = self._free_layout
+        shifts = self.rows.layout.shifts[free]
+        return float(log_prior(codes, log_trans, layout._replace(shifts=shifts), self.edge))
+
+    def log_likelihood(self, indices: Integers) -> float:
+        """log p(y | X) of a path of indices."""
+        return float(self.likelihood.at(indices[:, None]).sum())
+
+    def log_parts(self, codes: Integers) -> tuple[float, float]:
+        """log p(X) and log p(y | X) of a path of all rows."""
+        return self.log_prior(codes), self.log_likelihood(self.indices(codes))
