@@ -245,17 +245,18 @@ def test_each_index_is_drawn_over_an_interval_as_long_as_its_probability(sizes, 
         np.testing.assert_allclose(counts / n_grid, chance / chance.sum(), rtol=0, atol=1 / n_grid + TIGHT)
 
 
-def test_a_state_that_is_all_but_impossible_to_stay_in_is_left_with_the_right_probabilities(n_grid):
-    # alpha of index 0 is 1e-300, so that the stay probability is too small to serve as a normaliser.
+@pytest.mark.parametrize("least", [1e-300, 1.5e-323], ids=["tiny", "subnormal"])
+def test_a_state_that_is_all_but_impossible_to_stay_in_is_left_with_the_right_probabilities(least, n_grid):
+    # The stay probability of index 0 is too small to serve as a normaliser, or not even precise.
     _, problem, layout = make(3, (3, 2), 2, starts=0.0)
-    problem.log_lik[0] = [-690.0, 0.0, -1.0, -0.5, -2.0, -1.5]
-    alpha, stay, _ = linear_messages(problem, layout, 0)
-    assert stay[1, 0] < TINY_STAY
+    alpha, stay = np.array([[least, 0.3, 0.2, 0.25, 0.1, 0.15]]), np.empty((2, 6))
+    state_passes.stay_after(problem.trans, problem.edge[1], layout, alpha[0], stay[1], np.empty((3, 6)))
+    assert 0.0 < stay[1, 0] < TINY_STAY
     counts, weights, uniforms = np.zeros(6), np.empty(6), np.zeros(2)
     for uniforms[0] in (np.arange(n_grid) + 0.5) / n_grid:
         path = np.array([-1, 0])
         state_passes.draw_blocks(
-            alpha[:1], stay[:2], problem.trans, layout, problem.edge, 0, uniforms[None], path[None], weights
+            alpha, stay, problem.trans, layout, problem.edge, 0, uniforms[None], path[None], weights
         )
         counts[path[0]] += 1
     chance = alpha[0] * np.exp(problem.dense[problem.edge[1]][:, 0])
@@ -374,10 +375,13 @@ def test_log_passes_equal_the_dense_twin(seed, sizes, n_columns, zeros, scale, b
     np.testing.assert_allclose(marginals, expected, rtol=1e-9, atol=1e-13)
 
 
-def test_a_state_far_below_the_others_survives_where_they_cannot_go():
-    """State 2 is reached only from state 1, whose weight is e^-2000 of that of state 0."""
+@pytest.mark.parametrize("depth", [300.0, 735.0, 2000.0])
+def test_a_state_far_below_the_others_survives_where_they_cannot_go(depth):
+    """State 2 is reached only from state 1, whose weight is e^-depth of that of state 0: at 735 a number that is not
+    precise, at 2000 none.
+    """
     matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
-    log_lik = np.array([[0.0, -2000.0, -np.inf], [0.0, 0.0, 0.0]])
+    log_lik = np.array([[0.0, -depth, -np.inf], [0.0, 0.0, 0.0]])
     start = np.array([[0.5, 0.5, 0.0]] * 3)
     problem = twin.StateProblem((3,), [[start], [matrix]], np.array([0, 1], np.int32), log_lik)
     alpha = np.empty((2, 3))
@@ -385,7 +389,7 @@ def test_a_state_far_below_the_others_survives_where_they_cannot_go():
     log_state_passes.log_filter_block(
         log_lik, 1.0, log(problem.trans), make_layout([3]), problem.edge, 0, message, alpha, False
     )
-    assert alpha[1, 2] == pytest.approx(-2000.0, rel=TIGHT)
+    assert alpha[1, 2] == pytest.approx(-depth, rel=TIGHT)
 
 
 def test_the_log_filter_names_the_first_column_that_no_path_reaches():

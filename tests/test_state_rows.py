@@ -36,7 +36,7 @@ def test_indices_and_codes_are_two_forms_of_the_same_states(seed, sizes):
     codes, back = np.empty_like(indices), np.empty_like(indices)
     layouts.codes_of_indices(indices, layout, codes)
     np.testing.assert_array_equal(codes, problem.codes(indices))
-    layouts.indices_of_codes(codes, layout, back)
+    layouts.index_of_codes(codes, layout, back)
     np.testing.assert_array_equal(back, indices)
     np.testing.assert_array_equal(layout.strides @ problem.states[indices].T, indices)
     k = seed % len(sizes)

@@ -12,30 +12,76 @@ on the way of one step ahead and one step back, so that counting costs about as 
 
 import numpy as np
 
-from chiasma._jit import inlined_njit, njit
+from chiasma._jit import njit
 from chiasma.kernels.axes import (
     FIRST,
     FIRST_ROW,
     SIZE,
     STOP_ROW,
     STRIDE,
-    dot,
     load_step,
     make_step,
     mix_one,
     plan_axes,
 )
+from chiasma.kernels.lanes import WIDTH, load, spread, store, total
 from chiasma.kernels.state_passes import divide_by, multiply, normalise, row_marginals
 
 
-@inlined_njit
-def _add_products(size, stride, n_states, left, i, right, j, sums, first):
-    """sums[first + x * size + y] += sum over o and s of left[o, x, s] * right[o, y, s]."""
-    for o in range(0, n_states, size * stride):
-        for x in range(size):
-            here = i + o + x * stride
-            for y in range(size):
-                sums[first + x * size + y] += dot(stride, left, here, right, j + o + y * stride)
+@njit
+def _multiply_lowest(size, n_states, left, i, right, j, out):
+    """out[x * size + y] = sum_o left[o, x] * right[o, y]: four y at a time, the last of them perhaps once more."""
+    for x in range(size):
+        for y in range(0, size, WIDTH):
+            y = min(y, size - WIDTH)
+            sums = spread(0.0)
+            for o in range(0, n_states, size):
+                sums = sums + spread(left[np.uint64(i + o + x)]) * load(right, j + o + y)
+            store(out, x * size + y, sums)
+
+
+@njit
+def _multiply_axis(size, stride, n_states, left, i, right, j, out, first):
+    """out[first + x * size + y] = sum_{o, s} left[o, x, s] * right[o, y, s]: four y at a time, as above."""
+    whole = stride - stride % WIDTH
+    for x in range(size):
+        for y in range(0, size, WIDTH):
+            y_b, y_c, y_d = min(y + 1, size - 1), min(y + 2, size - 1), min(y + 3, size - 1)
+            a = b = c = d = spread(0.0)
+            tail_a = tail_b = tail_c = tail_d = 0.0
+            for o in range(0, n_states, size * stride):
+                here, there = i + o + x * stride, j + o
+                to_a, to_b = there + y * stride, there + y_b * stride
+                to_c, to_d = there + y_c * stride, there + y_d * stride
+                for s in range(0, whole, WIDTH):
+                    weights = load(left, here + s)
+                    a = a + weights * load(right, to_a + s)
+                    b = b + weights * load(right, to_b + s)
+                    c = c + weights * load(right, to_c + s)
+                    d = d + weights * load(right, to_d + s)
+                for s in range(whole, stride):
+                    weight = left[np.uint64(here + s)]
+                    tail_a += weight * right[np.uint64(to_a + s)]
+                    tail_b += weight * right[np.uint64(to_b + s)]
+                    tail_c += weight * right[np.uint64(to_c + s)]
+                    tail_d += weight * right[np.uint64(to_d + s)]
+            place = first + x * size
+            out[place + y] = total(a) + tail_a
+            out[place + y_b] = total(b) + tail_b
+            out[place + y_c] = total(c) + tail_c
+            out[place + y_d] = total(d) + tail_d
+
+
+@njit
+def _add_products(axes, g, n_states, left, i, right, j, out, sums):
+    """Add to the part of axis g in sums the products of left[i:] and right[j:]; out is scratch of that shape."""
+    size, first = axes[g, SIZE], axes[g, FIRST]
+    if g == 0 and size >= WIDTH:
+        _multiply_lowest(size, n_states, left, i, right, j, out)
+    else:
+        _multiply_axis(size, axes[g, STRIDE], n_states, left, i, right, j, out, first)
+    for n in range(first, first + size * size):
+        sums[n] += out[n]
 
 
 @njit
@@ -78,7 +124,7 @@ def count_block(alpha, trans, layout, edge, first, gamma, smoothed, counts, scra
     axes = plan_axes(layout.sizes)
     n_axes = axes.shape[0]
     ahead, back = make_step(axes), make_step(axes)
-    sums = np.zeros(ahead.shape[0])
+    products, sums = np.empty(ahead.shape[0]), np.zeros(ahead.shape[0])
     flat = scratch.ravel()  # alpha after 0, 1, ... axes
     loaded = -1
     for i in range(alpha.shape[0] - 1, -1, -1):
@@ -100,7 +146,7 @@ def count_block(alpha, trans, layout, edge, first, gamma, smoothed, counts, scra
             # The axes' results are no longer needed once they are counted: the way back overwrites them.
             for g in range(n_axes - 1, -1, -1):
                 here, there = (g + 1) * n_states, g * n_states
-                _add_products(axes[g, SIZE], axes[g, STRIDE], n_states, flat, there, flat, here, sums, axes[g, FIRST])
+                _add_products(axes, g, n_states, flat, there, flat, here, products, sums)
                 mix_one(axes, g, n_states, back, flat, here, flat, there)
             multiply(alpha[i], scratch[0], gamma)
         normalise(gamma)

@@ -88,7 +88,7 @@ def codes_of_indices(indices, layout, out):
 
 
 @njit
-def indices_of_codes(codes, layout, out):
+def index_of_codes(codes, layout, out):
     """out (T,) = indices of codes (T,), which may be the same array."""
     known = -1
     index = 0

@@ -117,7 +117,7 @@ def _pick_near(alpha, place, trans, e, sizes, strides, firsts, index, chance, un
 def _pick_far(alpha, i, trans, e, layout, index, chance, uniform, weights):
     """Draw s_t from alpha_t = alpha[i], given s_{t+1} = index, by a uniform that is not below P(s_t = index) = chance.
 
-    In the order of `_pick_near`, which has not found it, and then all the others: O(N). Where the chance is too small
+    `_pick_near` has not found it, so that it is one of the others, in their order: O(N). Where the chance is too small
     to serve as a normaliser, all indices in their order.
     """
     n_states = weights.shape[0]
@@ -134,11 +134,9 @@ def _pick_far(alpha, i, trans, e, layout, index, chance, uniform, weights):
         stride = layout.strides[k]
         lowest = index - index // stride % layout.sizes[k] * stride
         for s in range(lowest, lowest + layout.sizes[k] * stride, stride):
-            left -= weights[s] * per_weight
             if weights[s] > 0.0:
                 last = s
-                if left < 0.0:
-                    return s
+            left -= weights[s] * per_weight
             weights[s] = 0.0
     for s in range(n_states):
         if weights[s] > 0.0:
