@@ -189,5 +189,5 @@ def test_level__of_a_channel_has_its_own_learned_depth():
 def test_level__an_emission_that_does_not_say_its_signal():
     emission = ch.Custom(lambda y, level: -np.abs(y - level), weights=[0.2, 0.3, 0.5])
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
-    with pytest.raises(ch.InvalidInput, match="a Custom does not say which signal it expects; plot_row"):
+    with pytest.raises(ch.InvalidInput, match="a Custom has no expected signal; use plot_row"):
         plots.plot_level(by_hand(some_codes(), model=model))

@@ -194,7 +194,7 @@ def _data_with_levels(posterior: Posterior) -> Observations:
     emission = posterior.model.emission if isinstance(posterior.model, FactorialHMM) else None
     if not isinstance(emission, Additive):
         what = type(posterior.model if emission is None else emission).__name__
-        raise InvalidInput(f"a {what} does not say which signal it expects; use plot_row or plot_marginals")
+        raise InvalidInput(f"a {what} has no expected signal; use plot_row or plot_marginals")
     return posterior.data
 
 
