@@ -149,7 +149,7 @@ class Passes:
             yield Messages(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
     def draw(self, segment: Messages, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
-        """Backward sampling of the columns of a segment into codes (n, T), given codes[:, segment.stop] if it exists."""
+        """Backward sampling of the columns of a segment into codes (n, T), given codes[:, segment.stop] if any."""
         edge = self.target.edge
         if self.linear:
             tensor.draw_blocks(segment.alpha, segment.stay, self.trans, edge, segment.first, uniforms, codes, scratch)
