@@ -328,7 +328,7 @@ def test_demo__does_the_main_job_again_and_again(here):
         assert f"$ chiasma simulate chiasma-demo/genome.tsv --seed {seed} --sites 60" in result.stderr
         assert f"--seed {seed} --draws 20 --out chiasma-demo/run" in result.stderr
         assert "log evidence" in result.stdout
-        assert re.search(r"Against the truth: .* right at [\d.]+% of sites and rows", result.stdout)
+        assert re.search(r"Compared with the truth: .* right at [\d.]+% of sites and rows", result.stdout)
     assert (here / "chiasma-demo/run/figures/level.png").exists()
     (here / "mine").mkdir()
     (here / "mine/thesis.txt").write_text("precious")

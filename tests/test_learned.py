@@ -136,7 +136,7 @@ def test_model_at__refuses():
         posterior.model_at(4, 0)
     with pytest.raises(InvalidInput, match=r"draw must be in 0\.\.59, got -1"):
         posterior.model_at(0, -1)
-    with pytest.raises(InvalidInput, match="this posterior holds no FactorialHMM; where a stored run could not keep"):
+    with pytest.raises(InvalidInput, match="this posterior holds no FactorialHMM; if a stored run could not keep"):
         replace(posterior, model=None).model_at(0, 0)
 
 

@@ -157,7 +157,7 @@ def test_level__long_runs_are_thinned(posterior, monkeypatch):
 
 
 def test_level__raises(posterior, vectors):
-    with pytest.raises(ch.InvalidInput, match="holds no model; plot_row"):
+    with pytest.raises(ch.InvalidInput, match="holds no model; use plot_row"):
         plots.plot_level(replace(posterior, model=None))
     with pytest.raises(ch.InvalidInput, match="holds no data"):
         plots.plot_level(vectors)

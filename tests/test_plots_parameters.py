@@ -152,7 +152,7 @@ def test_names__are_refused(draw):
 
 
 def test_pairs__refuse_too_few_and_too_many(monkeypatch):
-    with pytest.raises(ch.InvalidInput, match=r"pairs can be plotted of 2\.\.10 values, got 1; choose them"):
+    with pytest.raises(ch.InvalidInput, match=r"pairs can be plotted of 2\.\.10 values, got 1; choose with"):
         plots.plot_pairs(learned(), ["depth"])
     monkeypatch.setattr(parameters, "MOST_PAIRS", 4)
     with pytest.raises(ch.InvalidInput, match=r"of 2\.\.4 values, got 7; choose with names=, such as names=\['enter"):

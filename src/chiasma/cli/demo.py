@@ -72,8 +72,8 @@ def _compare_with_truth(directory: RunDirectory, states: npt.NDArray[np.int8]) -
     posterior, _ = directory.open()
     expected, found = agreement(posterior, states)
     typer.echo(
-        f"Against the truth: the more probable state of a row is right at {found:.1%} of sites and rows; "
-        f"its probabilities promise {expected:.1%}."
+        f"Compared with the truth: the more probable state of a row is right at {found:.1%} of sites and rows; "
+        f"expected from its probabilities: {expected:.1%}."
     )
 
 

@@ -64,8 +64,8 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     for one in all_settings():
         option = _option(one.key, one.kind | None, one.section.title(), one.help, one.flag, min=one.least)
         settings.setdefault(one.section, []).append(option)
-    file = "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options win over it."
-    resume = "Go on with the run in --out, with its settings; --draws can be raised."
+    file = "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options override it."
+    resume = "Resume the run in --out with its settings; --draws can be raised."
     parameters = [
         _parameter("data", Path, typer.Argument(help="CSV, TSV or NPY file, one line per site.", show_default=False)),
         *settings["data"],

@@ -97,7 +97,7 @@ def as_number(key: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{flag(key)} must be a number or numbers separated by commas, got {value!r}") from None
+        raise InvalidInput(f"{flag(key)} must be numbers, separated by commas if several; got {value!r}") from None
 
 
 # ---- Parameters of the model -----------------------------------------------------------------------------------------

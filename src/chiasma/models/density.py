@@ -96,7 +96,7 @@ class Density:
         return state
 
     def as_state(self, x: npt.ArrayLike, name: str) -> Vector:
-        """A copy of x with the shape and dtype of a state, whatever its density."""
+        """A copy of x with the shape and dtype of a state; its density is not checked."""
         given = _numbers(name, x)
         if given.shape != (self.size,):
             raise InvalidInput(f"{name} must have shape ({self.size},), the size of the density, got {given.shape}")

@@ -53,7 +53,7 @@ def plot_pairs(posterior: Posterior, names: Sequence[str] | None = None, *, fig:
     n = len(chosen)
     if not 2 <= n <= MOST_PAIRS:
         raise InvalidInput(
-            f"pairs can be plotted of 2..{MOST_PAIRS} values, got {n}; choose them with names=, {_example(posterior)}"
+            f"pairs can be plotted of 2..{MOST_PAIRS} values, got {n}; choose with names=, {_example(posterior)}"
         )
     fig = canvas_for(fig, pairs_size(n))
     panels = fig.subplots(n, n, squeeze=False, sharex="col")

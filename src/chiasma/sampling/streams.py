@@ -18,7 +18,7 @@ def fresh_entropy(seed: int | None) -> int:
 
 
 class Streams:
-    """Generators of one chain, made when they are first asked for."""
+    """Random generators of one chain, created on first use."""
 
     def __init__(self, entropy: int, chain: int):
         self.entropy = entropy
