@@ -25,8 +25,6 @@ from chiasma.results.assembly import named_parameters
 from chiasma.results.learned import entries, summarise_parameters
 from test_configurations import by_hand, some_codes, with_dask
 
-pytestmark = pytest.mark.jit_off
-
 N_CHAINS, N_DRAWS, N_SITES = 4, 60, 12
 
 

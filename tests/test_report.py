@@ -11,8 +11,6 @@ from chiasma.files.report import CERTAIN, place, state_text, uncertain_regions, 
 from chiasma.files.tables import Signal
 from chiasma.models.observations import Observations
 
-pytestmark = pytest.mark.jit_off
-
 N_SITES = 24
 
 

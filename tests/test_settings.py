@@ -21,8 +21,6 @@ from chiasma.files.settings import (
     settings_of,
 )
 
-pytestmark = pytest.mark.jit_off
-
 GAUSSIAN = {"weights": [0.2, 0.3], "depth": 10.0, "sd": 1.0, "enter": 0.1}
 MODELS = [
     ch.Gaussian([0.2, 0.3], depth=10, sd=2),
