@@ -15,7 +15,8 @@ from core import example, fastest
 import chiasma as ch
 from chiasma._jit import njit
 from chiasma.kernels import ensemble, moves
-from chiasma.sampling.engines import CompiledEngine, PathProblem
+from chiasma.sampling.engines import CompiledEngine
+from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ EXCHANGES: dict[str, Any] = {
 
 
 def run(report: Report) -> None:
-    report.text("Two replicas, at temperatures 1 and 5, with row updates throughout.")
+    report.text("All tables: two replicas at temperatures 1 and 5, with row updates.")
     overhead(report)
     every_tenth(report)
     workers(report)
@@ -84,17 +85,19 @@ def overhead(report: Report, most: float = 0.10) -> None:
         rows.append([f"{chains} × {sweeps:,}", *cells, f"{100 * share:.1f}%", verdict(share, most)])
     report.text(
         "## Python around the compiled loop\n\n"
-        "One call of `ch.sample`, T = 200, K = 3, a mosaic exchange after every sweep, half of the sweeps kept: CPU "
-        "microseconds per sweep of both replicas, in the fastest of 15 calls. To keep: at most "
-        f"{100 * most:.0f}% on top of the loop and the uniforms of its sweeps and exchanges. By default `sample` makes "
-        "4 chains × 2,000 sweeps."
+        "One call of `ch.sample` with T = 200, K = 3, a mosaic exchange after every sweep, and half of the sweeps as "
+        "warm-up. CPU microseconds per sweep of both replicas, from the fastest of 15 calls. Goal: an overhead of at "
+        f"most {100 * most:.0f}% over the compiled loop and the random numbers for its sweeps and exchanges. The "
+        "default of `sample` is 4 chains × 2,000 sweeps."
     )
     report.table(["chains × sweeps", "sample", "compiled loop", "uniforms", "the rest", "overhead", "goal"], rows)
 
 
 def engine(model: ch.FactorialHMM, data: ch.Observations, exchange: Any, every: int) -> CompiledEngine:
     """Two replicas that start where they are at home, so that a sweep costs what it costs in a long run."""
-    made = CompiledEngine(PathProblem(model.target(data), ch.RowGibbs(), exchange), BETAS, every, Streams(1, 0), None)
+    made = CompiledEngine(
+        PathProblem(model.target(data), ch.RowGibbs(), exchange), BETAS, every, Streams(1, 0), Start()
+    )
     made.states[:] = [ch.exact.draws(model, data, 1, seed=1, beta=beta)[0] for beta in BETAS]
     return made
 
@@ -118,9 +121,9 @@ def every_tenth(report: Report, sweeps: int = 500, most: float = 0.05) -> None:
         rows.append([name, f"{cost / sweeps * 1e6:.2f}", f"{100 * added:+.1f}%", verdict(added, most)])
     report.text(
         "## An exchange after every tenth sweep\n\n"
-        f"T = 1,000, K = 3, from one and the same start, every sweep recorded, random numbers included: microseconds "
-        f"per sweep of both replicas. Without exchanges: "
-        f"{base / sweeps * 1e6:.2f}. To keep: at most {100 * most:.0f}% more."
+        "T = 1,000, K = 3. All runs start from the same state and record every sweep. Microseconds per sweep of both "
+        f"replicas, random numbers included. Without exchanges: {base / sweeps * 1e6:.2f}. Goal: at most "
+        f"{100 * most:.0f}% more."
     )
     report.table(["exchange", "µs per sweep", "added", "goal"], rows)
 
@@ -146,9 +149,10 @@ def workers(report: Report, most: float = 0.6, repeats: int = 31) -> None:
         rows.append([f"K = {n_rows}, T = {n_columns:,}", *times, goal])
     report.text(
         "## A second worker\n\n"
-        "Two chains, an augmented crossover after every sweep: seconds by the clock, set-up and tables included, the "
-        f"least of {repeats}. To keep: two workers take at most {most} of the time of one. The last ratio is that of "
-        "two threads that only fill arrays with uniforms: 0.5 where both cores are free, 1 where one is taken."
+        "Two chains, an augmented crossover after every sweep. Wall-clock seconds, including set-up and the tables of "
+        f"likelihoods, the minimum of {repeats} runs. Goal: two workers take at most {most} times as long as one. The "
+        "last ratio is the same for two threads that only fill arrays with random numbers: 0.5 if both cores are free, "
+        "1 if only one is."
     )
     report.table(["problem", "draws", "1 worker, s", "2 workers, s", "ratio", "of the machine", "goal"], rows)
 
@@ -190,7 +194,7 @@ def one_exchange(report: Report, repeats: int = 20) -> None:
         rows[-1] += [f"{cost * 1e9:.1f} ({cost / uniform:.1f})" for cost in costs]
     report.text(
         "## One exchange\n\n"
-        "Nanoseconds per column, and in brackets the same in bulk uniforms, given the random numbers. Only the mosaic "
-        "needs one uniform per column on top; the others need two or three in all."
+        "Nanoseconds per column, without drawing the random numbers. In brackets: the same in units of one bulk "
+        "uniform. The mosaic also needs one uniform per column; the others need two or three in total."
     )
     report.table(["problem", "uniform", *EXCHANGES], rows)

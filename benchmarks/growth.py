@@ -43,9 +43,9 @@ def columns(report: Report, n_rows: int = 6) -> None:
         rows.append([name, *cells, exponent([float(t) for t in COLUMNS], seconds)])
     report.text(
         f"## Columns, K = {n_rows}\n\n"
-        "CPU milliseconds, and the exponent a of a fit seconds ~ T^a. Where the messages of all columns pass the "
-        "default budget of 512 MiB (T = 1,000,000), draws and marginals keep some of them and filter "
-        "the rest again."
+        "CPU milliseconds, and the exponent a of a fit seconds ~ T^a. Where the forward messages of all columns exceed "
+        "the default memory budget of 512 MiB (T = 1,000,000), draws and marginals keep only checkpoints and recompute "
+        "the rest."
     )
     report.table(["job", *(f"T = {t:,}" for t in COLUMNS), "exponent"], rows)
 
@@ -62,8 +62,8 @@ def exact_rows(report: Report, n_columns: int = 1_000) -> None:
         rows.append([name, *cells, exponent([x for x, _ in large], [s for _, s in large])])
     report.text(
         f"## Rows, exact, T = {n_columns:,}\n\n"
-        "Milliseconds, and the exponent a of a fit seconds ~ ((K + 2) 2^K)^a over "
-        "K ≥ 6: 1 is what the count of operations says; an expanded HMM has 4^K, about 2 on this scale."
+        "CPU milliseconds, and the exponent a of a fit seconds ~ ((K + 2) 2^K)^a over K ≥ 6. The number of operations "
+        "predicts 1. An HMM on the expanded state space needs 4^K operations, about 2 on this scale."
     )
     report.table(["job", *(f"K = {k}" for k in EXACT_ROWS), "exponent"], rows)
 
@@ -94,9 +94,9 @@ def ensemble_rows(report: Report, n_columns: int = 1_000, sweeps: int = 20) -> N
         rows.append([name, *cells, exponent([x for x, _ in streamed], [s for _, s in streamed])])
     report.text(
         f"## Rows, ensemble of {REPLICAS} replicas, T = {n_columns:,}\n\n"
-        "Milliseconds per replica and sweep over all rows, "
-        "a mosaic exchange after each, set-up included; the exponent a of a fit seconds ~ K^a over K ≥ 24, where no "
-        "table of all codes fits and likelihoods are evaluated as they are needed. Below that, tables are made first, "
-        "and weigh on so short a run."
+        "CPU milliseconds per replica and sweep over all rows, with a mosaic exchange after each sweep, set-up "
+        "included; and the exponent a of a fit seconds ~ K^a over K ≥ 24. There a table of the likelihoods of all "
+        "states does not fit in memory, and likelihoods are computed on demand. For smaller K the tables are computed "
+        "first, which takes much of the time of such a short run."
     )
     report.table(["update", *(f"K = {k}" for k in ENSEMBLE_ROWS), "exponent"], rows)

@@ -34,9 +34,10 @@ def example(n_rows: int, n_columns: int) -> tuple[ch.FactorialHMM, np.ndarray, d
 
 def run(report: Report) -> None:
     report.text(
-        "Effective draws per second by the clock (bulk ESS of ArviZ), the least over all weights and that of "
-        "depth, sd and enter; one chain, one rung, started at the truth, warm-up not counted. Both ways sample the "
-        "same posterior; given the paths an iteration is cheap, and paths and parameters hold each other back."
+        "Effective sample size per wall-clock second (bulk ESS of ArviZ): the minimum over all weights, and the values "
+        "for depth, sd and enter. One chain, no tempering, started at the truth, without warm-up. All samplers have "
+        "the same posterior. Given the paths, an iteration is cheap, but the correlation of paths and parameters can "
+        "slow mixing. With the paths integrated out (a collapsed sampler), an iteration costs more."
     )
     rows = []
     for n_rows, n_columns in SIZES:

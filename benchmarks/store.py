@@ -67,9 +67,10 @@ def measured(update: str, draws: int, path: Path | None) -> dict[str, float]:
 
 def run(report: Report) -> None:
     report.text(
-        "A simulated tumour genome, K = 6 rows (5 free, a baseline fixed), T = 10,877 bins, 22 chromosomes; one chain "
-        "on one thread. Every run is a whole call of `sample` in a process of its own: with a store, that includes "
-        "making it, compressing and writing draws, counting rows, checkpoints, and opening the posterior at the end."
+        "A simulated tumour genome with K = 6 rows (5 free, 1 fixed baseline), T = 10,877 bins and 22 chromosomes; one "
+        "chain on one thread. Every run is a complete call of `sample` in its own process. With a store, this includes "
+        "creating the store, compressing and writing draws, counting rows, writing checkpoints, and opening the "
+        "posterior at the end."
     )
     with tempfile.TemporaryDirectory() as folder:
         compare(report, Path(folder))
@@ -96,10 +97,10 @@ def compare(report: Report, folder: Path) -> None:
                 ]
             )
     report.text(
-        f"## Time\n\nTo keep: at most {MOST_TIME:.2f} times as long as without a store. Both sides take turns, five "
-        f"times, or twice for {LONG:,} draws: the ratio of their minima, and the median of the ratios of neighbours. "
-        "CPU seconds are those of all threads; the clock also counts what other programs took from this one. Draws "
-        "that stay in memory cost time, too: the system has to find room for them."
+        f"## Time\n\nGoal: at most {MOST_TIME:.2f} times as long as without a store. Runs with and without a store "
+        f"alternate, five times each, or twice for {LONG:,} draws. The table gives the ratio of the minima and the "
+        "median ratio of consecutive runs. CPU time is summed over all threads; wall-clock time also depends on other "
+        "programs. Keeping draws in memory takes time too, because the system has to allocate the memory."
     )
     report.table(
         ["update, clock", "draws", "in memory, µs/draw", "stored, µs/draw", "ratio of minima", "median ratio", "goal"],
@@ -124,9 +125,9 @@ def long_run(report: Report, folder: Path) -> None:
             ]
         )
     report.text(
-        f"## {LONG:,} exact draws\n\nTo keep: a peak memory under {MOST_BYTES / 2**20:,.0f} MiB, for any number of "
-        "draws. The bytes per draw are those of its codes (10,877 sites, one byte each before compression), "
-        "log-likelihood and log prior; besides them a store holds the data, one checkpoint per chain and metadata."
+        f"## {LONG:,} exact draws\n\nGoal: peak memory under {MOST_BYTES / 2**20:,.0f} MiB, for any number of draws. "
+        "The bytes per draw are its codes (10,877 sites, one byte each before compression), log-likelihood and log "
+        'prior. The column "besides" is the rest of the store: the data, one checkpoint per chain and metadata.'
     )
     report.table(
         ["draws", "peak, MiB", "CPU, s", "wall, s", "bytes per draw", "besides, MiB", "unpacked codes, MiB", "goal"],

@@ -16,7 +16,8 @@ from chiasma.models.additive import Additive
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
 from chiasma.sampling.learning import Learning
-from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine, LearningProblem
+from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
+from chiasma.sampling.problems import LearningProblem, Start
 from chiasma.sampling.streams import Streams
 
 UPDATES = {
@@ -83,7 +84,7 @@ def joint_scores(kind: str, update: str, beta: float, n: int, n_columns: int = 6
         [1.0],
         0,
         Streams(seed, 0),
-        (
+        Start(
             learning.typical.reduce((states.astype(np.int64) << np.arange(2)[:, None]).sum(axis=0)),
             parameters.unpack(values),
         ),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from chiasma.kernels import ball, crossover, logspace, mixing, rows, sweeps, tensor
+from chiasma.kernels import ball, crossover, logspace, mixing, picking, rows, sweeps, tensor
 from chiasma.models.target import Target, tempered_table
 from chiasma.sampling import updates
 
@@ -134,7 +134,7 @@ def epsilon_row(patch: Any, target: Target) -> Target:
 
 
 def epsilon_pick(patch: Any, target: Target) -> Target:
-    real = tensor.pick
+    real = picking.pick
     for module in (tensor, ball):
         patch.setattr(module, "pick", lambda weights, uniform: real(weights / sum(weights) + EPSILON, uniform))
     return target
@@ -163,18 +163,13 @@ def forgotten_others_block(patch: Any, target: Target) -> Target:
 
 def whole_uniform_elsewhere(patch: Any, target: Target) -> Target:
     """The uniform of a column that moves is read as if it were fresh, though it failed the stay test."""
-    real, real_near = tensor._pick_elsewhere, tensor._pick_near
+    real = tensor._pick_neighbour
 
     def pick(*given: Any) -> Any:
-        *before, chance, left, weights = given
-        return real(*before, chance, left + chance, weights)
-
-    def pick_near(*given: Any) -> Any:
         *before, chance, uniform = given
-        return real_near(*before, chance, uniform + chance)
+        return real(*before, chance, uniform + chance)
 
-    patch.setattr(tensor, "_pick_elsewhere", pick)
-    patch.setattr(tensor, "_pick_near", pick_near)
+    patch.setattr(tensor, "_pick_neighbour", pick)
     return target
 
 

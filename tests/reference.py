@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logit, logsumexp
 
 
 def log(x):
@@ -213,6 +213,45 @@ def draw_path(problem, uniforms, lazy):
     return path
 
 
+# ---- Free coordinates of priors: real numbers without bounds ---------------------------------------------------------
+
+
+def is_simplex(prior):
+    return type(prior).__name__ == "Dirichlet"
+
+
+def to_free(prior, value):
+    """(n_free,) coordinates of a value inside the support."""
+    if is_simplex(prior):
+        return np.log(value[:-1]) - np.log(value[-1])
+    low, high = prior.support
+    value = np.ravel(value)
+    if high < np.inf:
+        return logit((value - low) / (high - low))
+    return value if low == -np.inf else np.log(value - low)
+
+
+def from_free(prior, free):
+    """The value at (n_free,) coordinates."""
+    if is_simplex(prior):
+        ratios = np.exp(np.append(free, 0.0))
+        return ratios / ratios.sum()
+    low, high = prior.support
+    if high < np.inf:
+        return (low + (high - low) * expit(free)).reshape(prior.shape)
+    return (free if low == -np.inf else low + np.exp(free)).reshape(prior.shape)
+
+
+def log_slope(prior, value):
+    """log |d value / d free| at a value inside the support."""
+    if is_simplex(prior):
+        return np.log(value).sum()
+    low, high = prior.support
+    if high < np.inf:
+        return np.sum(np.log(value - low) + np.log(high - value) - np.log(high - low))
+    return 0.0 if low == -np.inf else np.log(value - low).sum()
+
+
 # ---- Random problems ------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +273,14 @@ def random_problem(rng, n_rows, n_columns, *, starts=False, gaps=False, zeros=Fa
 
 
 # ---- Twins of kernels, where the dense passes above are not their twins already -------------------------------------
+
+
+def temper(log_lik, beta):
+    """(T, S) exp(beta * log_lik) over its column maximum, and (T,) the logarithms of these maxima."""
+    if beta == 0:
+        return np.ones_like(log_lik), np.zeros(len(log_lik))
+    top = log_lik.max(axis=1)
+    return np.exp(beta * (log_lik - top[:, None])), beta * top
 
 
 def kernel_arrays(problem):
@@ -266,3 +313,16 @@ def draw_in_ball(problem, centres, offsets, uniforms):
         weights = alpha[t] if last else alpha[t] + inside.log_column_matrix(t + 1)[:, path[t + 1]]
         path[t] = invert(weights, [centres[t] ^ offset for offset in offsets], uniforms[t])
     return path
+
+
+def draw_mosaic(first, second, a, b, uniforms):
+    """Deal the columns of two paths between two replicas: every z in {0, 1}^T scored by the joint densities of both
+    paths, and drawn from the last column to the first, 1 before 0; uniforms[t] decides z_t. Returns both paths.
+    """
+    ways = np.array(list(product((0, 1), repeat=len(a))))
+    dealt = [(np.where(z, b, a), np.where(z, a, b)) for z in ways]
+    scores = np.array([log_joint(first, x) + log_joint(second, y) for x, y in dealt])
+    for t in range(len(a) - 1, -1, -1):
+        weights = np.array([logsumexp(np.where(ways[:, t] == x, scores, -np.inf)) for x in (0, 1)])
+        scores[ways[:, t] != invert(weights, (1, 0), uniforms[t])] = -np.inf
+    return dealt[int(scores.argmax())]

@@ -372,10 +372,11 @@ def test_help__tells_the_defaults_of_sample():
         assert shown[name].endswith(f"Default: {default}.")
 
 
-def test_help__does_not_wait_for_numba():
+@pytest.mark.parametrize("arguments", [["--help"], ["show", "--help"], ["simulate", "--help"]])
+def test_help__does_not_wait_for_numba(arguments):
     script = "import sys\ntry: main()\nfinally: assert 'numba' not in sys.modules and 'numpy' not in sys.modules"
     result = subprocess.run(
-        [sys.executable, "-c", f"from chiasma.cli import main\n{script}", "fit", "--help"],
+        [sys.executable, "-c", f"from chiasma.cli import main\n{script}", *arguments],
         capture_output=True,
         text=True,
         check=False,

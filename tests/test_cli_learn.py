@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 
 import numpy as np
 import pytest
@@ -92,7 +91,7 @@ def test_priors__of_a_file_need_no_numbers_and_options_win_over_them(here):
 
 def test_learn__refuses(here):
     assert "--learn takes parameters of the model, got 'sigma'" in refused(*FIT, "--learn", "sigma", "--out", "run")
-    assert "--learn leave needs a number to stand around: give --leave too" in refused(
+    assert "--learn leave needs a number to make a prior from: give --leave too" in refused(
         *FIT, "--learn", "leave", "--out", "run"
     )
     (here / "m.toml").write_text("[priors]\nsd = {half_normal = -2}\n")
@@ -105,9 +104,14 @@ def test_learn__refuses(here):
 
 def test_help__tells_the_default_priors():
     (option,) = [option for option in get_command(app).commands["fit"].params if option.name == "learn"]
-    for word in ("Dirichlet(1, ..., 1)", "Gamma of shape 2", "Normal(depth, depth/4)", "Beta(1, 1/p - 1)"):
-        assert word in option.help
-    assert re.search(r"LogNormal\(log of it, 0\.5\)", option.help)
+    for text in (
+        "weights: Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/x); ",
+        "; depth (gaussian, student-t, integrated-depth): Normal(x, |x|/4); ",
+        "; depth (poisson, negative-binomial): LogNormal(log x, 0.25); ",
+        "; sd, df, depth-sd, background, dispersion: LogNormal(log x, 0.5); ",
+        "; enter, leave: Beta(1, 1/x - 1); initial: Beta(2x, 2 - 2x).",
+    ):
+        assert text in option.help
 
 
 def test_report__many_values_have_marginals_and_no_pairs(tmp_path):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import chiasma as ch
+import reference
+from chiasma.kernels.crossover import filter_mosaic
 from chiasma.sampling.exchanges import StreamedPair, TabulatedPair
 
 JIT = not numba.config.DISABLE_JIT
@@ -48,24 +50,86 @@ def test_tables_and_streams_exchange_the_same(exchange, enter, own):
     first = target(enter)
     second = target(0.1, sd=0.8) if own else first
     tabulated = exchange.prepare(first, second, 1.0, 0.3)
-    streamed = StreamedPair(tabulated.move, tabulated.n_uniforms, *tabulated.targets, *tabulated.betas)
+    streamed = exchange.prepare(replace(first, table_bytes=0), replace(second, table_bytes=0), 1.0, 0.3)
     assert isinstance(tabulated, TabulatedPair)
+    assert isinstance(streamed, StreamedPair)
     rng = np.random.default_rng(1)
     moved = 0
     for mean_run in (1, 3, 10, 40):
         start = paths(rng, mean_run)
         uniforms = rng.random(tabulated.n_uniforms)
-        mirrored = uniforms.copy()
-        if isinstance(exchange, ch.MosaicCrossover) and enter > 1e-100:
-            # In linear space small uniforms exchange a column, in logarithms large ones do.
-            own_uniforms = mirrored[-T:]
-            own_uniforms[:] = 1 - own_uniforms
         fast, slow = start.copy(), start.copy()
         found = tabulated(fast[0], fast[1], uniforms)
-        assert found == streamed(slow[0], slow[1], mirrored) == np.count_nonzero(fast[0] != start[0])
+        assert found == streamed(slow[0], slow[1], uniforms) == np.count_nonzero(fast[0] != start[0])
         np.testing.assert_array_equal(fast, slow)
         moved += found
     assert moved or isinstance(exchange, ch.Swap | ch.RandomCrossover)
+
+
+def random_pair(rng: np.random.Generator, zeros: bool) -> tuple[list[reference.Problem], np.ndarray]:
+    """Two replicas, each with its own parameters and beta, and possible paths (2, T); some likelihoods are zero."""
+    shape, scale = (int(rng.integers(1, 4)), int(rng.integers(2, 6))), rng.choice([1.0, 30.0, 300.0])
+    first, second = (
+        reference.random_problem(rng, *shape, starts=True, gaps=True, zeros=zeros, scale=scale) for _ in range(2)
+    )
+    problems = [first, replace(second, starts=first.starts, gaps=first.gaps, beta=0.3)]
+    start = np.array([reference.draw_path(p, rng.random(p.n_columns), lazy=False) for p in problems])
+    for problem, path in zip(problems, start, strict=True):
+        impossible = rng.random(problem.log_lik.shape) < 0.2
+        np.put_along_axis(impossible, path[:, None], False, axis=1)
+        problem.log_lik[impossible] = -np.inf
+    return problems, start
+
+
+def as_target(problem: reference.Problem, **changes):
+    chains = ch.BinaryChains(problem.enter, problem.leave, problem.initial)
+    data = ch.Observations(np.zeros(problem.n_columns), starts=list(problem.starts), gaps=problem.gaps)
+    return replace(ch.FactorialHMM(chains=chains, emission=ch.Table(problem.log_lik)).target(data), **changes)
+
+
+@pytest.mark.jit_off
+@pytest.mark.parametrize("zeros", [False, True], ids=["linear", "logarithms"])
+def test_mosaic__is_that_of_plain_enumeration_whatever_the_memory(zeros):
+    """The table in linear space, in logarithms where transitions are impossible, and streamed: one draw."""
+    rng = np.random.default_rng(8)
+    moved = n_unsafe = 0
+    for _ in range(100 if JIT else 40):
+        (first, second), start = random_pair(rng, zeros)
+        tabulated, streamed = (
+            ch.MosaicCrossover().prepare(as_target(first, **memory), as_target(second, **memory), 1.0, 0.3)
+            for memory in ({}, {"table_bytes": 0})
+        )
+        uniforms = rng.random(first.n_columns)
+        wanted = reference.draw_mosaic(first, second, *start, uniforms)
+        mask, answers = (1 << first.n_rows) - 1, tabulated.work.answers
+        n_unsafe += not filter_mosaic(*start, mask, *tabulated.tables, *tabulated.betas, uniforms, answers)
+        for step in (tabulated, streamed):
+            codes = start.copy()
+            moved += step(codes[0], codes[1], uniforms)
+            np.testing.assert_array_equal(codes, wanted)
+    assert moved > 0
+    assert (n_unsafe > 0) == zeros
+
+
+@pytest.mark.jit_off
+@pytest.mark.parametrize("table_bytes", [2**20, 0], ids=["tabulated", "streamed"])
+@pytest.mark.parametrize(
+    ("chances", "dealt"),
+    [
+        ({"enter": 0.5, "initial": 0.5}, [[0, 1, 0], [1, 1, 1]]),
+        ({"enter": 0.0, "initial": 0.0}, [[1, 1, 0], [0, 1, 1]]),
+    ],
+    ids=["impossible-column", "impossible-paths"],
+)
+def test_mosaic__of_a_pair_outside_the_support(chances, dealt, table_bytes):
+    """A column that is impossible however it is dealt says nothing; paths that are impossible stay as they are."""
+    table = np.zeros((3, 2))
+    table[1, 1] = -np.inf
+    model = ch.FactorialHMM(chains=ch.BinaryChains(leave=0.5, **chances), emission=ch.Table(table))
+    own = replace(model.target(np.zeros(3)), table_bytes=table_bytes)
+    codes = np.array([[1, 1, 0], [0, 1, 1]])
+    ch.MosaicCrossover().prepare(own, own, 1.0, 0.5)(codes[0], codes[1], np.array([0.4, 0.4, 0.6]))
+    assert codes.tolist() == dealt
 
 
 @pytest.mark.jit_off

@@ -21,14 +21,14 @@ from scipy import stats
 
 from branches import Path, Proof, pair_step, path_step, prove, prove_pair
 from chiasma.errors import BudgetExceeded, InvalidInput
-from chiasma.kernels.crossover import pick_log
+from chiasma.kernels.picking import pick_log
 from chiasma.models import density as density_module
 from chiasma.models.density import BlockModes, Density
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
+from chiasma.sampling.problems import VectorProblem
 from chiasma.sampling.updates import RowGibbs
 from chiasma.sampling.vector_exchanges import AugmentedPair, exchange_candidate, prepare_exchange
 from chiasma.sampling.vector_updates import BlockModesStep, RandomWalk, SiteGibbs, SiteGibbsStep, prepare_update
-from chiasma.sampling.vectors import VectorProblem
 
 EXACT = 1e-12
 REJECTED = 1e-4

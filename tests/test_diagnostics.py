@@ -128,9 +128,8 @@ def test_round_trips__of_independent_swaps_are_as_predicted(rejection):
     tally = ensemble.make_tally(n_replicas)
     for step in range(n_steps):
         for p in range(ensemble.first_pair(step, n_replicas), len(rejection), 2):
-            if rng.random() >= rejection[p]:
-                ensemble.tally_swap(tally, p)
-        ensemble.tally_trips(tally)
+            ensemble.tally_move(tally, p, 0, rng.random() >= rejection[p])
+        ensemble.tally_step(tally)
     assert sorted(tally.labels) == list(range(n_replicas))
     assert tally.round_trips[0] / n_steps == pytest.approx(predicted_round_trips(rejection), rel=0.05)
 

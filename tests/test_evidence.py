@@ -15,8 +15,8 @@ from scipy.stats import poisson
 
 import chiasma as ch
 from chiasma.kernels.ensemble import make_tally
-from chiasma.results.assembly import ladder_warnings, pair_stats
 from chiasma.results.evidence import Evidence, batch_error, ladder_evidence
+from chiasma.results.exchange_stats import ladder_warnings, pair_stats
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
@@ -244,6 +244,6 @@ def test_evidence_without_a_bridge_between_two_rungs_is_warned_of(rejection, low
     tally.moves[:] = tally.changed[:] = 50
     tally.acceptance[:] = 100 * (1 - np.array([0.3, rejection]))
     stats = pair_stats([tally], np.array([lowest, 0.5, 1.0]))
-    found = [text for text in ladder_warnings("MosaicCrossover(rows='all')", stats) if "log evidence" in text]
+    found = [text for text in ladder_warnings(False, stats) if "log evidence" in text]
     assert bool(found) == warned
     assert all("rungs 1 and 2" in text and "Ladder.adapted" in text for text in found)

@@ -21,7 +21,7 @@ from test_configurations import by_hand, some_codes, with_dask
 
 @pytest.fixture
 def posterior():
-    info = {"n_rows": 3, "seed": 2**100, "plan": "as given", "update": "RowGibbs()", "exchange": "None"}
+    info = {"n_rows": 3, "seed": 2**100, "plan": "as given", "update": "RowGibbs()", "exchange": None}
     scores = per_draw("log_joint", np.random.default_rng(1).normal(size=(4, 60)))
     return by_hand(
         some_codes(n_chains=4, n_draws=60), starts=[4], info=info, log_joint=scores, log_likelihood=scores - 1

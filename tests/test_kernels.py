@@ -10,9 +10,9 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 import reference
-from chiasma.kernels import ball, codes, gaussian, logspace, mixing, rows, sweeps, tensor, transitions
+from chiasma.kernels import ball, codes, gaussian, logspace, mixing, picking, rows, sweeps, tensor, transitions
 from chiasma.kernels.exponential import LOWEST, exp_in_place, temper_columns
-from chiasma.models.target import temper, tempered_table
+from chiasma.models.target import tempered_table
 
 pytestmark = pytest.mark.jit_off
 
@@ -251,7 +251,7 @@ def test_one_step_of_a_message_is_the_product_with_the_dense_matrix(seed, n_rows
 def linear_messages(problem, edge, trans, cut):
     """alpha and stay (one row more than columns) from filter_block in two calls, and the evidence."""
     n_columns, n_states = problem.log_lik.shape
-    lik, top = temper(problem.log_lik, problem.beta)
+    lik, top = reference.temper(problem.log_lik, problem.beta)
     message, diagonal = np.zeros((2, n_states))
     message[0] = 1.0
     alpha, stay = np.empty((n_columns, n_states)), np.empty((n_columns + 1, n_states))
@@ -301,7 +301,7 @@ def test_linear_passes_equal_the_dense_twin(seed, shape, beta, data):
 def test_a_filter_that_is_not_asked_for_stay_probabilities_gives_the_same_messages():
     _, problem, edge, trans = make(1, (3, 4))
     alpha, _, total = linear_messages(problem, edge, trans, 0)
-    lik, top = temper(problem.log_lik, 1.0)
+    lik, top = reference.temper(problem.log_lik, 1.0)
     message, diagonal = np.eye(8)[0], np.empty(8)
     plain = np.empty((4, 8))
     again = top.sum() + tensor.filter_block(lik, trans, edge, 0, message, plain, np.empty((0, 8)), diagonal)
@@ -422,14 +422,14 @@ def test_sums_and_picks_by_one_uniform_follow_the_cumulative_weights(seed, size,
     for uniform in (0.0, *rng.random(5), np.nextafter(1.0, 0.0)):
         expected = reference.invert(log_weights, range(size), uniform)
         assert weights[expected] > 0
-        assert tensor.pick(weights, uniform) == expected
-        assert logspace.log_pick(log_weights, uniform) == expected
+        assert picking.pick(weights, uniform) == expected
+        assert picking.pick_log(log_weights.copy(), uniform) == expected
 
 
 def test_a_uniform_that_rounding_has_put_at_the_very_end_picks_the_last_possible_code():
     weights = np.array([0.2, 0.5, 0.3, 0.0])
-    assert tensor.pick(weights, 1.0) == 2
-    assert logspace.log_pick(reference.log(weights), 1.0) == 2
+    assert picking.pick(weights, 1.0) == 2
+    assert picking.pick_log(reference.log(weights), 1.0) == 2
     # Given code 3 at column 1, column 0 is code 3 (stay), 2 or 1 (one bit), or 0, which is the only one left.
     trans = np.tile([0.75, 0.25, 0.25, 0.75], (2, 2, 1))
     alpha, edge = np.full((1, 4), 0.25), np.array([0, 1], np.int32)
@@ -516,7 +516,7 @@ def test_gathered_candidates_keep_the_ratios_of_their_likelihoods(seed, beta, sc
     log_lik = rng.normal(0.0, scale, (6, 8))
     log_lik[rng.random((6, 8)) < 0.3] = -np.inf
     log_lik[:, 5] = 0.0
-    lik, _ = temper(log_lik, beta)
+    lik, _ = reference.temper(log_lik, beta)
     offsets = codes.ball_offsets(3, 1)
     centres = rng.integers(8, size=6)
     made, logs = np.empty((2, 6, len(offsets)))
@@ -544,7 +544,7 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
     uniforms = rng.random(n_columns)
     want = reference.draw_in_ball(problem, centres, offsets, uniforms)
     log_lik = np.take_along_axis(problem.log_lik, centres[:, None] ^ offsets, 1)
-    lik, _ = temper(log_lik, 1.0)
+    lik, _ = reference.temper(log_lik, 1.0)
     alpha, weights = np.empty(lik.shape), np.empty(len(offsets))
     path = np.empty(n_columns, np.int64)
     ball.filter_ball(lik, centres, offsets, trans, edge, alpha)
@@ -552,7 +552,7 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
     ball.draw_ball(alpha, centres, offsets, trans, edge, uniforms, path, weights)
     np.testing.assert_array_equal(path, want)
     whole = np.empty((n_columns, 2**n_rows))
-    table, _ = temper(problem.log_lik, 1.0)
+    table, _ = reference.temper(problem.log_lik, 1.0)
     vectors, piece = np.empty((3, 2**n_rows)), np.empty(ball.piece_size(1 << n_rows))
     ball.filter_ball_tensor(
         np.asfortranarray(table), problem.log_lik, 1.0, centres, offsets, trans, edge, whole, vectors, piece
@@ -578,7 +578,7 @@ def test_columns_of_a_ball_are_its_likelihoods_and_zeros(first, n_columns, seed,
     far = first + rng.integers(n_columns)  # nothing in the ball is anywhere near the best code
     inside_far = np.isin(np.arange(n_states), centres[far] ^ offsets)
     log_lik[far, inside_far] -= 2000.0
-    lik = np.asfortranarray(temper(log_lik, 1.0)[0])
+    lik = np.asfortranarray(reference.temper(log_lik, 1.0)[0])
     inside = np.empty(4 * max(4, n_states))
     ball.spread_inside(offsets, max(4, n_states), inside)
     out = np.full((n_columns, n_states), np.nan)
@@ -662,17 +662,25 @@ def test_exponentials_over_the_range_that_they_promise():
 
 
 @given(seed=SEEDS, beta=st.sampled_from([0.0, 0.3, 1.0, 4.0]))
-def test_temper_gives_the_tempered_likelihood_over_its_maximum_and_the_log_of_that(seed, beta):
+def test_a_tempered_table_is_the_likelihood_over_its_maximum_and_columns_also_give_the_log_of_that(seed, beta):
     rng = np.random.default_rng(seed)
     log_lik = rng.normal(0.0, 15.0, (5, 8))  # even times beta within the range of doubles
     log_lik[rng.random((5, 8)) < 0.3] = -np.inf
     log_lik[:, 2] = 1.0
     before = log_lik.copy()
-    lik, top = temper(log_lik, beta)
-    problem = reference.Problem(log_lik, *np.full((3, 3), 0.5), beta=beta)
+    expected, expected_tops = reference.temper(log_lik, beta)
+    table = tempered_table(log_lik, beta).T
+    assert (table.max(axis=1) == 1).all()
+    np.testing.assert_allclose(table, expected, rtol=TIGHT)
+    if beta > 0:
+        lik, tops = np.empty_like(log_lik), np.empty(5)
+        temper_columns(log_lik, beta, lik, tops)
+        np.testing.assert_array_equal(lik, table)
+        np.testing.assert_allclose(tops, expected_tops, rtol=TIGHT)
     np.testing.assert_array_equal(log_lik, before)
-    assert (lik.max(axis=1) == 1).all()
-    np.testing.assert_allclose(reference.log(lik) + top[:, None], problem.tempered, rtol=1e-11, atol=1e-10)
+    # What is put back together is the tempered likelihood.
+    problem = reference.Problem(log_lik, *np.full((3, 3), 0.5), beta=beta)
+    np.testing.assert_allclose(reference.log(table) + expected_tops[:, None], problem.tempered, rtol=1e-11, atol=1e-10)
 
 
 @given(values=st.lists(st.floats(-800.0, 0.0), min_size=1, max_size=40), beta=st.floats(0.01, 3.0))

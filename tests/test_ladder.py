@@ -20,19 +20,18 @@ import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.kernels import ensemble
 from chiasma.results.evidence import batch_error
+from chiasma.results.exchange_stats import barrier, pair_lengths, suggested_size
 from chiasma.sampling import sampler
-from chiasma.sampling.engines import CompiledEngine, Engine, PathProblem, StepEngine
+from chiasma.sampling.engines import CompiledEngine, Engine, StepEngine
 from chiasma.sampling.ladder import (
     LARGEST,
     SMALLEST,
     Ladder,
     adapted_betas,
     as_ladder,
-    barrier,
-    pair_lengths,
     resized,
-    suggested_size,
 )
+from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams
 
 JIT = not numba.config.DISABLE_JIT
@@ -48,7 +47,7 @@ def problem(n_columns: int = 12, sd: float = 0.6, enter: float = 0.15) -> tuple[
 def make_engine(kind: type[Engine], betas, every: int, seed: int = 1, update=None, exchange=None) -> Engine:
     model, y = problem()
     paths = PathProblem(model.target(y), update or ch.RowGibbs(), exchange or ch.Swap())
-    return kind(paths, betas, every, Streams(seed, 0), None)
+    return kind(paths, betas, every, Streams(seed, 0), Start())
 
 
 # ---- Validation -----------------------------------------------------------------------------------------------------
@@ -196,7 +195,7 @@ class Watched:
         self.before: list[np.ndarray] = []
         self.after: list[np.ndarray] = []
         self.sizes: list[int] = []
-        keep, place = sampler.Run.keep, Engine.place
+        keep, set_betas = sampler.Run.keep, Engine.set_betas
 
         def watched_keep(run, *args):
             self.before = [engine.betas.copy() for engine in run.engines]
@@ -206,12 +205,12 @@ class Watched:
             assert len(self.sizes) == n_set
             return out
 
-        def watched_place(engine, betas):
+        def watched_set_betas(engine, betas):
             self.sizes.append(len(betas))
-            place(engine, betas)
+            set_betas(engine, betas)
 
         monkeypatch.setattr(sampler.Run, "keep", watched_keep)
-        monkeypatch.setattr(Engine, "place", watched_place)
+        monkeypatch.setattr(Engine, "set_betas", watched_set_betas)
 
 
 def sample(**options):

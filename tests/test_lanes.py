@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chiasma._jit import njit
-from chiasma.kernels.lanes import load, pack, spread, store, sum_from, swap_neighbours, swap_pairs, total, transpose
+from chiasma.kernels.lanes import lanes_of, load, spread, store, sum_from, swap_neighbours, swap_pairs, total, transpose
 
 pytestmark = pytest.mark.jit_off
 
@@ -20,7 +20,7 @@ def use(values, out):
     store(out, 8, a / b)
     store(out, 12, swap_neighbours(a))
     store(out, 16, swap_pairs(a))
-    store(out, 20, pack(values[0], values[1], values[2], values[3]))
+    store(out, 20, lanes_of(values[0], values[1], values[2], values[3]))
     store(out, 24, spread(values[8]))
     store(out, 28, a + a * b)
     return total(a)

@@ -21,8 +21,7 @@ import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.results import configurations
 from chiasma.results.arrays import per_draw
-from chiasma.results.assembly import named_parameters
-from chiasma.results.learned import entries, summarise_parameters
+from chiasma.results.parameters import entries, named_parameters, summarise_parameters
 from test_configurations import by_hand, some_codes, with_dask
 
 N_CHAINS, N_DRAWS, N_SITES = 4, 60, 12
@@ -219,10 +218,10 @@ def test_summary__a_warning_names_the_worst_and_counts_the_others():
 
 
 def test_summary__learned_parameters_are_chains_even_with_exact_paths():
-    info = {"n_rows": 3, "update": "Exact(memory=1)"}
-    alone = learned(n_chains=1, info=info)
+    alone = learned(n_chains=1, info={"n_rows": 3, "update": "Exact(memory=1)", "independent": False})
     assert about(alone, "one chain only")
-    assert not about(by_hand(some_codes(n_chains=1), info=info), "one chain only")
+    independent = {"n_rows": 3, "update": "Exact(memory=1)", "independent": True}
+    assert not about(by_hand(some_codes(n_chains=1), info=independent), "one chain only")
     (one, *_) = alone.summary().parameters
     assert math.isnan(one.rhat)
     assert "-" in str(alone.summary())

@@ -75,7 +75,7 @@ def test_lines__follow_what_was_seen():
     np.testing.assert_allclose(found.T @ found / 2.5**2, covariance, atol=0.3)
     assert found[0, 1] == found[1, 0] == 0  # blocks do not mix
     assert not lines.seen.any()
-    lines.place(np.array([1, 1, 0]))
+    lines.take_over(np.array([1, 1, 0]))
     np.testing.assert_array_equal(lines.directions[0], found)
 
 

@@ -7,8 +7,9 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.files.prior_settings import KINDS, default_prior, make_prior, prior_setting
-from chiasma.files.settings import Settings, parse_names, settings_of
+from chiasma.files.options import chain_parameters, parameters_of, parse_names
+from chiasma.files.prior_settings import prior_names, read_prior, write_prior
+from chiasma.files.settings import Settings, settings_of
 from chiasma.models.priors import PRIORS
 
 GAUSSIAN = {"weights": [0.2, 0.3, 0.5], "depth": 10.0, "sd": 1.0, "enter": 0.1}
@@ -34,17 +35,17 @@ MODELS = [
 
 @pytest.mark.parametrize("prior", PRIORS_OF_ALL_KINDS, ids=repr)
 def test_prior__is_the_one_that_was_written(prior):
-    again = make_prior("sd", prior_setting(prior))
+    again = read_prior("sd", write_prior(prior))
     assert again.describe() == prior.describe()
-    (setting,) = prior_setting(prior).values()
+    (setting,) = write_prior(prior).values()
     arguments = [setting] if len(prior.arguments) == 1 else setting
-    by_name = {next(iter(prior_setting(prior))): dict(zip(prior.arguments, arguments, strict=True))}
-    assert make_prior("sd", by_name).describe() == prior.describe()
+    by_name = {next(iter(write_prior(prior))): dict(zip(prior.arguments, arguments, strict=True))}
+    assert read_prior("sd", by_name).describe() == prior.describe()
 
 
-def test_kinds__are_all_priors_in_snake_case():
-    assert list(KINDS) == ["normal", "log_normal", "half_normal", "gamma", "beta", "uniform", "dirichlet"]
-    assert set(KINDS.values()) == set(PRIORS.values()) == {type(prior) for prior in PRIORS_OF_ALL_KINDS}
+def test_prior_names__are_all_priors_in_snake_case():
+    assert list(prior_names()) == ["normal", "log_normal", "half_normal", "gamma", "beta", "uniform", "dirichlet"]
+    assert set(prior_names().values()) == set(PRIORS.values()) == {type(prior) for prior in PRIORS_OF_ALL_KINDS}
 
 
 @pytest.mark.parametrize("emission", MODELS, ids=lambda emission: type(emission).__name__)
@@ -94,27 +95,34 @@ def test_merged__a_later_number_replaces_a_prior_and_a_later_prior_a_number():
 # ---- Defaults --------------------------------------------------------------------------------------------------------
 
 
+def default_prior(emission, key, value):
+    """What --learn makes of a number."""
+    return (parameters_of(emission) | chain_parameters())[key].about.default_prior.centred_on(key, value)
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "counts", "prior"),
+    ("emission", "key", "value", "prior"),
     [
-        ("weights", [0.2, 0.3, 0.5], False, ch.Dirichlet([1, 1, 1])),
-        ("weights", [1.0, 2.0], False, ch.Gamma(2, [2.0, 1.0])),
-        ("weights", [1.0], False, ch.Gamma(2, [2.0])),
-        ("depth", 180.0, False, ch.Normal(180, 45)),
-        ("depth", -8.0, False, ch.Normal(-8, 2)),
-        ("depth", 180.0, True, ch.LogNormal(np.log(180), 0.25)),
-        ("sd", 12.0, False, ch.LogNormal(np.log(12), 0.5)),
-        ("depth_sd", 2.0, False, ch.LogNormal(np.log(2), 0.5)),
-        ("df", 4.0, False, ch.LogNormal(np.log(4), 0.5)),
-        ("dispersion", 0.1, True, ch.LogNormal(np.log(0.1), 0.5)),
-        ("background", 3, True, ch.LogNormal(np.log(3), 0.5)),
-        ("enter", 0.01, False, ch.Beta(1, 99)),
-        ("leave", [0.01, 0.5], False, ch.Beta(1, [99, 1])),
-        ("initial", 0.25, False, ch.Beta(0.5, 1.5)),
+        (ch.Gaussian, "weights", [0.2, 0.3, 0.5], ch.Dirichlet([1, 1, 1])),
+        (ch.Gaussian, "weights", [1.0, 2.0], ch.Gamma(2, [2.0, 1.0])),
+        (ch.Poisson, "weights", [1.0], ch.Gamma(2, [2.0])),
+        (ch.Gaussian, "depth", 180.0, ch.Normal(180, 45)),
+        (ch.StudentT, "depth", -8.0, ch.Normal(-8, 2)),
+        (ch.IntegratedDepth, "depth", -8.0, ch.Normal(-8, 2)),
+        (ch.Poisson, "depth", 180.0, ch.LogNormal(np.log(180), 0.25)),
+        (ch.NegativeBinomial, "depth", 180.0, ch.LogNormal(np.log(180), 0.25)),
+        (ch.Gaussian, "sd", 12.0, ch.LogNormal(np.log(12), 0.5)),
+        (ch.IntegratedDepth, "depth_sd", 2.0, ch.LogNormal(np.log(2), 0.5)),
+        (ch.StudentT, "df", 4.0, ch.LogNormal(np.log(4), 0.5)),
+        (ch.NegativeBinomial, "dispersion", 0.1, ch.LogNormal(np.log(0.1), 0.5)),
+        (ch.Poisson, "background", 3, ch.LogNormal(np.log(3), 0.5)),
+        (ch.Gaussian, "enter", 0.01, ch.Beta(1, 99)),
+        (ch.Gaussian, "leave", [0.01, 0.5], ch.Beta(1, [99, 1])),
+        (ch.Gaussian, "initial", 0.25, ch.Beta(0.5, 1.5)),
     ],
 )
-def test_default__stands_around_the_number(key, value, counts, prior):
-    made = make_prior(key, default_prior(key, value, counts))
+def test_default__is_centred_on_the_number(emission, key, value, prior):
+    made = default_prior(emission, key, value)
     assert type(made) is type(prior)
     assert made.shape == np.shape(value)
     for argument in prior.arguments:
@@ -124,24 +132,25 @@ def test_default__stands_around_the_number(key, value, counts, prior):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "counts", "what"),
+    ("emission", "key", "value", "what"),
     [
-        ("weights", [0.5, -0.5], False, "a default prior of weights stands around a number above 0, got [0.5, -0.5]"),
-        ("depth", 0.0, False, "a default prior of depth stands around a number other than 0, got 0.0; give such"),
-        ("depth", -3.0, True, "of depth stands around a number above 0, got -3.0"),
-        ("background", 0.0, True, "of background stands around a number above 0, got 0.0"),
+        (ch.Gaussian, "weights", [0.5, -0.5], "the default prior of weights needs a number above 0, got [0.5, -0.5]"),
+        (ch.Gaussian, "depth", 0.0, "the default prior of depth needs a number other than 0, got 0.0; give such"),
+        (ch.Gaussian, "depth", np.inf, "of depth needs a number other than 0, got inf"),
+        (ch.Poisson, "depth", -3.0, "of depth needs a number above 0, got -3.0"),
+        (ch.Poisson, "background", 0.0, "of background needs a number above 0, got 0.0"),
         (
+            ch.Gaussian,
             "enter",
             1.0,
-            False,
-            "of enter stands around a number between 0 and 1, got 1.0; give such a number, or a prior",
+            "of enter needs a number between 0 and 1, got 1.0; give such a number, or a prior of enter in [priors]",
         ),
-        ("sd", "wide", False, "sd must be numbers"),
+        (ch.Gaussian, "sd", "wide", "sd must be numbers"),
     ],
 )
-def test_default__refuses(key, value, counts, what):
+def test_default__refuses(emission, key, value, what):
     with pytest.raises(InvalidInput, match=re.escape(what)):
-        default_prior(key, value, counts)
+        default_prior(emission, key, value)
 
 
 def test_learning__adds_priors_where_there_are_none():
@@ -166,7 +175,10 @@ def test_learning__adds_priors_where_there_are_none():
     [
         (["weight"], "--learn takes parameters of the model, got 'weight'; did you mean 'weights'?"),
         (["df"], "--learn takes parameters of the model, got 'df'; it knows weights, depth, sd, enter, leave, initial"),
-        (["leave"], "--learn leave needs a number to stand around: give --leave too, or a prior of leave in [priors]"),
+        (
+            ["leave"],
+            "--learn leave needs a number to make a prior from: give --leave too, or a prior of leave in [priors]",
+        ),
     ],
 )
 def test_learning__refuses(names, what):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.files.report import CERTAIN, place, state_text, uncertain_regions, write_region, write_report
+from chiasma.files.report import CERTAIN, region_text, uncertain_regions, write_region, write_report
 from chiasma.files.tables import Signal
 from chiasma.models.observations import Observations
+from chiasma.results.configurations import code_text
 
 N_SITES = 24
 
@@ -106,12 +107,12 @@ def test_region__writes_patterns_and_level(tmp_path, fitted):
 
 def test_place__can_be_typed_again(fitted):
     _, signal = fitted
-    assert place(signal, 12, 15) == "chr2:0-200"
-    assert place(Signal(data=signal.data, chromosome=signal.chromosome), 12, 15) == "chr2 (sites 12-14)"
-    assert place(Signal(data=signal.data), 12, 15) == "12-14"
+    assert region_text(signal, 12, 15) == "chr2:0-200"
+    assert region_text(Signal(data=signal.data, chromosome=signal.chromosome), 12, 15) == "chr2 (sites 12-14)"
+    assert region_text(Signal(data=signal.data), 12, 15) == "12-14"
 
 
 def test_uncertain_regions__none_without_doubt(fitted):
     posterior, _ = fitted
     assert uncertain_regions(posterior, []) == []
-    assert state_text(5, 3) == "101"
+    assert code_text(5, 3) == "101"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from chiasma.cli import app
 from chiasma.errors import InvalidInput
 from chiasma.experiments import page, reproduce, schema, timings, tumour_cases
-from chiasma.experiments.result import ExperimentResult, Figure, Finding, Table
+from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable
 
 
 def run(*arguments):
@@ -26,7 +26,7 @@ def record(folder=Path("nowhere"), **changes):
         settings={"n_draws": 10_000, "ladder": (1, 5), "nested": {"a_b": True}},
         findings=[Finding(claim="x < y", ours="max|x| is 2", verdict="agrees")],
         figures=[],
-        tables=[Table(stem="numbers", caption="All", header=["name", "value"], rows=[["a", 1.5], ["b", None]])],
+        tables=[ResultTable(stem="numbers", caption="All", header=["name", "value"], rows=[["a", 1.5], ["b", None]])],
         seconds=1.2,
         folder=folder,
     )
@@ -146,7 +146,7 @@ def test_record__holds_no_infinity(tmp_path):
 
 
 def test_page__escapes_text_and_shortens_tables(tmp_path):
-    long = Table(stem="long", caption="Many", header=["n"], rows=[[n] for n in range(page.SHOWN_LINES + 5)])
+    long = ResultTable(stem="long", caption="Many", header=["n"], rows=[[n] for n in range(page.SHOWN_LINES + 5)])
     page.write_page([record(tables=[long])], tmp_path / "index.html")
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "Small &amp; &lt;fast&gt;" in html

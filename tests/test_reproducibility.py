@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.sampling import engines as engine
-from chiasma.sampling import sampler
+from chiasma.sampling import engines, sampler
 from chiasma.sampling.streams import Streams, fresh_entropy
 
 JIT = not numba.config.DISABLE_JIT
@@ -148,7 +147,7 @@ def test_pieces__do_not_matter(problem, monkeypatch):
     options = {"update": "row", "exchange": "mosaic", "ladder": [1, 2, 4, 8], "exchange_every": 3, "workers": 2}
     options |= {"draws": DRAWS // 2, "warmup": WARMUP // 3}
     whole = sample(model, y, **options)
-    monkeypatch.setattr(engine, "BUFFER", 1)
+    monkeypatch.setattr(engines, "BUFFER", 1)
     monkeypatch.setattr(sampler, "TURN", 0.0)
     assert_same(whole, sample(model, y, **options))
 
@@ -178,7 +177,7 @@ def test_engines__compiled_and_step_by_step_agree(update, exchange, monkeypatch)
     options = {"update": update, "exchange": exchange, "ladder": ch.Ladder(betas=(0.0, 0.3, 0.6, 1.0)), "chains": 1}
     model, data = paths()
     compiled = sample(model, data, exchange_every=2, thin=3, **options)
-    monkeypatch.setattr(engine.CompiledEngine, "serves", staticmethod(lambda problem: False))
+    monkeypatch.setattr(engines.CompiledEngine, "serves", staticmethod(lambda problem: False))
     stepwise = sample(model, data, exchange_every=2, thin=3, **options)
     np.testing.assert_array_equal(compiled.draws, stepwise.draws)
     np.testing.assert_allclose(compiled.replica_log_likelihood, stepwise.replica_log_likelihood, rtol=1e-12)

@@ -19,7 +19,7 @@ import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import unpack
 from chiasma.results.evidence import batch_error
-from chiasma.sampling import sampler
+from chiasma.sampling import engines, sampler
 from chiasma.sampling.progress import Progress
 
 JIT = not numba.config.DISABLE_JIT
@@ -261,14 +261,14 @@ def test_fixed_rows__are_in_the_codes(update):
 def first_states(monkeypatch) -> list[np.ndarray]:
     """The states (R, T) of every chain before anything runs."""
     seen: list[np.ndarray] = []
-    make = sampler._engines
+    make = sampler.make_engines
 
     def watched(*args: Any) -> list[Any]:
         engines = make(*args)
         seen.extend(engine.states.copy() for engine in engines)
         return engines
 
-    monkeypatch.setattr(sampler, "_engines", watched)
+    monkeypatch.setattr(sampler, "make_engines", watched)
     return seen
 
 
@@ -453,7 +453,7 @@ def test_interrupt__without_draws_is_an_interrupt(chains, ready, warmup, monkeyp
 def test_interrupt__of_an_ensemble(monkeypatch):
     """Ctrl-C while the main thread shows progress, after a few pieces of draws of every chain."""
     monkeypatch.setattr(sampler, "TURN", 0.0)
-    monkeypatch.setattr(ch.engine, "BUFFER", 1)
+    monkeypatch.setattr(engines, "BUFFER", 1)
     advanced: dict[int, int] = {}
 
     def advance(self: Progress, chain: int, n: int, engine: Any, chunk: Any) -> None:

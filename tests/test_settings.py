@@ -7,19 +7,9 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.files.settings import (
-    EMISSIONS,
-    KEYS,
-    Settings,
-    fresh_seed,
-    make_ladder,
-    parse_fixed_rows,
-    parse_ladder,
-    parse_list,
-    parse_numbers,
-    parse_update,
-    settings_of,
-)
+from chiasma.files.options import as_sections, keys, parse_fixed_rows, parse_ladder, parse_list, parse_numbers
+from chiasma.files.settings import Settings, fresh_seed, make_ladder, make_update, settings_of
+from chiasma.models.emissions import EMISSIONS
 
 GAUSSIAN = {"weights": [0.2, 0.3], "depth": 10.0, "sd": 1.0, "enter": 0.1}
 MODELS = [
@@ -44,7 +34,7 @@ def test_model__is_the_one_that_was_written(tmp_path, emission):
 
 
 def test_emissions__are_all_tested():
-    assert {kind.make for kind in EMISSIONS.values()} == {type(emission) for emission in MODELS}
+    assert set(EMISSIONS.values()) == {type(emission) for emission in MODELS}
 
 
 def test_model__leave_is_enter_unless_given():
@@ -84,7 +74,7 @@ def test_write__every_kind_of_value_reads_back(tmp_path):
     [
         ({}, "the model (gaussian) needs --weights, --sd, --enter; give them on the command line or in a file"),
         ({"emission": "integrated-depth"}, "needs --weights, --depth, --depth-sd, --sd, --enter"),
-        ({"emission": "normal"}, "emission must be one of gaussian, integrated-depth, poisson"),
+        ({"emission": "normal"}, "emission must be one of gaussian, student-t, integrated-depth, poisson"),
         (GAUSSIAN | {"df": 3}, "--df belongs to student-t, and the emission is gaussian; drop it"),
         (GAUSSIAN | {"background": 3}, "--background belongs to poisson and negative-binomial"),
         (GAUSSIAN | {"fixed_rows": [1]}, "fixed_rows must be a table of rows and states such as {5 = 1}"),
@@ -128,12 +118,16 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
     [
         (lambda: parse_numbers("enter", "0.1,x"), "--enter must be numbers, several with commas between them; got 'x'"),
         (lambda: parse_list("weights", ""), "--weights must be numbers"),
-        (lambda: parse_ladder("hot"), "--ladder must be numbers"),
+        (lambda: parse_ladder("ladder", "hot"), "--ladder must be numbers"),
         (lambda: make_ladder("auto:many"), "an adapted ladder of a given size is auto:RUNGS, got 'auto:many'"),
-        (lambda: parse_fixed_rows(["5"]), "--fixed-row takes ROW=STATE such as 5=1 (rows count from 0), got '5'"),
-        (lambda: parse_fixed_rows(["5=2"]), "got '5=2'"),
-        (lambda: parse_update("row:2"), "hamming-ball:RADIUS or block:ROWS, got 'row:2'"),
-        (lambda: parse_update("block:two"), "got 'block:two'"),
+        (
+            lambda: parse_fixed_rows("fixed_rows", ["5"]),
+            "--fixed-row takes ROW=STATE such as 5=1 (rows count from 0), got '5'",
+        ),
+        (lambda: parse_fixed_rows("fixed_rows", ["5=2"]), "got '5=2'"),
+        (lambda: make_update("row:2"), "an update with a number is block:SIZE or hamming-ball:RADIUS, got 'row:2'"),
+        (lambda: make_update("block:two"), "got 'block:two'"),
+        (lambda: make_update("ball:2"), "got 'ball:2'"),
     ],
 )
 def test_parse__refuses(parse, what):
@@ -143,11 +137,19 @@ def test_parse__refuses(parse, what):
 
 def test_parse__accepts():
     assert parse_list("weights", "0.5") == [0.5]
-    assert parse_ladder("auto") == "auto"
-    assert parse_ladder("1,5,inf") == [1, 5, math.inf]
+    assert parse_ladder("ladder", "auto") == "auto"
+    assert parse_ladder("ladder", "1,5,inf") == [1, 5, math.inf]
     assert Settings(sampler={"ladder": "auto:5"}).sampler()["ladder"] == ch.Ladder.adapted(5)
-    assert parse_update("block:2") == ch.BlockGibbs(size=2)
-    assert parse_numbers("enter", None) is parse_fixed_rows([]) is parse_ladder(None) is None
+    assert make_update("block:2") == ch.BlockGibbs(size=2)
+
+
+def test_as_sections__holds_what_was_given_as_a_file_would():
+    options = {"value": "y", "weights": "0.5", "enter": "0.1", "leave": "0.1,0.2", "fixed_rows": ["0=1"], "seed": 0}
+    assert as_sections(options | {"sd": None, "ladder": "1,5"}) == {
+        "data": {"value": "y"},
+        "model": {"weights": [0.5], "enter": 0.1, "leave": [0.1, 0.2], "fixed_rows": {"0": 1}},
+        "sampler": {"ladder": [1.0, 5.0], "seed": 0},
+    }
 
 
 def test_columns__numbers_are_names():
@@ -158,4 +160,31 @@ def test_columns__numbers_are_names():
 
 def test_fresh_seed__is_fresh():
     assert fresh_seed() != fresh_seed()
-    assert set(KEYS) == {"data", "model", "priors", "sampler"}
+
+
+def test_keys__of_every_section():
+    parameters = ["weights", "depth", "sd", "df", "depth_sd", "background", "dispersion", "enter", "leave", "initial"]
+    assert keys() == {
+        "data": ["value", "chromosome", "position", "gap_unit", "delimiter"],
+        "model": ["emission", *parameters, "fixed_rows"],
+        "priors": parameters,
+        "sampler": [
+            *("draws", "warmup", "chains", "thin", "update"),
+            *("exchange", "ladder", "exchange_every", "seed", "workers"),
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "got"),
+    [
+        ((ch.BinaryChains, ch.Custom(max, [1.0])), "Custom and BinaryChains"),
+        ((type("Own", (ch.BinaryChains,), {}), ch.Poisson([1.0])), "Poisson and Own"),
+    ],
+)
+def test_settings_of__refuses_what_no_file_can_say(parts, got):
+    chains, emission = parts
+    with pytest.raises(
+        InvalidInput, match=f"settings know the emissions gaussian, .* and BinaryChains, got {got}; keep"
+    ):
+        settings_of(ch.FactorialHMM(chains=chains(0.1, 0.1), emission=emission))

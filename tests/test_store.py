@@ -27,10 +27,8 @@ import zarr
 
 import chiasma as ch
 from chiasma.errors import StoreError
-from chiasma.sampling import engines as engine
-from chiasma.sampling import exact_engine as independent
-from chiasma.sampling import sampler
-from chiasma.storage import store, store_files
+from chiasma.sampling import engines, sampler
+from chiasma.storage import store
 
 JIT = not numba.config.DISABLE_JIT
 # As plain Python few columns already say everything.
@@ -101,8 +99,8 @@ def small_pieces(set_value: Callable[[object, str, Any], None]) -> None:
     """About 5 draws at a time, 8 or 10 to a chunk, a flush after each piece, and turns without an end."""
     set_value(store, "CHUNK_BYTES", 8 * (T + 40))
     set_value(store, "FLUSH_SECONDS", -1.0)
-    set_value(engine, "BUFFER", 125 * T)
-    set_value(independent, "BATCH", 5)
+    set_value(engines, "BUFFER", 125 * T)
+    set_value(engines, "BATCH", 5)
     set_value(sampler, "TURN", 1e9)
 
 
@@ -157,7 +155,7 @@ def stopped(kind: str, path: Path, n_appends: int, **options: Any) -> list[int]:
         patch.setattr(store.ZarrTrace, "append", append)
         with pytest.raises(Stopped):
             run(kind, path, **options)
-    return store_files.read_header(path)["committed"]
+    return store.read_header(path)["committed"]
 
 
 # ---- Killed processes -----------------------------------------------------------------------------------------------
@@ -274,7 +272,7 @@ def assert_survived(path: Path, kind: str, **options: Any) -> tuple[int, ...]:
     last = max((tuple(draws) for draws, _ in commits(path)), default=(0, 0))
     committed = (0, 0)
     if path.exists():
-        header = store_files.read_header(path)
+        header = store.read_header(path)
         committed = tuple(header["committed"])
         assert all(n >= m for n, m in zip(committed, last, strict=True))
         assert_plain_readers_agree(path, expected, min(committed))
@@ -376,7 +374,7 @@ def test_resume__extends_a_run_again_and_again(kind, tmp_path):
 def test_resume__of_a_finished_run_draws_nothing(kind, tmp_path, monkeypatch):
     assert_same(run(kind, tmp_path / "run"), whole(kind))
     before = files(tmp_path / "run")
-    for each in (engine.CompiledEngine, engine.StepEngine, independent.ExactEngine):
+    for each in (engines.CompiledEngine, engines.StepEngine, engines.ExactEngine):
         monkeypatch.setattr(each, "advance", None)
     assert_same(run(kind, tmp_path / "run", resume=True), whole(kind))
     after = files(tmp_path / "run")
@@ -464,7 +462,7 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "update": ("compiled", {}, {"update": "block"}, r"run.update is RowGibbs\(\) in the store, got BlockGibbs"),
     "exchange": ("compiled", {}, {"exchange": "swap"}, "run.exchange is MosaicCrossover.* got Swap"),
     "ladder": ("compiled", {}, {"ladder": [1, 5]}, r"run.ladder.adapt is True .* run.ladder.betas is .* \[0.2, 1.0\]"),
-    "init": ("compiled", {}, {"init": np.full(T, 2)}, r"run.init is None in the store, got \w{16}"),
+    "init": ("compiled", {}, {"init": np.full(T, 2)}, r"run.init.states is None in the store, got \w{16}"),
     "size": ("steps", {"size": 3, "init": np.zeros(3)}, {}, "model.size is 4 in the store, got 3"),
     "dtype": ("steps", {"init": np.zeros(4, "f4")}, {}, "model.dtype is float64 in the store, got float32"),
     "update of a density": ("steps", {"update": ch.RandomWalk(scale=2.0)}, {}, r"got RandomWalk\(scale=2.0"),
@@ -613,7 +611,7 @@ def test_open__names_a_damaged_checkpoint(how, tmp_path):
 def test_open__while_the_run_goes_on(tmp_path, monkeypatch):
     """The checkpoint is replaced between the look at the header and the look at it."""
     run("exact", tmp_path / "run", draws=5)
-    original, calls = store_files.read_checkpoint, []
+    original, calls = store.read_checkpoint, []
 
     def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str, Any]:
         calls.append(chain)
@@ -621,7 +619,7 @@ def test_open__while_the_run_goes_on(tmp_path, monkeypatch):
             run("exact", path, resume=True)
         return original(path, header, chain)
 
-    monkeypatch.setattr(store_files, "read_checkpoint", read_checkpoint)
+    monkeypatch.setattr(store, "read_checkpoint", read_checkpoint)
     assert_same(ch.open_posterior(tmp_path / "run"), whole("exact"))
 
 
@@ -674,7 +672,7 @@ def test_full_disk__when_draws_are_written(room, tmp_path):
         with pytest.raises(StoreError, match=FULL.format("write to", AGAIN)):
             run("exact", path, resume=True)
     assert not list(path.rglob("*.partial"))
-    assert min(store_files.read_header(path)["committed"]) == 8
+    assert min(store.read_header(path)["committed"]) == 8
     assert_prefix(ch.open_posterior(path), expected)
     if room < 3:
         # The first chunks are fuller now; all else is as it was.
@@ -729,7 +727,7 @@ def test_interrupt__keeps_everything_drawn(kind, tmp_path, monkeypatch):
         patch.setattr(sampler.Progress, "advance", advance)
         patch.setattr(sampler.Progress, "refresh", refresh)
         posterior = run(kind, tmp_path / "run", draws=2_000)
-    assert store_files.read_header(tmp_path / "run")["committed"] == [advanced[0], advanced[1]]
+    assert store.read_header(tmp_path / "run")["committed"] == [advanced[0], advanced[1]]
     n_draws = posterior.draws.sizes["draw"]
     assert n_draws == min(advanced.values()) < 2_000
     assert not posterior.info["complete"]

@@ -126,9 +126,9 @@ def test_too_few_draws_cannot_be_judged():
 
 
 def test_independent_draws_need_no_chains():
-    info = {"n_rows": 3, "update": "Exact(memory=1)"}
+    info = {"n_rows": 3, "update": "Exact(memory=1)", "independent": True}
     assert good_run(n_chains=1, info=info, log_evidence=Evidence(-3.0, 0.0)).summary().warnings == ()
-    assert about(good_run(n_chains=1, info=info, betas=np.array([0.5, 1.0])), "one chain")
+    assert about(good_run(n_chains=1, info=info | {"independent": False}), "one chain")
 
 
 def test_a_run_in_which_nothing_moves_has_constants_and_no_nan():
@@ -147,7 +147,13 @@ def test_only_the_cold_replica_is_judged():
 
 
 def test_exchanges_and_the_warnings_of_the_ladder():
-    info = {"n_rows": 3, "exchange": "Swap(rows='all')", "round_trips": [3, 4], "warnings": ["the ladder is too short"]}
+    info = {
+        "n_rows": 3,
+        "exchange": "Swap(rows='all')",
+        "follows_swaps": True,
+        "round_trips": [3, 4],
+        "warnings": ["the ladder is too short"],
+    }
     stats = pairs([0.2, 0.7])
     found = good_run(info=info, exchange_stats=stats, betas=np.array([0.0, 0.3, 1.0])).summary()
     health = found.exchanges
@@ -157,7 +163,9 @@ def test_exchanges_and_the_warnings_of_the_ladder():
     assert found.warnings == ("the ladder is too short",)
     assert "0.700 (rungs 1 and 2); barrier 0.90" in str(found)
     assert "beta 0 to 1" in str(found)
-    crossed = good_run(info=info | {"exchange": "MosaicCrossover()"}, exchange_stats=stats).summary()
+    crossed = good_run(
+        info=info | {"exchange": "MosaicCrossover()", "follows_swaps": False}, exchange_stats=stats
+    ).summary()
     assert crossed.exchanges.round_trips is None
     assert "round trips" not in str(crossed)
     assert good_run(exchange_stats=pairs([0.0], moves=0)).summary().exchanges is None
@@ -186,7 +194,7 @@ def test_text_and_dictionary_say_what_was_run():
         "seed": 2**100,
         "plan": "blocks [1, 5] of rows",
         "update": "RowGibbs()",
-        "exchange": "None",
+        "exchange": None,
         "timings": {"warmup": 1.5, "draws": np.float64(2.0)},
     }
     found = good_run(info=info, log_evidence=Evidence(-12.3456, 0.0123)).summary()

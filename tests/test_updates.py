@@ -20,6 +20,7 @@ from scipy import stats
 import chiasma as ch
 from chiasma.kernels import sweeps
 from chiasma.kernels.codes import unpack
+from chiasma.sampling.updates import Sweep
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
@@ -97,7 +98,7 @@ UPDATES = {
 }
 
 
-def run(sweep: ch.updates.Sweep, codes: np.ndarray, n_sweeps: int, rng: np.random.Generator) -> np.ndarray:
+def run(sweep: Sweep, codes: np.ndarray, n_sweeps: int, rng: np.random.Generator) -> np.ndarray:
     """(n_sweeps, T) codes after every sweep; changes `codes`."""
     out = np.empty((n_sweeps, len(codes)), np.int64)
     for n in range(n_sweeps):

@@ -70,9 +70,10 @@ def p_values(pool: ProcessPoolExecutor, kind: str, update: str, mutant: bool = F
 
 def run(report: Report) -> None:
     report.text(
-        f"{REPLICATIONS} replications for every line, {COLUMNS} columns in two sequences, two rows. Ranks of the truth "
-        f"among {DRAWS} thinned draws of one chain, in {BINS} bins: chi-squared p-values, per parameter the least over "
-        "its rows times their number. One rung unless the line says otherwise."
+        f"Simulation-based calibration: {REPLICATIONS} replications per line, {COLUMNS} columns in two sequences, two "
+        f"rows. Each replication gives the rank of the true value among {DRAWS} thinned draws of one chain. The cells "
+        f"are p-values of a chi-squared test for uniform ranks in {BINS} bins. A parameter with several values has the "
+        "smallest of their p-values times their number (Bonferroni). No tempering unless the line says otherwise."
     )
     least = []
     with ProcessPoolExecutor(cpu_count(), mp_context=get_context("spawn")) as pool:
@@ -85,16 +86,18 @@ def run(report: Report) -> None:
             report.text(f"## {kind}")
             report.table(["update", *found], rows)
     report.goal(
-        f"no p-value of {len(least)} is below {ALARM:g} / {len(least)} (least: {min(least):.2g}); a correct sampler "
-        f"misses this with probability {ALARM:g}",
+        f"none of {len(least)} p-values is below {ALARM:g} / {len(least)} (smallest: {min(least):.2g}); a correct "
+        f"sampler misses this goal with probability {ALARM:g}",
         min(least) > ALARM / len(least),
     )
-    report.text("## Mutants\n\nSlices that leave out the priors:")
+    report.text("## Mutants\n\nSlice samplers that deliberately omit the priors:")
     rows = []
     with ProcessPoolExecutor(cpu_count(), mp_context=get_context("spawn")) as pool:
         for update in ("row", "collapsed"):
             found = p_values(pool, "Gaussian", update, mutant=True)
             rows.append([update, *(f"{min(p, 1.0):.2g}" for p in found.values())])
             least_mutant = min(found.values())
-            report.goal(f"the mutant of {update!r} is found: p = {least_mutant:.1g}", least_mutant < ALARM / len(least))
+            report.goal(
+                f"the mutant of {update!r} is rejected: p = {least_mutant:.1g}", least_mutant < ALARM / len(least)
+            )
     report.table(["update", *found], rows)

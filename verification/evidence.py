@@ -126,11 +126,11 @@ def run(report: Report) -> None:
         "in 3 s.e.",
     ]
     report.text(
-        f"log p(y) from the ladder less its exact value, over {len(SEEDS)} seeds: row updates, mosaic exchanges, a "
-        f"ladder from the prior to the target that adapts its rungs and their number, {CHAINS} chains, {WARMUP:,} "
-        "sweeps of warm-up. Bias and spread are the mean and the standard deviation of the error over seeds; s.e. is "
-        "the standard error that a run reports; rejection is that of whole-path swaps between the two neighbours on "
-        "the ladder that would swap least."
+        f"The estimate of log p(y) from the ladder minus the exact value, over {len(SEEDS)} seeds. Row updates, mosaic "
+        "exchanges, a ladder from the prior to the target with an adapted number of rungs, "
+        f"{CHAINS} chains, {WARMUP:,} sweeps of warm-up. Bias and spread are the mean and the standard deviation of "
+        "the error over seeds. s.e. is the standard error that a run reports. The worst rejection is the rejection "
+        "rate of whole-path swaps for the pair of neighbouring rungs where it is largest."
     )
     report.table(header, [row(*key, value) for key, value in found.items()])
     for (title, draws), value in found.items():
@@ -138,12 +138,13 @@ def run(report: Report) -> None:
             report.goal(f"{title}: at least 19 of 20 within three standard errors", within(value) >= 19)
             report.goal(f"{title}: standard error within a factor two of the spread", 0.5 <= honesty(value) <= 2)
     report.text(
-        "A standard error from batches is too small while batches (a twentieth of a chain each) are not long against "
-        "the autocorrelation, which is largest at the rungs where the rows lock in; the longer runs show it.\n\n"
-        "## Where the standard error says too little\n\n"
-        "It measures how far a run fluctuates, and knows nothing of what the run has not seen. On the problem of "
-        "`exchanges`, which six rows take thousands of sweeps to settle, a run of the default length is not there yet, "
-        "and ten rungs are so few that neighbours share no region of log-likelihoods. Exchanges of segments keep such "
-        "runs useful for the marginals sooner than for the evidence."
+        "The standard error comes from batch means. It is too small unless a batch (a twentieth of a chain) is long "
+        "compared with the autocorrelation time. That time is longest at the rungs where the rows freeze into one "
+        "explanation. The longer runs show the effect.\n\n"
+        "## Where the standard error is too small\n\n"
+        "The standard error measures the fluctuation within a run. It cannot account for modes that the run has not "
+        "visited. The six-row problem of `exchanges` takes thousands of sweeps to converge. A run of the default "
+        "length has not converged, and with ten rungs the log-likelihoods of neighbouring rungs do not overlap. "
+        "Because exchanges move segments, such runs give useful marginals before they give useful evidence."
     )
     report.table(header, [row(*key, value) for key, value in short.items()])

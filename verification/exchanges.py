@@ -123,36 +123,37 @@ STUDIES = {
 
 READING = """## Reading the tables
 
-- At K = 6 the errors are mostly wrong arrangements that have not been repaired yet, not noise. Row Gibbs alone, started
-  from an exact draw, stays at the error of that one draw; started from the prior it is ten times as far away and stays
-  there. A ratio of errors is therefore a snapshot of a race: swap and the augmented crossover come to a halt, the
-  mosaic goes on, and mosaic / augmented falls from window to window.
-- From an exact draw the differences are smaller. What a better exchange buys is above all the way there.
-- The ladder matters as much as the move. Row Gibbs has to mix at the hottest rung: at beta = 0.05 its error is still
+- At K = 6 most of the error is not noise: it comes from segments that are still in a wrong state. Row Gibbs alone,
+  started from an exact draw, keeps the error of that one draw; started from the prior, its error is ten times as large
+  and stays so. The ratio of two errors therefore depends on when it is taken: swap and the augmented crossover stop
+  improving, the mosaic goes on, and mosaic / augmented falls from window to window.
+- From an exact draw the differences are smaller. A better exchange mainly shortens the burn-in.
+- The ladder matters as much as the move. Row Gibbs must mix at the hottest rung: at beta = 0.05 its error is still
   above that of a single exact draw, at 0.02 it is below. With ladders that end at temperature 5 or 20, all exchanges
-  hand down the same wrong arrangements and the mosaic has little to choose from; with a hot end at 1,000 it is at a
-  third of the augmented crossover. Rungs that divide the rejection of whole-path swaps evenly are not the best ones
-  for the mosaic, which exchanges segments between rungs that would never swap.
-- Other data sets of the same model move mosaic / augmented by a factor of two.
-- An early prototype had augmented at 0.47 of swap and mosaic at 0.36 of augmented on a K = 6 problem whose weights and
-  ladder were not recorded. Both lie within the ranges above. On the two K = 3 problems it had errors of 0.355 and 0.126
-  (swap), 0.033 and 0.055 (augmented), 0.023 and 0.026 (mosaic): those of a ladder that ends near temperature 5. A
-  ladder from the prior brings the crossovers down by one to two orders of magnitude there, and the ratios with them."""
+  pass on the same wrong segments, and the mosaic has little to choose from. With a hottest temperature of 1,000 its
+  error is a third of that of the augmented crossover. Rungs with equal rejection rates of whole-path swaps are not the
+  best ones for the mosaic, which exchanges segments between rungs that would never swap.
+- mosaic / augmented varies by a factor of two between data sets of the same model.
+- An early prototype had ratios of 0.47 (augmented / swap) and 0.36 (mosaic / augmented) on a K = 6 problem whose
+  weights and ladder were not recorded. Both are within the ranges above. On the two K = 3 problems its errors were
+  0.355 and 0.126 (swap), 0.033 and 0.055 (augmented), 0.023 and 0.026 (mosaic), as with a ladder that ends near
+  temperature 5. There, a ladder from the prior reduces the errors of the crossovers by one to two orders of magnitude,
+  and the ratios with them."""
 
 
 def run(report: Report) -> None:
     report.text(
-        "Mean absolute error of the posterior marginals of a single chain against the exact ones, after equal sweeps: "
-        f"row updates, switching probability 0.01, sd 1, an exchange after every sweep, {WARMUP} sweeps of warm-up in "
-        f"which the ladder (from the prior to the target) adapts, {len(SEEDS)} seeds per line on one data set. ± is "
-        "the standard error over seeds."
+        "Mean absolute error of the posterior marginals of a single chain, compared with the exact marginals, after "
+        "the same number of sweeps. Row updates, switching probability 0.01, sd 1, an exchange after every sweep, "
+        f"{WARMUP} sweeps of warm-up during which the ladder (from the prior to the target) adapts, {len(SEEDS)} seeds "
+        "per line on one data set. ± is the standard error over seeds."
     )
     for title, study in STUDIES.items():
         main_table(report, title, study)
     report.text(
         "# What the ratios depend on\n\n"
-        "Ratios between exchanges are no constants of the moves. The tables below take the K = 6 problem apart, with "
-        "the same data set and settings unless they say otherwise."
+        "The ratios between the errors of two exchanges are not constants. The tables below vary the K = 6 problem, "
+        "with the same data set and settings unless stated otherwise."
     )
     by_sweeps(report, PAIRS)
     from_the_posterior(report, PAIRS)
@@ -218,9 +219,9 @@ def by_sweeps(report: Report, study: Study, draws: int = 4_000) -> None:
 
     errors = {name: np.array(on_all_cores(partial(window_errors, exchange), SEEDS)) for name, exchange in THREE.items()}
     report.text(
-        f"## Sweeps\n\nThe same chains, {draws:,} sweeps long, by windows. A single exact draw has an error of "
-        f"{study.one_draw:.3f}: a chain that is further away than that has columns in a wrong arrangement, and its "
-        "error is the share of them that the exchanges have not repaired yet, not noise around the posterior."
+        f"## Sweeps\n\nThe same chains, {draws:,} sweeps long, in windows. A single exact draw has an error of "
+        f"{study.one_draw:.3f}. A chain with a larger error still has columns in a wrong state: its error is the share "
+        "of columns that the exchanges have not corrected yet, not noise around the posterior."
     )
     three_way(
         report,
@@ -241,8 +242,8 @@ def from_the_posterior(report: Report, study: Study) -> None:
         )
         rows.append([name, f"{errors.mean():.4f}", f"{standard_error(errors):.4f}"])
     report.text(
-        "## Start\n\nAll replicas start from an exact draw of the posterior: what is left is how well a chain moves "
-        "once it is there."
+        "## Start\n\nAll replicas start from an exact draw of the posterior. The error then shows how well a chain "
+        "mixes after burn-in."
     )
     report.table(["exchange", "error", "±"], rows)
 
@@ -255,8 +256,8 @@ def by_temperature(report: Report, study: Study) -> None:
         errors = errors_of(tempered, None)
         rows.append([f"{beta:g}", f"{errors.mean():.3f}", f"{standard_error(errors):.3f}", f"{tempered.one_draw:.3f}"])
     report.text(
-        "## Temperature\n\nRow Gibbs alone at one inverse temperature, against the exact marginals at that "
-        "temperature. A ladder whose hottest rung does not mix has nothing right to hand down."
+        "## Temperature\n\nRow Gibbs alone at one inverse temperature, compared with the exact marginals at that "
+        "temperature. If the hottest rung does not mix, the ladder has no correct states to pass on."
     )
     report.table(["beta", "error", "±", "one exact draw"], rows)
 

@@ -20,7 +20,7 @@ import numpy as np
 import chiasma as ch
 from chiasma.datasets.genome import tumour_genome
 from chiasma.storage import store
-from chiasma.storage.store_files import read_header
+from chiasma.storage.store import read_header
 
 if TYPE_CHECKING:
     from run import Report
@@ -119,15 +119,15 @@ def run(report: Report) -> None:
                 path = Path(folder, f"{kind}-{share:.4f}")
                 outcomes.append((kind, kill(kind, path, share * lasted[kind], expected)))
     report.text(
-        "The simulated tumour genome of the demonstration (K = 6, T = 10,877), two chains on two workers, a commit "
-        "after every piece of draws, a process of its own for every run. SIGKILL comes after a uniformly random share "
-        f"of the time that an uninterrupted run takes to sample ({lasted['exact']:.1f} s of exact draws, "
-        f"{lasted['replicas']:.1f} s of replicas). What each kill finds depends on the machine. Then the store is "
-        "opened, compared with a run that was not interrupted, resumed, and compared again, draws, log joint, "
-        "log-likelihoods of every replica and marginals, bit by bit."
+        "The simulated tumour genome of the demonstration (K = 6, T = 10,877), two chains on two workers. Every run is "
+        "a separate process and commits after every piece of draws. It is killed with SIGKILL after a uniformly random "
+        f"fraction of the time that an uninterrupted run takes ({lasted['exact']:.1f} s for exact draws, "
+        f"{lasted['replicas']:.1f} s for replicas). What is in the store at the kill depends on the machine. Then the "
+        "store is opened and compared with an uninterrupted run, resumed, and compared again: draws, log joint, "
+        "log-likelihoods of every replica and, after resuming, marginals must be equal bit for bit."
     )
     report.table(
-        ["run", "killed after, s", "last commit noted", "draws in the store", "files torn", "opens", "resumes"],
+        ["run", "killed after, s", "draws at last commit", "draws in the store", "partial files", "opens", "resumes"],
         [
             [
                 kind,
@@ -143,12 +143,16 @@ def run(report: Report) -> None:
     )
     n = len(outcomes)
     report.text(
-        f"In {sum(one.torn > 0 for _, one in outcomes)} of {n} kills a file was being written. It is written aside and "
-        "then renamed, so what it was to replace is whole."
+        f"In {sum(one.torn > 0 for _, one in outcomes)} of {n} kills a file was being written. Writes are atomic: the "
+        "new content goes to a temporary file, which is then renamed, so the old file stays intact."
     )
-    report.goal(f"all {n} reopen, with the draws of an uninterrupted run", all(one.reopened for _, one in outcomes))
-    report.goal("no draw that was committed is lost", not any(one.lost for _, one in outcomes))
-    report.goal(f"all {n} resume, and end bitwise equal to an uninterrupted run", all(o.resumed for _, o in outcomes))
+    report.goal(
+        f"all {n} stores open, with the draws of an uninterrupted run", all(one.reopened for _, one in outcomes)
+    )
+    report.goal("no committed draw is lost", not any(one.lost for _, one in outcomes))
+    report.goal(
+        f"all {n} runs resume and end bitwise equal to an uninterrupted run", all(o.resumed for _, o in outcomes)
+    )
 
 
 if __name__ == "__main__":

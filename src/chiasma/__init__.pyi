@@ -7,8 +7,7 @@ from .models.density import BlockModes, Density
 from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
 from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
-from .models.prior import Prior
-from .models.priors import Beta, Dirichlet, Gamma, HalfNormal, LogNormal, Normal, Uniform
+from .models.priors import Beta, Dirichlet, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
 from .results import diagnostics as diagnostics
 from .results.evidence import Evidence
 from .results.posterior import Posterior
@@ -19,7 +18,7 @@ from .sampling.ladder import Ladder
 from .sampling.sampler import sample
 from .sampling.updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
 from .sampling.vector_updates import RandomWalk, SiteGibbs
-from .storage.records import open_posterior
+from .storage.opening import open_posterior
 
 __version__: str
 

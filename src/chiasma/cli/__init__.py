@@ -12,7 +12,7 @@ import typer
 
 from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
-from chiasma.cli.fit import fit
+from chiasma.cli.fit import FitCommand, fit
 from chiasma.cli.mistakes import Commands
 from chiasma.cli.reproduce import reproduce
 from chiasma.cli.show import show
@@ -51,4 +51,4 @@ def options(
 
 
 for command in (demo, simulate, fit, show, reproduce):
-    app.command(epilog=examples(command.__name__))(command)
+    app.command(epilog=examples(command.__name__), cls=FitCommand if command is fit else None)(command)

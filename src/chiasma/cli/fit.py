@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
 from chiasma.cli.mistakes import INTERRUPTED, stop
 from chiasma.cli.printing import Voice
@@ -19,87 +22,96 @@ if TYPE_CHECKING:
     from chiasma.models.factorial import FactorialHMM
     from chiasma.results.posterior import Posterior
 
-DATA, MODEL, SAMPLER, OUTPUT = "Data", "Model", "Sampler", "Output"
+OUT = Path("chiasma-run")
 
 
-def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
-
-
-def fit(
-    data: Annotated[Path, typer.Argument(help="CSV, TSV or NPY file, one line per site.", show_default=False)],
-    value: Annotated[str | None, _option(DATA, "Column of the signal, by name or number.")] = None,
-    chromosome: Annotated[str | None, _option(DATA, "Column whose changes start a new sequence.")] = None,
-    position: Annotated[str | None, _option(DATA, "Column whose differences are the gaps between sites.")] = None,
-    gap_unit: Annotated[
-        float | None, _option(DATA, "Distance that is one step of the chains. Default: the median distance.")
-    ] = None,
-    delimiter: Annotated[
-        str | None, _option(DATA, "One character, or tab, comma, semicolon, space. Default: by the suffix.")
-    ] = None,
-    model: Annotated[
-        Path | None,
-        _option(MODEL, "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options win over it."),
-    ] = None,
-    emission: Annotated[
-        str | None,
-        _option(MODEL, "gaussian (default), student-t, integrated-depth, poisson or negative-binomial."),
-    ] = None,
-    weights: Annotated[str | None, _option(MODEL, "One weight per row: 0.2,0.3,0.5.")] = None,
-    depth: Annotated[float | None, _option(MODEL, "Signal of a level of 1. Default: 1.")] = None,
-    sd: Annotated[float | None, _option(MODEL, "Standard deviation of the noise.")] = None,
-    depth_sd: Annotated[float | None, _option(MODEL, "integrated-depth: standard deviation of the depth.")] = None,
-    df: Annotated[float | None, _option(MODEL, "student-t: degrees of freedom. Default: 4.")] = None,
-    dispersion: Annotated[float | None, _option(MODEL, "negative-binomial: variance is m + dispersion m².")] = None,
-    background: Annotated[float | None, _option(MODEL, "Counts: mean where no row is on. Default: 0.")] = None,
-    enter: Annotated[str | None, _option(MODEL, "P(0 to 1) from site to site: one number, or one per row.")] = None,
-    leave: Annotated[str | None, _option(MODEL, "P(1 to 0). Default: the same as --enter.")] = None,
-    initial: Annotated[str | None, _option(MODEL, "P(1) where a sequence starts. Default: stationary.")] = None,
-    learn: Annotated[
-        str | None,
-        _option(
-            MODEL,
-            "Parameters to learn from the data, such as weights,sd, each with a prior around the number given: "
-            "weights that add up to 1: Dirichlet(1, ..., 1), others: Gamma of shape 2 and that mean; "
-            "depth: Normal(depth, depth/4), of counts: LogNormal(log depth, 0.25); "
-            "sd, depth-sd, df, dispersion, background: LogNormal(log of it, 0.5); "
-            "enter, leave: Beta(1, 1/p - 1); initial: Beta(2p, 2 - 2p). Other priors: \\[priors] in the --model file.",
-        ),
-    ] = None,
-    fixed_row: Annotated[
-        list[str] | None, _option(MODEL, "Hold a row at 0 or 1, e.g. 5=1 for a baseline; rows count from 0.")
-    ] = None,
-    draws: Annotated[int | None, _option(SAMPLER, "Draws kept per chain. Default: 1000.")] = None,
-    warmup: Annotated[int | None, _option(SAMPLER, "Iterations before them. Default: 1000.")] = None,
-    chains: Annotated[int | None, _option(SAMPLER, "Independent repeats. Default: 4.")] = None,
-    thin: Annotated[int | None, _option(SAMPLER, "Keep every n-th iteration. Default: 1.")] = None,
-    update: Annotated[
-        str | None,
-        _option(SAMPLER, "auto (default), exact, row, block or block:ROWS, hamming-ball or hamming-ball:RADIUS."),
-    ] = None,
-    exchange: Annotated[
-        str | None, _option(SAMPLER, "auto (default), none, swap, random, augmented or mosaic.")
-    ] = None,
-    ladder: Annotated[str | None, _option(SAMPLER, "auto (default), auto:RUNGS, or temperatures: 1,5.")] = None,
-    exchange_every: Annotated[int | None, _option(SAMPLER, "Iterations from exchange to exchange. Default: 1.")] = None,
-    seed: Annotated[int | None, _option(SAMPLER, "Default: a fresh one, which is printed.", min=0)] = None,
-    workers: Annotated[int | None, _option(SAMPLER, "Threads. Default: one per core.")] = None,
-    out: Annotated[Path, _option(OUTPUT, "Directory for the run. Default: chiasma-run.")] = Path("chiasma-run"),
-    resume: Annotated[
-        bool, _option(OUTPUT, "Go on with the run in --out, with its settings; --draws can be raised.", "--resume")
-    ] = False,
-    quiet: Annotated[bool, _option(OUTPUT, "Print nothing but the seed and errors.", "--quiet", "-q")] = False,
-    as_json: Annotated[
-        bool, _option(OUTPUT, "Print the summary as JSON, and nothing else on stdout.", "--json")
-    ] = False,
-) -> None:
+def fit() -> None:
     """Sample the hidden states behind a signal, and the parameters that are to be learned.
 
     The run goes to a directory: draws in run.zarr (written while sampling, so that an interrupted run can be resumed),
     states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv where some are learned.
     Missing values are NA, NaN, . or empty.
     """
-    from chiasma.files.settings import Settings, parse_fixed_rows, parse_ladder, parse_list, parse_names, parse_numbers
+    # The name and the help of the command; FitCommand adds the options, and `_fit` is what it does.
+
+
+class FitCommand(TyperCommand):
+    """`fit` with its options, most of which come from the table of settings.
+
+    The table imports the models and the samplers, and numba with them, which takes longer than a help text should. It
+    is read when the options of `fit` are asked for, and not for the list of commands or for another command.
+    """
+
+    def __init__(self, **attributes: Any):
+        super().__init__(**attributes)
+        del self.params, self.callback
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("params", "callback"):
+            raise AttributeError(name)
+        app = typer.Typer(add_completion=False)
+        app.command()(_with_options(_fit))
+        made = get_command(app)
+        self.params, self.callback = made.params, made.callback
+        return getattr(self, name)
+
+
+def _with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with a signature that typer reads: its own options, and one for every setting."""
+    from chiasma.files.options import all_settings, learn_help
+
+    settings: dict[str, list[inspect.Parameter]] = {}
+    for one in all_settings():
+        option = _option(one.key, one.kind | None, one.section.title(), one.help, one.flag, min=one.least)
+        settings.setdefault(one.section, []).append(option)
+    file = "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options win over it."
+    resume = "Go on with the run in --out, with its settings; --draws can be raised."
+    parameters = [
+        _parameter("data", Path, typer.Argument(help="CSV, TSV or NPY file, one line per site.", show_default=False)),
+        *settings["data"],
+        _option("model", Path | None, "Model", file),
+        *settings["model"],
+        _option("learn", str | None, "Model", learn_help()),
+        *settings["sampler"],
+        _option("out", Path, "Output", f"Directory for the run. Default: {OUT}.", default=OUT),
+        _option("resume", bool, "Output", resume, "--resume", default=False),
+        _option("quiet", bool, "Output", "Print nothing but the seed and errors.", "--quiet", "-q", default=False),
+        _option(
+            "as_json", bool, "Output", "Print the summary as JSON, and nothing else on stdout.", "--json", default=False
+        ),
+    ]
+
+    def command(**given: Any) -> None:
+        function(**given)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def _option(
+    name: str, kind: Any, panel: str, text: str, *flags: str, default: Any = None, **more: Any
+) -> inspect.Parameter:
+    option = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False, **more)
+    return _parameter(name, kind, option, default)
+
+
+def _parameter(name: str, kind: Any, info: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default)
+
+
+def _fit(
+    data: Path,
+    model: Path | None,
+    learn: str | None,
+    out: Path,
+    resume: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """options: what was given for every setting, by key."""
+    from chiasma.files.options import as_sections, parse_names
+    from chiasma.files.settings import Settings
 
     directory = RunDirectory(out)
     if not resume:
@@ -107,42 +119,7 @@ def fit(
     settings = directory.stored_settings() if resume else Settings()
     if model is not None:
         settings = settings.merged(**Settings.read(model).sections)
-    settings = settings.merged(
-        data={
-            "value": value,
-            "chromosome": chromosome,
-            "position": position,
-            "gap_unit": gap_unit,
-            "delimiter": delimiter,
-        },
-        model={
-            "emission": emission,
-            "weights": parse_list("weights", weights),
-            "depth": depth,
-            "sd": sd,
-            "depth_sd": depth_sd,
-            "df": df,
-            "dispersion": dispersion,
-            "background": background,
-            "enter": parse_numbers("enter", enter),
-            "leave": parse_numbers("leave", leave),
-            "initial": parse_numbers("initial", initial),
-            "fixed_rows": parse_fixed_rows(fixed_row),
-        },
-        sampler={
-            "draws": draws,
-            "warmup": warmup,
-            "chains": chains,
-            "thin": thin,
-            "update": update,
-            "exchange": exchange,
-            "ladder": parse_ladder(ladder),
-            "exchange_every": exchange_every,
-            "seed": seed,
-            "workers": workers,
-        },
-    )
-    settings = settings.learning(parse_names(learn))
+    settings = settings.merged(**as_sections(options)).learning(parse_names(learn))
     run_fit(data, settings, directory, Voice(quiet, as_json), resume)
 
 

@@ -63,7 +63,7 @@ class Voice:
             {
                 "probability": one.probability,
                 "standard_error": _known(one.standard_error),
-                "runs": [{"first_site": a, "last_site": b - 1, "state": _state(one, a)} for a, b, _ in one.runs],
+                "runs": [{"first_site": a, "last_site": b - 1, "state": one.state_at(a)} for a, b, _ in one.runs],
             }
             for one in found
         ]
@@ -93,10 +93,6 @@ def _patterns(patterns: list[dict[str, Any]], where: str) -> Any:
     return table
 
 
-def _state(pattern: Configuration, site: int) -> str:
-    return "".join(map(str, pattern.states[:, site - pattern.start]))
-
-
 def _known(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
@@ -106,7 +102,7 @@ def _doubts(report: Report, signal: Signal) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from chiasma.files.report import CERTAIN, place
+    from chiasma.files.report import CERTAIN, region_text
 
     n, doubtful = report.n_segments, len(report.regions)
     if not doubtful:
@@ -119,7 +115,7 @@ def _doubts(report: Report, signal: Signal) -> Any:
         segment = region.segment
         rivals = [one for one in region.explanations[:SHOWN_RIVALS] if one.probability >= SHOWN_PROBABILITY]
         states = "   ".join(f"{one.state}: {one.probability:.2f}" for one in rivals)
-        table.add_row(place(signal, segment.start, segment.stop), f"{segment.stop - segment.start:,}", states)
+        table.add_row(region_text(signal, segment.start, segment.stop), f"{segment.stop - segment.start:,}", states)
     more = doubtful - SHOWN_REGIONS
     return Group(table, Text(f"and {more:,} more in explanations.tsv")) if more > 0 else table
 

@@ -25,7 +25,7 @@ def show(
 ) -> None:
     """Summarise a run, finished or interrupted, and write its tables and figures anew."""
     from chiasma.files.regions import find_region
-    from chiasma.files.report import place, write_region, write_report
+    from chiasma.files.report import region_text, write_region, write_report
 
     voice = Voice(quiet, as_json)
     directory = RunDirectory(run)
@@ -38,4 +38,4 @@ def show(
         voice.report(write_report(posterior, signal, run, directory.about()), signal, run)
         return
     start, stop = find_region(signal, region)
-    voice.region(*write_region(posterior, start, stop, run / "figures"), where=place(signal, start, stop))
+    voice.region(*write_region(posterior, start, stop, run / "figures"), where=region_text(signal, start, stop))

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, ImpossibleData
 from chiasma.kernels import logspace, tensor
-from chiasma.kernels.gaussian_filter import filter_gaussian
 from chiasma.models.target import Target, check_beta
 from chiasma.types import Floats
 
@@ -72,7 +71,7 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
 
 
 @dataclass(frozen=True)
-class Segment:
+class Messages:
     """Messages of columns first..stop-1: alpha (n, S), and stay (n + 1, S) where asked for."""
 
     first: int
@@ -107,10 +106,10 @@ class Passes:
         self.n_states = 1 << target.n_rows
         self._keep = keep
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
-        self._gaussian = target.likelihood.gaussian(self.beta) if self.linear and self.beta > 0 else None
+        self._fused = target.likelihood.fused_filter(self.beta) if self.linear and self.beta > 0 else None
         most = max(1, CHUNK // self.n_states)
         few = max(SMALL_CHUNK // self.n_states, min(most, LEAST_COLUMNS))
-        self._step = min(self._length, few if self._gaussian else most)
+        self._step = min(self._length, few if self._fused else most)
         # A linear filter needs only the message before.
         n_alpha = self._length if keep else 2 if self.linear else self._step
         n_stay = self._length + 1 if stay and self.linear else 0
@@ -138,7 +137,7 @@ class Passes:
         """Numbers in the filtered distributions of a segment."""
         return self._alpha.size
 
-    def backward(self) -> Iterator[Segment]:
+    def backward(self) -> Iterator[Messages]:
         """Segments from the last to the first; each is valid until the next is asked for."""
         last = len(self._checkpoints) - 1
         for i in range(last, -1, -1):
@@ -148,9 +147,9 @@ class Passes:
                 self._message[:] = self._checkpoints[i]
                 self._filter(first, stop)
                 self._loaded = i
-            yield Segment(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
+            yield Messages(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
-    def draw(self, segment: Segment, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
+    def draw(self, segment: Messages, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
         """Draw the columns of a segment into codes (n, T), given codes[:, segment.stop] unless that is the end."""
         edge = self.target.edge
         if self.linear:
@@ -177,8 +176,8 @@ class Passes:
     def _filter(self, first: int, stop: int) -> float:
         """Filter columns first..stop-1 into the buffers; returns their share of the log evidence."""
         step, part = self._step, self._filter_chunk
-        if self._gaussian:
-            step, part = max(1, LARGE_CHUNK // self.n_states), self._filter_gaussian
+        if self._fused:
+            step, part = max(1, LARGE_CHUNK // self.n_states), self._filter_fused
         total = 0.0
         for a in range(first, stop, step):
             b = min(a + step, stop)
@@ -189,11 +188,10 @@ class Passes:
             tensor.stay_after(self.trans, edge, self._message, self._diagonal, after)
         return total
 
-    def _filter_gaussian(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
-        assert self._gaussian is not None
-        y, factors = self._gaussian
+    def _filter_fused(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
+        assert self._fused is not None
         arrays = self._message, alpha, stay, self._diagonal, self._lik, self._tops
-        return float(filter_gaussian(y, factors, self.trans, self.target.edge, a, b, *arrays))
+        return float(self._fused(self.trans, self.target.edge, a, b, *arrays))
 
     def _filter_chunk(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
         """The same for columns whose likelihoods are all evaluated first."""

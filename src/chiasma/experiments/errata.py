@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.experiments.result import ExperimentResult, Finding, Table
+from chiasma.experiments.result import ExperimentResult, Finding, ResultTable
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
@@ -167,7 +167,7 @@ def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
         ],
         figures=[],
         tables=[
-            Table(
+            ResultTable(
                 stem="errata",
                 caption="max |πM − π|, where M is the full transition matrix of a move between two replicas of one row "
                 f"and {n_columns} columns. An invariant move has zero, up to rounding.",

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from chiasma import atomic
 from chiasma.errors import InvalidInput
-from chiasma.experiments.result import ExperimentResult, Figure, Finding, Table, Verdict
+from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
 from chiasma.files.tables import write_table
 
 # In the order of the paper; each is a module with run(folder, quick, seed).
@@ -118,9 +119,7 @@ def write_record(record: Record) -> None:
     for table in result.tables:
         write_table(result.folder / f"{table.stem}.tsv", table.header, table.rows)
     path = result.folder / RESULT
-    aside = path.with_name(path.name + ".partial")
-    aside.write_text(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    aside.replace(path)
+    atomic.write_text(path, json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_record(path: Path) -> Record:
@@ -132,7 +131,7 @@ def read_record(path: Path) -> Record:
         settings=content["settings"],
         findings=[Finding(**finding) for finding in content["findings"]],
         figures=[Figure(**figure) for figure in content["figures"]],
-        tables=[Table(**table) for table in content["tables"]],
+        tables=[ResultTable(**table) for table in content["tables"]],
         seconds=content["seconds"],
         folder=path.parent,
     )
@@ -189,9 +188,7 @@ what it claims, what chiasma finds, experiment by experiment. Figures are number
 </body>
 </html>
 """
-    aside = path.with_name(path.name + ".partial")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    atomic.write_text(path, text)
 
 
 def _section(record: Record) -> str:
@@ -230,7 +227,7 @@ def _figure(figure: Figure, folder: Path) -> str:
     )
 
 
-def _table(table: Table) -> str:
+def _table(table: ResultTable) -> str:
     numeric = _numeric(table)
     mark = [' class="number"' if is_number else "" for is_number in numeric]
     head = "".join(f"<th{m}>{escape(_words(name))}</th>" for m, name in zip(mark, table.header, strict=True))
@@ -246,7 +243,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _numeric(table: Table) -> list[bool]:
+def _numeric(table: ResultTable) -> list[bool]:
     """Which columns hold numbers, or texts of numbers."""
     columns = zip(*table.rows, strict=True) if table.rows else ([] for _ in table.header)
     return [all(x is None or re.fullmatch(r"-?[\d.,]+(e-?\d+)?%?", str(x)) for x in column) for column in columns]

@@ -29,7 +29,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ResultTable:
     """A table written as <stem>.tsv."""
 
     stem: str
@@ -47,6 +47,6 @@ class ExperimentResult:
     settings: dict[str, Any]
     findings: list[Finding]
     figures: list[Figure]
-    tables: list[Table]
+    tables: list[ResultTable]
     seconds: float
     folder: Path

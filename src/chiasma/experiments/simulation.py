@@ -22,7 +22,7 @@ from chiasma.datasets.study import Study, simulation_study
 from chiasma.experiments import result, timings
 from chiasma.experiments.result import ExperimentResult, Finding
 from chiasma.experiments.schema import canvas, save
-from chiasma.experiments.timings import PAPER, UPDATES, Run, Size, Truth, verdict
+from chiasma.experiments.timings import PAPER, UPDATES, ChainRun, Size, Truth, verdict
 from chiasma.models.factorial import log_joint
 from chiasma.plots.style import BLACK, STATES, entitle, look
 from chiasma.results.posterior import Posterior
@@ -41,8 +41,8 @@ class Outcome(NamedTuple):
     first: Study
     truth: Truth
     shown: dict[Key, Posterior]
-    runs: dict[Key, list[Run]]
-    exact_runs: list[Run]
+    runs: dict[Key, list[ChainRun]]
+    exact_runs: list[ChainRun]
 
 
 def examine(
@@ -53,7 +53,7 @@ def examine(
     studies = [simulation_study(int(s), switching) for s in data_seeds]
     truths = [timings.solve(data, size, seed + i) for i, data in enumerate(studies)]
     shown: dict[Key, Posterior] = {}
-    runs: dict[Key, list[Run]] = {}
+    runs: dict[Key, list[ChainRun]] = {}
     for update in UPDATES:
         for sampler in samplers:
             for i, (data, truth) in enumerate(zip(studies, truths, strict=True)):
@@ -103,7 +103,7 @@ def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
     )  # fmt: skip
 
 
-def mean_of(runs: Iterable[Run], name: str) -> float:
+def mean_of(runs: Iterable[ChainRun], name: str) -> float:
     return float(np.mean([getattr(run, name) for run in runs]))
 
 
@@ -245,11 +245,11 @@ def _own_findings(outcomes: Sequence[Outcome]) -> list[Finding]:
     return findings
 
 
-def _median_right(runs: Sequence[Run]) -> float:
+def _median_right(runs: Sequence[ChainRun]) -> float:
     return float(np.median([run.right for run in runs]))
 
 
-def _table(outcome: Outcome) -> result.Table:
+def _table(outcome: Outcome) -> result.ResultTable:
     """One line per sampler, means over runs."""
     header = [
         "update", "sampler", "runs", "late_log_joint_from_exact", "share_x3", "error_all", "error_last_half",
@@ -266,7 +266,7 @@ def _table(outcome: Outcome) -> result.Table:
         ]
         for key, runs in several
     ]  # fmt: skip
-    return result.Table(
+    return result.ResultTable(
         stem=f"simulation-{outcome.switching:g}",
         caption=f"Switching {outcome.switching:g}: means over runs; seconds until right is the median. Log joints are "
         "counted from the exact mean.",

@@ -111,7 +111,7 @@ def exact_band(posterior: Posterior) -> tuple[float, float, float]:
     return mean, min(float(low), mean), float(high)
 
 
-class Run(NamedTuple):
+class ChainRun(NamedTuple):
     """What one chain is judged by; log joints are counted from the exact mean, so that data sets are comparable."""
 
     early: float  # mean log joint of the first tenth
@@ -129,8 +129,8 @@ def checkpoints(n: int) -> npt.NDArray[np.int64]:
     return np.unique(np.geomspace(min(20, n), n, 40).astype(np.int64))
 
 
-def judge(posterior: Posterior, data: Study, truth: Truth) -> list[Run]:
-    """One Run per chain."""
+def judge(posterior: Posterior, data: Study, truth: Truth) -> list[ChainRun]:
+    """One ChainRun per chain."""
     n = posterior.draws.sizes["draw"]
     ends = checkpoints(n)
     n_rows, n_sites = truth.marginals.shape
@@ -149,7 +149,7 @@ def judge(posterior: Posterior, data: Study, truth: Truth) -> list[Run]:
     warmup = posterior.info["timings"].get("warmup", 0.0)
     seconds = posterior.info["timings"]["draws"]
     return [
-        Run(
+        ChainRun(
             early=float(log[c, : max(1, n // 10)].mean()),
             late=float(log[c, n // 2 :].mean()),
             third=float(third[c]),
@@ -231,7 +231,7 @@ def measure(data: Study, update: str, sampler: str, n: int, seed: int) -> Times:
     return Times(*seconds(1, 1), seconds(2, 1)[1], seconds(2, 2)[1])
 
 
-def _table(times: dict[str, list[Times]]) -> result.Table:
+def _table(times: dict[str, list[Times]]) -> result.ResultTable:
     rows = [
         [
             update, name, paper, round(100 * (paper / TABLE_1[update][0] - 1), 1), round(ours.cpu, 3),
@@ -241,7 +241,7 @@ def _table(times: dict[str, list[Times]]) -> result.Table:
         for update in times
         for name, paper, ours in zip(PAPER, TABLE_1[update], times[update], strict=True)
     ]  # fmt: skip
-    return result.Table(
+    return result.ResultTable(
         stem="timings",
         caption="Seconds for two replicas: the paper's (its own machine and code), and ours for one chain, of the "
         "processor and by the clock, and for two chains by the clock on one and on two workers, the fastest of "

@@ -19,7 +19,7 @@ from scipy.special import comb
 from scipy.stats import wilcoxon
 
 from chiasma.experiments import schema
-from chiasma.experiments.result import ExperimentResult, Finding, Table, Verdict
+from chiasma.experiments.result import ExperimentResult, Finding, ResultTable, Verdict
 from chiasma.models.density import BlockModes
 from chiasma.results.diagnostics import mode_jumps
 from chiasma.results.posterior import Posterior
@@ -344,12 +344,12 @@ def _adapted_finding(adapted: dict[int, tuple[npt.NDArray[np.int64], list[int]]]
     )
 
 
-def _table(cells: dict[Cell, Runs], adapted: dict[int, tuple[npt.NDArray[np.int64], list[int]]]) -> Table:
+def _table(cells: dict[Cell, Runs], adapted: dict[int, tuple[npt.NDArray[np.int64], list[int]]]) -> ResultTable:
     rows: list[list[Any]] = [
         [b, reading, name, *_spread(runs.visited), round(float(runs.jumps[:, -1].mean()), 1), round(runs.accepted, 4)]
         for (b, reading, name), runs in cells.items()
     ]
-    return Table(
+    return ResultTable(
         stem="toy-modes",
         caption="Modes visited (mean, least, most over the runs), jumps between modes (mean) and share of exchanges "
         "that changed the cold replica. The last lines: adapted ladders.",

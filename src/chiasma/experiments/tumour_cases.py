@@ -23,7 +23,6 @@ import xarray as xr
 from chiasma.datasets import genome
 from chiasma.experiments import timings
 from chiasma.experiments.timings import CHAINS, EXACT, PAPER
-from chiasma.files.report import state_text
 from chiasma.files.tables import Columns, read_signal
 from chiasma.kernels.codes import pack
 from chiasma.models.chains import BinaryChains
@@ -31,6 +30,7 @@ from chiasma.models.emissions import Gaussian, IntegratedDepth
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results import configurations
+from chiasma.results.configurations import code_text
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
 from chiasma.sampling.updates import HammingBall
@@ -193,7 +193,7 @@ def shares(outcome: Outcome) -> list[Share]:
                 if name == EXACT or top.probability > 0.1:
                     patterns.setdefault(top.states.tobytes(), pack(top.states))
         for pattern in patterns.values():
-            text = " | ".join(state_text(int(code), len(genome.WEIGHTS))[:N_FREE] for code in pattern)
+            text = " | ".join(code_text(int(code), len(genome.WEIGHTS))[:N_FREE] for code in pattern)
             out.append(Share.of(place, text, {n: (c.values == pattern).all(axis=-1) for n, c in codes.items()}))
     return out
 

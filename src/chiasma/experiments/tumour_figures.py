@@ -10,7 +10,7 @@ import numpy as np
 
 from chiasma import plots
 from chiasma.experiments import tumour_cases as cases
-from chiasma.experiments.result import Figure, Table
+from chiasma.experiments.result import Figure, ResultTable
 from chiasma.experiments.schema import canvas, save
 from chiasma.experiments.timings import EXACT
 from chiasma.experiments.tumour_cases import N_FREE, SAMPLERS, Outcome, Share
@@ -20,12 +20,12 @@ from chiasma.plots.style import ORANGE, STATES, entitle, legend_beside, look, ma
 N_SHOWN = 100
 
 
-def tables(outcome: Outcome, listed: Sequence[Share], stem: str, what: str) -> list[Table]:
+def tables(outcome: Outcome, listed: Sequence[Share], stem: str, what: str) -> list[ResultTable]:
     """How far each sampler came, and the probabilities it gives."""
     reached, seconds = cases.from_exact(outcome), outcome.seconds()
     on = {name: cases.late(p.rows_on()).values.mean(axis=(0, 1)) for name, p in outcome.posteriors.items()}
     moved = {name: float(p.exchange_stats["columns"].sum()) for name, p in outcome.posteriors.items()}
-    runs = Table(
+    runs = ResultTable(
         stem=f"tumour-{stem}-runs",
         caption="Mean log joint of the last fifth of the iterations, counted from the exact mean; mean error of the "
         f"number of rows on; columns moved per exchange; seconds of two chains on two workers: {what}.",
@@ -36,7 +36,7 @@ def tables(outcome: Outcome, listed: Sequence[Share], stem: str, what: str) -> l
             for name in outcome.posteriors
         ],
     )  # fmt: skip
-    several = Table(
+    several = ResultTable(
         stem=f"tumour-{stem}-configurations",
         caption=f"Probability of configurations by exact draws and by each sampler after its burn-in: {what}. A "
         "configuration has one digit per free row, row 0 first, at columns separated by |; or it is the number of rows "

@@ -1,4 +1,4 @@
-"""Priors as settings: how a TOML file writes them, and those that stand around a number by default.
+"""Priors in a TOML file:
 
     sd = {half_normal = 20}
     depth = {normal = [180, 30]}              # the arguments in order,
@@ -15,24 +15,19 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-import numpy as np
-
 from chiasma.errors import InvalidInput
-from chiasma.models.prior import Prior
-from chiasma.models.priors import PRIORS
-from chiasma.types import as_floats
-
-KINDS: dict[str, type[Prior]] = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): kind for name, kind in PRIORS.items()}
-# Spread of the logarithm in the default priors, of scales and of the depth of counts.
-SCALE_SPREAD, DEPTH_SPREAD = 0.5, 0.25
-# Weights of a mixture are often written with a few digits.
-SUM_TOLERANCE = 1e-6
+from chiasma.models.priors import PRIORS, Prior
 
 
-def make_prior(key: str, given: Any) -> Prior:
-    """The prior of a parameter, from what stands in its place in [priors].
+def prior_names() -> dict[str, type[Prior]]:
+    """The priors by their names in a file."""
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): kind for name, kind in PRIORS.items()}
 
-    >>> make_prior("depth", {"normal": [180, 30]})
+
+def read_prior(key: str, given: Any) -> Prior:
+    """The prior of a parameter, from the table that stands for it in [priors].
+
+    >>> read_prior("depth", {"normal": [180, 30]})
     Normal(180, 30)
     """
     if not isinstance(given, dict) or len(given) != 1:
@@ -41,12 +36,12 @@ def make_prior(key: str, given: Any) -> Prior:
             "that is not learned belongs in [model]"
         )
     ((name, arguments),) = given.items()
-    if name not in KINDS:
-        close = get_close_matches(name, KINDS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(KINDS)}"
+    known = prior_names()
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
         raise InvalidInput(f"the prior of {key}: there is no {name!r}; {hint}")
-    kind = KINDS[name]
-    return kind(**_by_name(key, name, kind.arguments, arguments))
+    return known[name](**_by_name(key, name, known[name].arguments, arguments))
 
 
 def _by_name(key: str, name: str, wanted: tuple[str, ...], given: Any) -> dict[str, Any]:
@@ -64,38 +59,8 @@ def _by_name(key: str, name: str, wanted: tuple[str, ...], given: Any) -> dict[s
     )
 
 
-def prior_setting(prior: Prior) -> dict[str, Any]:
-    """What `make_prior` takes to make it again."""
-    name = next(name for name, kind in KINDS.items() if kind is type(prior))
+def write_prior(prior: Prior) -> dict[str, Any]:
+    """The table that `read_prior` takes to make it again."""
+    name = next(name for name, kind in prior_names().items() if kind is type(prior))
     arguments = [getattr(prior, argument).tolist() for argument in prior.arguments]
     return {name: arguments[0] if len(arguments) == 1 else arguments}
-
-
-def default_prior(key: str, value: Any, counts: bool = False) -> dict[str, Any]:
-    """A prior around a number, as a setting. counts: the emission is one of counts, whose depth is positive.
-
-    >>> default_prior("weights", [0.2, 0.8]), default_prior("depth", 180.0)
-    ({'dirichlet': [1.0, 1.0]}, {'normal': [180.0, 45.0]})
-    """
-    given = as_floats(key, value)
-    probability = key in ("enter", "leave", "initial")
-    fits = np.isfinite(given) & (given > 0) & ((given < 1) | (not probability))
-    if key == "depth" and not counts:
-        fits = np.isfinite(given) & (given != 0)
-    if not np.all(fits):
-        bounds = "between 0 and 1" if probability else "other than 0" if key == "depth" and not counts else "above 0"
-        raise InvalidInput(
-            f"a default prior of {key} stands around a number {bounds}, got {given.tolist()}; give such a number, or a "
-            f"prior of {key} in [priors] of the --model file"
-        )
-    if key == "weights":
-        if given.ndim == 1 and len(given) > 1 and abs(given.sum() - 1) < SUM_TOLERANCE:
-            return {"dirichlet": [1.0] * len(given)}
-        return {"gamma": [2.0, (2 / given).tolist()]}
-    if key == "initial":
-        return {"beta": [(2 * given).tolist(), (2 * (1 - given)).tolist()]}
-    if probability:
-        return {"beta": [1.0, (1 / given - 1).tolist()]}
-    if key == "depth" and not counts:
-        return {"normal": [given.tolist(), (np.abs(given) / 4).tolist()]}
-    return {"log_normal": [np.log(given).tolist(), DEPTH_SPREAD if key == "depth" else SCALE_SPREAD]}

@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from chiasma import plots
+from chiasma import atomic, plots
 from chiasma.files.tables import Signal, write_table
-from chiasma.kernels.codes import unpack
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
-from chiasma.results.configurations import Configuration, pieces
+from chiasma.results.configurations import Configuration, code_text, pieces
 from chiasma.results.posterior import Posterior
 from chiasma.results.segments import Segment
 from chiasma.results.summary import Summary
@@ -42,7 +41,7 @@ DPI = 120
 WIDE, TALL = (11.0, 3.6), (9.0, 4.5)
 
 Picture = tuple[tuple[float, float], Callable[[Figure], object]]
-Table = tuple[list[str], Iterable[Iterable[Any]]]
+NamedLines = tuple[list[str], Iterable[Iterable[Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,20 +97,11 @@ def uncertain_regions(posterior: Posterior, segments: Iterable[Segment]) -> list
 def _region(segment: Segment, share: Counter[int], n_draws: int, n_rows: int) -> Region:
     ranked = sorted(share.items(), key=lambda item: (-item[1], item[0]))[:N_RIVALS]
     total = n_draws * (segment.stop - segment.start)
-    found = (Explanation(state=state_text(code, n_rows), probability=count / total) for code, count in ranked)
+    found = (Explanation(state=code_text(code, n_rows), probability=count / total) for code, count in ranked)
     return Region(segment=segment, explanations=tuple(found))
 
 
-def state_text(code: int, n_rows: int) -> str:
-    """One digit per row, row 0 first.
-
-    >>> state_text(3, 4)
-    '1100'
-    """
-    return "".join(str(x) for x in unpack(np.array([code]), n_rows)[:, 0])
-
-
-def place(signal: Signal, start: int, stop: int) -> str:
+def region_text(signal: Signal, start: int, stop: int) -> str:
     """Where sites start..stop-1 are, in a form that can be typed again as a region."""
     sites = f"{start}-{stop - 1}"
     if signal.chromosome is None:
@@ -136,7 +126,7 @@ def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[st
         tables["parameters.tsv"] = parameter_table(summary)
     for name, table in tables.items():
         write_table(run / name, *table)
-    _whole(run / "summary.json", json.dumps(content, indent=2) + "\n")
+    atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
     write_figures(posterior, run / "figures", regions)
     return Report(
         summary=summary,
@@ -147,7 +137,7 @@ def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[st
     )
 
 
-def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment]) -> Table:
+def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment]) -> NamedLines:
     """Names and lines of states.tsv."""
     marginals = posterior.marginals().values
     values = signal.data.y.reshape(signal.data.n_columns, -1).T
@@ -157,21 +147,21 @@ def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment
     level = _level(posterior, marginals)
     if level is not None:
         columns["level"] = _rounded(level)
-    columns["state"] = [_text(segment) for segment in segments for _ in range(segment.start, segment.stop)]
+    columns["state"] = [segment.state for segment in segments for _ in range(segment.start, segment.stop)]
     columns |= {f"p_{k}": _rounded(row) for k, row in enumerate(marginals)}
     return list(columns), zip(*columns.values(), strict=True)
 
 
-def segment_table(signal: Signal, segments: Iterable[Segment]) -> Table:
+def segment_table(signal: Signal, segments: Iterable[Segment]) -> NamedLines:
     """Names and lines of segments.tsv."""
     names = [*_span_names(signal), "state", "rows_on", "probability", "least_probability"]
     rows = (
-        [*_span(signal, one), _text(one), one.rows_on, *_rounded([one.probability, one.minimum])] for one in segments
+        [*_span(signal, one), one.state, one.rows_on, *_rounded([one.probability, one.minimum])] for one in segments
     )
     return names, rows
 
 
-def explanation_table(signal: Signal, regions: Iterable[Region]) -> Table:
+def explanation_table(signal: Signal, regions: Iterable[Region]) -> NamedLines:
     """Names and lines of explanations.tsv, in the order of the sites."""
     names = [*_span_names(signal), "rank", "state", "probability"]
     rows = (
@@ -182,7 +172,7 @@ def explanation_table(signal: Signal, regions: Iterable[Region]) -> Table:
     return names, rows
 
 
-def parameter_table(summary: Summary) -> Table:
+def parameter_table(summary: Summary) -> NamedLines:
     """Names and lines of parameters.tsv: one line for every learned value."""
     names = ["parameter", "mean", "sd", "q05", "q95", "rhat", "ess"]
     rows = (
@@ -267,24 +257,14 @@ def _span(signal: Signal, segment: Segment) -> list[Any]:
     return [*chromosome, *position, first, last, segment.stop - segment.start]
 
 
-def _text(segment: Segment) -> str:
-    return "".join(map(str, segment.states))
-
-
 def _rounded(values: Iterable[float]) -> list[str]:
     return ["NA" if np.isnan(value) else f"{value:.6g}" for value in values]
-
-
-def _whole(path: Path, text: str) -> None:
-    aside = path.with_name(path.name + ".partial")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
 
 
 def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], object]) -> Path:
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".partial")
-    figure.savefig(aside, dpi=DPI, format="png")
-    return aside.replace(path)
+    with atomic.whole_file(path) as partial:
+        figure.savefig(partial, dpi=DPI, format="png")
+    return path

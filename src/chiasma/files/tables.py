@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.models.observations import Observations
 from chiasma.types import Floats
@@ -87,7 +88,8 @@ class Signal:
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
         labels = None if self.chromosome is None else np.array(self.chromosome)
         content: dict[str, Any] = fields | {"chromosome": labels, "gap_unit": self.gap_unit}
-        np.savez_compressed(path, **{key: value for key, value in content.items() if value is not None})
+        with atomic.whole_file(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
 
     @classmethod
     def load(cls, path: Path) -> Signal:
@@ -107,7 +109,7 @@ class Signal:
         )
 
 
-class Row(NamedTuple):
+class Line(NamedTuple):
     """A line of a table."""
 
     line: int
@@ -119,14 +121,14 @@ class Sheet(NamedTuple):
 
     path: Path
     names: list[str]
-    rows: list[Row]
+    rows: list[Line]
     has_header: bool
 
     def numbers(self, column: int) -> Floats:
         """A column as floats, NaN where missing; refuses text and infinities by their line."""
         return np.array([self._number(row, column) for row in self.rows])
 
-    def _number(self, row: Row, column: int) -> float:
+    def _number(self, row: Line, column: int) -> float:
         text = row.cells[column].strip()
         if text.lower() in MISSING:
             return math.nan
@@ -161,13 +163,11 @@ def read_signal(path: Path, columns: Columns | None = None) -> Signal:
 def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """A CSV or TSV file, by the suffix; it appears whole or not at all."""
     delimiter = _delimiter(path, None)
-    aside = path.with_name(path.name + ".partial")
     try:
-        with aside.open("w", encoding="utf-8", newline="") as file:
+        with atomic.whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
             writer.writerow(names)
             writer.writerows([cell_text(value) for value in row] for row in rows)
-        aside.replace(path)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
 
@@ -264,7 +264,7 @@ def _read_table(path: Path, delimiter: str) -> Sheet:
     return table
 
 
-def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Row]:
+def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Line]:
     """Rows with their line numbers, without blank lines and without comments before the header."""
     skipped = 0
     for line in lines:
@@ -276,7 +276,7 @@ def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Row]:
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells) or len(cells) > 1:
-                rows.append(Row(skipped + reader.line_num, cells))
+                rows.append(Line(skipped + reader.line_num, cells))
     except csv.Error as error:
         raise InvalidInput(f"{path}, line {skipped + reader.line_num}: {error}; check the quotes") from error
     return rows

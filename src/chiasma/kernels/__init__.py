@@ -7,8 +7,9 @@ Shared conventions
                                  matrix are the initial distribution, so a start needs no code of its own
     lik        float64 (T, S)    likelihood of every code at one beta, divided by its column's maximum
     log_lik    float64 (T, S)    its untempered logarithm
-    uniforms   float64           numbers in [0, 1); every kernel reads a fixed number of them
+    uniforms   float64           random numbers in [0, 1); every kernel reads a fixed number of them
 
-Linear passes hold when no product of transition probabilities over the updated rows falls below
-`transitions.LINEAR_FLOOR`; `logspace` serves the rest.
+Passes over columns are forward filtering-backward sampling, in linear space with rescaling against underflow. They are
+safe while no product of transition probabilities over the updated rows falls below `transitions.LINEAR_FLOOR`; the
+passes of `logspace` serve the rest.
 """

@@ -1,4 +1,4 @@
-"""Hamming-ball update: the whole path drawn exactly among columns near an auxiliary path.
+"""Hamming-ball update: forward filtering-backward sampling of the whole path among columns near an auxiliary path.
 
 centres (T,): auxiliary codes u_t. offsets (B,): codes with at most `radius` bits, offsets[0] = 0.
 Candidate j of column t is centres[t] ^ offsets[j]. alpha (T, B): filtered weights of the candidates.
@@ -11,14 +11,16 @@ import numpy as np
 from chiasma._jit import njit
 from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.lanes import load, store, sum_from, transpose
-from chiasma.kernels.logspace import log_add, log_pick
-from chiasma.kernels.tensor import filter_block, pick
+from chiasma.kernels.logspace import log_add
+from chiasma.kernels.picking import pick, pick_log
+from chiasma.kernels.tensor import filter_block
 from chiasma.kernels.transitions import log_move, move
 
+# Columns whose likelihoods add up to less are computed again from logarithms: underflow would lose their ratios.
 TINY_COLUMN = 1e-20
-# Columns gathered at a time, so that they are still in the nearest cache when they are used.
+# Columns gathered at a time, so that they are still in the L1 cache when they are used.
 PIECE = 32
-# The same for columns of all codes: numbers, and columns if these are long.
+# The same for columns of all codes: at most so many numbers, but at least so many columns.
 NUMBERS = 1024
 LEAST = 16
 
@@ -32,12 +34,12 @@ def draw_centres(codes, offsets, uniforms, centres):
 
 @njit
 def gather_candidates(lik, log_lik, beta, centres, offsets, out):
-    """Likelihood of every candidate; a column whose candidates are all tiny goes back to logarithms."""
+    """Likelihood of every candidate; a column whose candidates are all tiny is computed from logarithms."""
     n_columns, n_candidates = out.shape
     flat = out.ravel()
     for first in range(0, n_columns, PIECE):
         stop = min(first + PIECE, n_columns)
-        # One candidate at a time along the columns: that is how the table lies in memory.
+        # One candidate at a time along the columns: that is the order of the table in memory.
         for j in range(n_candidates):
             for t in range(first, stop):
                 out[t, j] = lik[t, np.uint64(centres[t] ^ offsets[j])]
@@ -52,7 +54,8 @@ def gather_candidates(lik, log_lik, beta, centres, offsets, out):
 def spread_inside(offsets, n_states, inside):
     """inside (4 * S,), S at least 4: at p * S + s one if s ^ p is an offset, and zero if not.
 
-    Four neighbouring codes in any order that a centre brings them into, are neighbours in one of the four copies.
+    A centre permutes the codes of every aligned group of four (s ^ p); the four copies, one for each p, hold all these
+    orders, so that four neighbouring codes can be loaded at once.
     """
     inside[:] = 0.0
     for offset in offsets:
@@ -81,7 +84,7 @@ def gather_inside(lik, log_lik, beta, centres, offsets, inside, first, out):
     table, flat = lik.T.ravel(), out.ravel()
     n_all = centres.shape[0]
     n_fours = n_columns // 4 * 4 if n_states >= 4 else 0
-    # The table has columns side by side and `out` codes: four by four, they are turned in registers.
+    # Neighbours in the table are columns, neighbours in `out` are codes: 4x4 pieces are transposed in registers.
     for i in range(0, n_fours, 4):
         t = first + i
         c0, c1, c2, c3 = centres[t], centres[t + 1], centres[t + 2], centres[t + 3]
@@ -221,4 +224,4 @@ def log_draw_ball(alpha, centres, offsets, log_trans, edge, uniforms, codes, wei
             weights[j] = alpha[t, j]
             if t < last:
                 weights[j] += log_move(log_trans, edge[t + 1], centres[t] ^ offsets[j], codes[t + 1])
-        codes[t] = centres[t] ^ offsets[log_pick(weights, uniforms[t])]
+        codes[t] = centres[t] ^ offsets[pick_log(weights, uniforms[t])]

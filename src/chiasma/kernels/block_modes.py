@@ -89,7 +89,7 @@ def crossover_scores(u, v, starts, log_alpha, out):
     ones = np.empty((2, n_blocks), np.int64)
     count_ones(u, starts, ones[0])
     count_ones(v, starts, ones[1])
-    # Blocks that lie wholly behind the cut were exchanged, those ahead of it were not.
+    # Blocks wholly before the cut are exchanged, those after it are not.
     behind_u = behind_v = ahead_u = ahead_v = 0.0
     for j in range(n_blocks - 1, -1, -1):
         length = starts[j + 1] - starts[j]

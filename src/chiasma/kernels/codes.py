@@ -74,7 +74,7 @@ def add_levels(codes, weights, out):
 
 
 def without_lowest_bit(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """For each offset, where the one that lacks its lowest bit stands among them."""
+    """(n,) index of the offset that lacks the lowest bit of offsets[j]."""
     order = np.argsort(offsets)
     parents = order[np.searchsorted(offsets, offsets & offsets - 1, sorter=order)]
     assert np.array_equal(offsets[parents], offsets & offsets - 1), "an offset is there without its neighbour"

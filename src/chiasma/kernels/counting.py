@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from chiasma._jit import njit
 
-# Bytes of a word count up to 255 draws before they must be emptied.
+# A byte counts up to 255 draws before it would overflow.
 ROWS_PER_WORD = 8
 DRAWS_PER_WORD = 255
 

@@ -16,12 +16,9 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
-from chiasma.kernels.logspace import log_draw_block, log_filter_block
+from chiasma.kernels.logspace import forget_impossible, log_filter_block
 from chiasma.kernels.rows import RESCALE_BELOW, RESCALE_BY, TINY_PAIR
 from chiasma.kernels.transitions import LINEAR_FLOOR
-
-# exp(-50) relative to the best candidate is lost in the rounding of the sum.
-NEGLIGIBLE = -50.0
 
 
 @njit
@@ -75,7 +72,7 @@ def edge_table(a_before, b_before, a, b, mask, trans_i, trans_j, e, log):
 def score_edges(a, b, mask, log_trans_i, log_trans_j, edge, edges):
     """Edge tables of all columns. Where neither path moves, the table is that of the column before."""
     a_before = b_before = 0
-    known = -1  # kind of the edges along which the table in hand belongs to staying
+    known = -1  # kind of edge for which the table at hand is that of two paths that stay, -1 if none
     w00 = w01 = w10 = w11 = 0.0
     for t in range(a.shape[0]):
         e = edge[t]
@@ -141,28 +138,6 @@ def crossover_weights(columns, edges, flipped, weights):
 
 
 @njit
-def pick_log(weights, uniform):
-    """Index drawn in proportion to exp(weights), by inversion of one uniform; weights are spent."""
-    top = -math.inf
-    for weight in weights:
-        top = max(top, weight)
-    total = 0.0
-    for n in range(weights.shape[0]):
-        weights[n] = math.exp(weights[n] - top) if weights[n] - top > NEGLIGIBLE else 0.0
-        total += weights[n]
-    target = uniform * total
-    cumulative = 0.0
-    last = 0
-    for n in range(weights.shape[0]):
-        if weights[n] > 0.0:
-            cumulative += weights[n]
-            last = n
-            if target < cumulative:
-                return n
-    return last
-
-
-@njit
 def apply_crossover(a, b, mask, candidate):
     """Candidate of `crossover_weights` to the pair."""
     n_columns = a.shape[0]
@@ -184,11 +159,11 @@ def exp_pair(x, y):
 
 @njit
 def filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, answers):
-    """Filter z (T,), a two-state chain with a table per edge, in linear space, and draw it but for the last look-up.
+    """Forward filtering of z (T,), a two-state chain with its own 2x2 table per edge, in linear space.
 
-    answers[t], bit z: the draw of z_t if z_{t+1} = z, known as soon as the filter has passed the edge between them;
-    the last column has the same answer twice. Nothing else need be kept of the filter. Returns whether all edges
-    are safe in linear space; if not, answers are worthless.
+    answers[t], bit z: the draw of z_t if z_{t+1} = z. Both are computed as soon as the filter has passed the edge
+    between them, so that filtered weights need not be kept; the last column has the same answer twice. Returns
+    whether all edges are safe in linear space; if not, answers must not be used.
     """
     lik_i, lik_j, log_lik_i, log_lik_j = tables_i.lik, tables_j.lik, tables_i.log_lik, tables_j.log_lik
     trans_i, trans_j, edge = tables_i.trans, tables_j.trans, tables_i.edge
@@ -220,7 +195,7 @@ def filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, answ
                     times_beta(beta_i, log_lik_i[t, a[t]]) + times_beta(beta_j, log_lik_j[t, b[t]]),
                     times_beta(beta_i, log_lik_i[t, a[t] ^ d]) + times_beta(beta_j, log_lik_j[t, b[t] ^ d]),
                 )
-        # Likelihood times transition first: it does not wait for the previous column.
+        # Likelihood times transition first: these products do not depend on the previous column.
         one_to_zero = v * (kept * w10)
         one_to_one = v * (exchanged * w11)
         zero = u * (kept * w00) + one_to_zero
@@ -239,7 +214,7 @@ def filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, answ
 
 @njit
 def draw_mosaic(answers, mask, a, b):
-    """Look z up backwards and exchange the columns where it is 1; returns how many of them differed."""
+    """Backward sampling: read z off the answers, and exchange the columns where it is 1; returns how many differed."""
     changes = z = 0
     for t in range(a.shape[0] - 1, -1, -1):
         z = answers[t] >> z & 1
@@ -251,19 +226,28 @@ def draw_mosaic(answers, mask, a, b):
 
 
 @njit
-def log_draw_mosaic(columns, edges, sites, uniforms, alpha, z):
-    """Draw z from logarithms. sites = 0..T-1."""
-    message = np.zeros(2)
-    message[1] = -math.inf
-    weights = np.empty(2)
-    log_filter_block(columns, 1.0, edges, sites, 0, message, alpha, False)
-    log_draw_block(alpha, edges, sites, 0, uniforms, z, weights)
+def log_draw_mosaic(columns, edges, sites, uniforms, alpha, mask, a, b):
+    """The same in logarithms: draw z backwards from the scores, and exchange the columns where it is 1.
 
-
-@njit
-def apply_mosaic(a, b, mask, z):
-    for t in range(a.shape[0]):
-        if z[t]:
+    sites = 0..T-1; alpha (T, 2) is scratch. Reads its uniforms as filter_mosaic does, small ones for z = 1: which of
+    the two is used does not change the draw. A pair without a possible z stays as it is; only a start outside the
+    support brings this about.
+    """
+    message = np.array([0.0, -math.inf])
+    forget_impossible(columns)
+    _, impossible = log_filter_block(columns, 1.0, edges, sites, 0, message, alpha, False)
+    if impossible >= 0:
+        return
+    last = a.shape[0] - 1
+    z = 0
+    for t in range(last, -1, -1):
+        zero, one = alpha[t, 0], alpha[t, 1]
+        if t < last:
+            zero += edges[t + 1, 0, z]
+            one += edges[t + 1, 0, 2 + z]
+        zero, one = exp_pair(zero, one)
+        z = 1 if uniforms[t] * (zero + one) < one else 0
+        if z:
             exchange_columns(a, b, mask, t, t + 1)
 
 

@@ -1,4 +1,4 @@
-"""Iterations of a whole ensemble of replicas on the tabulated path: sweeps, records, exchanges.
+"""Iterations of a whole ensemble of replicas on the tabulated path: sweeps, kept draws, exchanges.
 
 Replica r has inverse temperature betas[r], ascending; the last one is cold (beta = 1) and its draws are kept.
 Arrays of the target carry a leading axis M: 1 when all replicas share it, R when each has its own.
@@ -39,12 +39,12 @@ class Tally(NamedTuple):
     moves: np.ndarray  # (R - 1,) moves tried
     changed: np.ndarray  # (R - 1,) moves that changed something
     columns: np.ndarray  # (R - 1,) columns exchanged
-    labels: np.ndarray  # (R,) who sits at each rung, as swaps carry them
-    leg: np.ndarray  # (R,) of a label: 0 unknown, 1 last seen hot, 2 hot and then cold
+    labels: np.ndarray  # (R,) which replica is at each temperature, as swaps move them
+    leg: np.ndarray  # (R,) of each label: 0 not yet hot, 1 hot last, 2 cold since it was hot
     round_trips: np.ndarray  # (1,)
 
 
-class Records(NamedTuple):
+class Kept(NamedTuple):
     """What is kept of every `thin`-th iteration."""
 
     codes: np.ndarray  # (n, T) of the cold replica
@@ -98,13 +98,20 @@ def tally_log_liks(tally, betas, log_liks):
 
 
 @njit
-def tally_swap(tally, pair):
-    tally.labels[pair], tally.labels[pair + 1] = tally.labels[pair + 1], tally.labels[pair]
+def tally_move(tally, pair, moved, swapped):
+    """One move: in how many columns the lower path changed, and whether whole paths changed places."""
+    tally.moves[pair] += 1
+    tally.columns[pair] += moved
+    if moved > 0:
+        tally.changed[pair] += 1
+    if swapped:
+        tally.labels[pair], tally.labels[pair + 1] = tally.labels[pair + 1], tally.labels[pair]
 
 
 @njit
-def tally_trips(tally):
-    """A round trip is hot -> cold -> hot."""
+def tally_step(tally):
+    """The end of an exchange step. A round trip is hot -> cold -> hot."""
+    tally.steps[0] += 1
     hot, cold = tally.labels[0], tally.labels[-1]
     if tally.leg[hot] == 2:
         tally.round_trips[0] += 1
@@ -146,14 +153,9 @@ def exchange_step(replicas, move, log_liks, uniforms, used, n_uniforms, tally, w
             work,
         )
         used[p] += n_uniforms
-        tally.moves[p] += 1
-        tally.columns[p] += moved
-        if moved > 0:
-            tally.changed[p] += 1
-        if followed and (moved > 0 or np.array_equal(replicas.codes[p], replicas.codes[p + 1])):
-            tally_swap(tally, p)
-    tally_trips(tally)
-    tally.steps[0] += 1
+        swapped = followed and (moved > 0 or np.array_equal(replicas.codes[p], replicas.codes[p + 1]))
+        tally_move(tally, p, moved, swapped)
+    tally_step(tally)
 
 
 @njit
@@ -170,13 +172,13 @@ def run_iterations(
     every,
     thin,
     tally,
-    records,
+    kept,
     work,
     pair_work,
 ):
     """Iterations start..stop-1 (numbered from 0 for `every` and `thin`; 0 switches either off).
 
-    sweep_uniforms (R, ...): replica r reads n_sweep_uniforms[r] per iteration. Returns the number of records.
+    sweep_uniforms (R, ...): replica r reads n_sweep_uniforms[r] per iteration. Returns the number of kept iterations.
     """
     n_replicas = replicas.betas.shape[0]
     every = every if n_replicas > 1 else 0
@@ -184,7 +186,7 @@ def run_iterations(
     log_liks = np.empty(n_replicas)
     i = start
     while i < stop:
-        # Up to the next exchange replicas know nothing of each other, and each keeps its table in the caches.
+        # Up to the next exchange replicas are independent: one after the other, each keeps its table in the caches.
         end = min(stop, (i // every + 1) * every) if every > 0 else stop
         exchange = every > 0 and end % every == 0
         for r in range(n_replicas):
@@ -199,10 +201,10 @@ def run_iterations(
                     log_liks[r] = path_log_likelihood(tables.log_lik, codes)
                 if record:
                     n = (j + 1) // thin - start // thin - 1
-                    records.log_lik[n, r] = log_liks[r]
+                    kept.log_lik[n, r] = log_liks[r]
                     if r == n_replicas - 1:
-                        records.codes[n] = codes
-                        records.log_prior[n] = log_prior(codes, tables.log_trans, replicas.edge)
+                        kept.codes[n] = codes
+                        kept.log_prior[n] = log_prior(codes, tables.log_trans, replicas.edge)
         if exchange:
             exchange_step(replicas, move, log_liks, pair_uniforms, used, n_pair_uniforms, tally, pair_work)
         i = end

@@ -17,7 +17,7 @@ ROUNDER = 1.5 * 2.0**52
 PER_LN2 = 1.0 / math.log(2.0)
 LN2_HIGH = 6.93147180369123816490e-01  # 33 bits of ln 2: its product with n is exact
 LN2_LOW = 1.90821492927058770002e-10
-# Below this the result is smaller than any normal double; such states are zero.
+# Below this the exponential underflows the normal doubles; it is taken as zero.
 LOWEST = -708.0
 INT64 = ir.IntType(64)
 
@@ -68,8 +68,8 @@ def temper_table(log_lik, beta, lik):
 
 @njit
 def temper_columns(log_lik, beta, lik, tops):
-    """lik[t] = exp(beta * (log_lik[t] - max)), tops[t] = beta * max; a column of -inf becomes zeros, for the border to
-    refuse. log_lik and lik may be the same array.
+    """lik[t] = exp(beta * (log_lik[t] - max)), tops[t] = beta * max; a column of -inf becomes zeros, which
+    the caller must refuse. log_lik and lik may be the same array.
     """
     n_states = log_lik.shape[1]
     for t in range(log_lik.shape[0]):

@@ -6,8 +6,8 @@ With z = y - centre and m_s = mean of code s - centre, the centre being half-way
 
 m_s is a sum over the rows that are on, so exp(p z m_s) is a product over them, built by doubling, and
 exp(-p m_s^2 / 2) does not depend on the column. The bracket is at most p (z m - m^2 / 2) at m = z, or at the nearest
-end of the means where z lies outside; divided by that, no likelihood exceeds 1. Neighbouring means are no further apart
-than the largest step of one row, so the largest likelihood of a column is at least exp(-p step^2 / 8).
+end of the means where z is outside them; divided by that, no likelihood exceeds 1. Neighbouring means are no further
+apart than the largest step of one row, so the largest likelihood of a column is at least exp(-p step^2 / 8).
 """
 
 import math
@@ -17,12 +17,13 @@ import numpy as np
 
 from chiasma._jit import inlined_njit, njit
 from chiasma.kernels.exponential import exp_in_place
-from chiasma.kernels.lanes import load, pack, spread, store
+from chiasma.kernels.lanes import lanes_of, load, spread, store
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-# Exponents of partial products stay within this, so that none of them underflows; past it, a column is done directly.
+# Exponents of partial products stay within this, so that none underflows; past it, a column takes one exponential per
+# code.
 WIDEST = 600.0
-# Columns done at a time, so that their exponents stay in the nearest cache.
+# Columns done at a time, so that their exponents stay in the L1 cache.
 PIECE = 64
 
 
@@ -105,14 +106,14 @@ def _products(powers, i, n, lik, first, shape):
             lik[first + half + s] = value * last * shape[half + s]
     else:
         a, b = powers[n + i], powers[2 * n + i]
-        low = pack(base, base * a, base * b, base * a * b)
+        low = lanes_of(base, base * a, base * b, base * a * b)
         high = low * spread(powers[3 * n + i])
         if n_rows == 3:
             low = low * load(shape, 0)
             high = high * load(shape, 4)
         store(lik, first, low)
         store(lik, first + 4, high)
-        # Every row doubles what is there; the last one also puts in the shape.
+        # Every row doubles the number of products; the last one also multiplies by the shape.
         for k in range(3, n_rows - 1):
             factor = spread(powers[(k + 1) * n + i])
             for s in range(first, first + (1 << k), 4):

@@ -1,4 +1,4 @@
-"""The filter of `tensor` on Gaussian columns, whose likelihoods are made as they are needed and stay in the caches."""
+"""The filter of `tensor` on Gaussian columns: likelihoods are computed a few columns at a time, to stay in cache."""
 
 from chiasma._jit import njit
 from chiasma.kernels.gaussian import gaussian_columns

@@ -1,7 +1,7 @@
-"""Four neighbouring numbers of an array at once, as the machine multiplies them.
+"""SIMD by hand: four neighbouring numbers of an array in one register.
 
 The compiler vectorises loops whose steps are alike. The lowest axes of a tensor exchange neighbours, where no two steps
-are alike, and a column of eight or thirty-two codes is over before a vectorised loop has checked what it may assume.
+are alike, and for a column of eight or thirty-two codes the checks before a vectorised loop cost more than the loop.
 Kernels that work on such columns say themselves what goes into one register: values of type `Lanes`, with +, * and /.
 
 Interpreted, without the compiler, four lanes are a NumPy array of four numbers.
@@ -16,9 +16,9 @@ from numba.extending import lower_builtin, models, register_model, type_callable
 
 from chiasma._jit import inlined_njit, interpreted_as
 
-WIDTH = 4
-REGISTER = ir.VectorType(ir.DoubleType(), WIDTH)
+REGISTER = ir.VectorType(ir.DoubleType(), 4)
 INDEX = ir.IntType(32)
+ORDER = ir.VectorType(INDEX, 4)
 
 
 class Lanes(types.Type):
@@ -44,7 +44,7 @@ def _address(context, builder, signature, array, index):
     return builder.bitcast(builder.gep(data, [index]), REGISTER.as_pointer())
 
 
-@interpreted_as(lambda array, first: array[first : first + WIDTH].copy())
+@interpreted_as(lambda array, first: array[first : first + 4].copy())
 def load(_, array, first):
     """array[first : first + 4]."""
     if not _is_contiguous(array):
@@ -57,7 +57,7 @@ def load(_, array, first):
 
 
 def _store_plain(array, first, lanes):
-    array[first : first + WIDTH] = lanes
+    array[first : first + 4] = lanes
 
 
 @interpreted_as(_store_plain)
@@ -74,23 +74,25 @@ def store(_, array, first, lanes):
 
 
 @interpreted_as(lambda a, b, c, d: np.array([a, b, c, d]))
-def pack(_, a, b, c, d):
+def lanes_of(_, a, b, c, d):
+    """Four numbers in the lanes of one register."""
+
     def generate(context, builder, signature, args):
         lanes = ir.Constant(REGISTER, ir.Undefined)
         for i, value in enumerate(args):
             lanes = builder.insert_element(lanes, value, INDEX(i))
         return lanes
 
-    return LANES(*[types.float64] * WIDTH), generate
+    return LANES(*[types.float64] * 4), generate
 
 
-@interpreted_as(lambda value: np.full(WIDTH, value))
+@interpreted_as(lambda value: np.full(4, value))
 def spread(_, value):
     """One number in all four lanes."""
 
     def generate(context, builder, signature, args):
         lanes = builder.insert_element(ir.Constant(REGISTER, ir.Undefined), args[0], INDEX(0))
-        return builder.shuffle_vector(lanes, lanes, ir.Constant(ir.VectorType(INDEX, WIDTH), [0] * WIDTH))
+        return builder.shuffle_vector(lanes, lanes, ir.Constant(ORDER, [0] * 4))
 
     return LANES(types.float64), generate
 
@@ -99,7 +101,7 @@ def _shuffle(*order):
     @interpreted_as(lambda lanes: lanes[list(order)])
     def shuffle(_, lanes):
         def generate(context, builder, signature, args):
-            mask = ir.Constant(ir.VectorType(INDEX, WIDTH), list(order))
+            mask = ir.Constant(ORDER, list(order))
             return builder.shuffle_vector(args[0], args[0], mask)
 
         return LANES(LANES), generate
@@ -116,21 +118,21 @@ def transpose(_, a, b, c, d):
     """Four lanes as the rows of a matrix, to its columns."""
 
     def generate(context, builder, signature, args):
-        def pick(left, right, *order):
-            return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INDEX, WIDTH), list(order)))
+        def shuffle(left, right, *order):
+            return builder.shuffle_vector(left, right, ir.Constant(ORDER, list(order)))
 
         (a, b, c, d), (even, odd) = args, ((0, 4, 2, 6), (1, 5, 3, 7))
-        pairs = [(pick(a, b, *order), pick(c, d, *order)) for order in (even, odd)]
-        columns = [pick(*pair, *order) for order in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in pairs]
+        pairs = [(shuffle(a, b, *order), shuffle(c, d, *order)) for order in (even, odd)]
+        columns = [shuffle(*pair, *order) for order in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in pairs]
         return context.make_tuple(builder, signature.return_type, columns)
 
-    return types.UniTuple(LANES, WIDTH)(LANES, LANES, LANES, LANES), generate
+    return types.UniTuple(LANES, 4)(LANES, LANES, LANES, LANES), generate
 
 
 @interpreted_as(lambda lanes: float(lanes[0] + lanes[2]) + float(lanes[1] + lanes[3]))
 def total(_, lanes):
     def generate(context, builder, signature, args):
-        a, b, c, d = (builder.extract_element(args[0], INDEX(i)) for i in range(WIDTH))
+        a, b, c, d = (builder.extract_element(args[0], INDEX(i)) for i in range(4))
         return builder.fadd(builder.fadd(a, c), builder.fadd(b, d))
 
     return types.float64(LANES), generate
@@ -156,7 +158,7 @@ _define(operator.truediv, "fdiv")
 @inlined_njit
 def sum_from(n, array, first):
     """array[first : first + n].sum(), without making the slice."""
-    rest = n % WIDTH
+    rest = n % 4
     tail = 0.0
     for i in range(first, first + rest):
         tail += array[i]

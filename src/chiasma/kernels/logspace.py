@@ -1,4 +1,4 @@
-"""The passes of `tensor` and the best path, in logarithms: slower, for transitions of (almost) zero probability.
+"""The passes of `tensor` and the best path (Viterbi) in logarithms: slower, for transitions of almost zero probability.
 
 Messages are log-weights up to a constant; -inf is a weight of zero. Shapes as in `tensor`.
 """
@@ -6,6 +6,7 @@ Messages are log-weights up to a constant; -inf is a weight of zero. Shapes as i
 import math
 
 from chiasma._jit import njit
+from chiasma.kernels.picking import pick_log
 from chiasma.kernels.tensor import row_marginals
 from chiasma.kernels.transitions import into_log_sums
 
@@ -61,6 +62,14 @@ def log_predict(log_trans, e, message, best):
 
 
 @njit
+def forget_impossible(log_lik):
+    """Columns without a possible candidate become flat, as in linear passes: the data say nothing there."""
+    for t in range(log_lik.shape[0]):
+        if log_lik[t].max() == -math.inf:
+            log_lik[t] = 0.0
+
+
+@njit
 def log_filter_block(log_lik, beta, log_trans, edge, first, message, alpha, best):
     """Log-weights of columns first..first+n-1 into alpha (n, S), each with its maximum at 0.
 
@@ -93,27 +102,6 @@ def _weigh_before(alpha, log_trans, e, code, weights):
 
 
 @njit
-def log_pick(weights, uniform):
-    """Index drawn in proportion to exp(weights), by inversion of one uniform."""
-    top = -math.inf
-    for weight in weights:
-        top = max(top, weight)
-    total = 0.0
-    for weight in weights:
-        total += math.exp(weight - top)
-    target = uniform * total
-    cumulative = 0.0
-    last = 0
-    for s in range(weights.shape[0]):
-        if weights[s] > -math.inf:
-            cumulative += math.exp(weights[s] - top)
-            last = s
-            if target < cumulative:
-                return s
-    return last
-
-
-@njit
 def log_draw_block(alpha, log_trans, edge, first, uniforms, codes, weights):
     """As tensor.draw_block, from log-weights and without the stay shortcut."""
     for i in range(alpha.shape[0] - 1, -1, -1):
@@ -123,7 +111,7 @@ def log_draw_block(alpha, log_trans, edge, first, uniforms, codes, weights):
                 weights[s] = alpha[i, s]
         else:
             _weigh_before(alpha[i], log_trans, edge[t + 1], codes[t + 1], weights)
-        codes[t] = log_pick(weights, uniforms[t])
+        codes[t] = pick_log(weights, uniforms[t])
 
 
 @njit

@@ -6,11 +6,10 @@ With the probabilities of staying taken out of each matrix,
 
 an axis costs one multiply-add per code. `mix` does these with fall = A10 / A00 and rise = A01 / A11, both (b,);
 what was taken out, the product over rows of A00 or A11, is the `diagonal` (S,), which `weigh` puts back.
-Fewer than eight codes do not fill the lanes and go one by one.
+Fewer than eight codes do not fill the lanes and are mixed one by one.
 
-Messages lie in flat arrays, and are given as an array with the place where they begin: a slice made for every column
-would be counted up and down, which takes longer than a step of three rows. An early return from an inlined function
-has the same effect on its arguments.
+A message is given as a flat array and the index where it begins: a slice made for every column would cost reference
+counting, which takes longer than a step of three rows. So would an early return from an inlined function.
 """
 
 import math
@@ -18,16 +17,16 @@ import math
 import numpy as np
 
 from chiasma._jit import inlined_njit, njit
-from chiasma.kernels.lanes import load, pack, spread, store, swap_neighbours, swap_pairs, total
+from chiasma.kernels.lanes import lanes_of, load, spread, store, swap_neighbours, swap_pairs, total
 from chiasma.kernels.transitions import stay_products
 
 # Codes that `mix` takes at once on the lowest three axes.
 EIGHT = 8
-# Messages are rescaled by exact factors, and only when they have shrunk.
+# Rescaling against underflow: by powers of two, which are exact, and only when a message has shrunk.
 RESCALE_BELOW = 2.0**-32
 RESCALE_BY = 2.0**32
 LOG_RESCALE = 32 * math.log(2.0)
-# Where an array begins. A plain 0 would be compiled as a case of its own.
+# Where an array begins. For a plain 0 every function would be compiled once more.
 START = np.int64(0)
 
 
@@ -63,8 +62,8 @@ def _mix_few(message, i, fall, rise, out, j):
 @inlined_njit
 def _mix_low_axes(message, i, fall, rise, out, j):
     """Axes 0, 1 and 2."""
-    by_neighbour = pack(fall[0], rise[0], fall[0], rise[0])
-    by_pair = pack(fall[1], fall[1], rise[1], rise[1])
+    by_neighbour = lanes_of(fall[0], rise[0], fall[0], rise[0])
+    by_pair = lanes_of(fall[1], fall[1], rise[1], rise[1])
     falling = spread(fall[2])
     rising = spread(rise[2])
     for s in range(0, 1 << fall.shape[0], 8):
@@ -94,7 +93,7 @@ def _mix_axis(message, i, k, fall, rise):
 
 @inlined_njit
 def _mix_two_axes(message, i, k, fall, rise):
-    """Axes k and k + 1 at once: half the traffic."""
+    """Axes k and k + 1 at once: half the loads and stores."""
     stride = 1 << k
     fall_a, rise_a = spread(fall[k]), spread(rise[k])
     fall_b, rise_b = spread(fall[k + 1]), spread(rise[k + 1])
@@ -115,7 +114,7 @@ def _mix_two_axes(message, i, k, fall, rise):
 
 @inlined_njit
 def _mix_three_axes(message, i, k, fall, rise):
-    """Axes k, k + 1 and k + 2 at once: a third of the traffic, and as many values as there are registers for."""
+    """Axes k, k + 1 and k + 2 at once: a third of the loads and stores; more values would not fit the registers."""
     stride = 1 << k
     fall_a, rise_a = spread(fall[k]), spread(rise[k])
     fall_b, rise_b = spread(fall[k + 1]), spread(rise[k + 1])
@@ -151,7 +150,9 @@ def _mix_three_axes(message, i, k, fall, rise):
 
 @inlined_njit
 def mix(message, i, fall, rise, out, j):
-    """out[j:] = message[i:] after all axes; fall and rise exchanged look back. Both may be the same place."""
+    """out[j:] = message[i:] after all axes; with fall and rise exchanged, one step backwards. Both may be the same
+    place.
+    """
     n_rows = fall.shape[0]
     rest = n_rows - 3
     if rest < 0:

@@ -1,16 +1,16 @@
 """One exchange move between two replicas, from scores to new codes.
 
-A move is begun (auxiliary draw), scored where the likelihoods are (tables here, a user's emission on the streamed
-path), and finished. Everything is a function of a fixed number of uniforms.
+A move has three parts: begin (the auxiliary draw), score (from tables here, from the user's emission on the streamed
+path), and finish (Metropolis-Hastings or a Gibbs draw). Everything is a function of a fixed number of uniforms.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from chiasma._jit import njit
 from chiasma.kernels import crossover
+from chiasma.kernels.picking import is_accepted, pick_log
 
 SWAP, RANDOM_CROSSOVER, AUGMENTED, MOSAIC = range(4)
 # Uniforms that choose a random subset of rows: 32 bits of each are used.
@@ -35,7 +35,6 @@ class PairWork(NamedTuple):
     edges: np.ndarray  # (T, 1, 4)
     alpha: np.ndarray  # (T, 2)
     weights: np.ndarray  # (2 T,)
-    z: np.ndarray  # (T,)
     answers: np.ndarray  # (T,) of filter_mosaic
     before: np.ndarray  # (T,) codes of replica i before the move
     sites: np.ndarray  # (T,) 0..T-1
@@ -49,7 +48,6 @@ def make_pair_work(n_columns: int, n_rows: int) -> PairWork:
         edges=np.empty((n_columns, 1, 4)),
         alpha=np.empty((n_columns, 2)),
         weights=np.empty(2 * n_columns),
-        z=np.empty(n_columns, np.int64),
         answers=np.empty(n_columns, np.uint8),
         before=np.empty(n_columns, np.int64),
         sites=np.arange(n_columns),
@@ -60,7 +58,7 @@ def make_pair_work(n_columns: int, n_rows: int) -> PairWork:
 
 @njit
 def swaps_whole_paths(move, n_rows):
-    """Whether the move can be followed up and down the ladder: all rows of all columns or nothing."""
+    """Whether the move exchanges whole paths or nothing, so that replicas can be followed along the ladder."""
     return move.kind == SWAP and not move.random_rows and move.order.shape[0] == n_rows
 
 
@@ -96,7 +94,7 @@ def mask_of(rows):
 def draw_cuts(n, points, uniforms):
     """Cut points first <= last of 0..n-1: one cut gives 0 and it, two distinct ones are ordered.
 
-    The move exchanges what lies in first..last-1; a single cut reaches up to n, so the full swap is among them.
+    The move exchanges first..last-1; a single cut may be n, so that the full swap is among the moves.
     """
     first = 0
     last = int(uniforms[0] * n) + 1
@@ -125,24 +123,18 @@ def finish_columns(move, mask, log_trans_i, log_trans_j, edge, uniforms, a, b, w
     n_columns = a.shape[0]
     crossover.score_edges(a, b, mask, log_trans_i, log_trans_j, edge, work.edges)
     if move.kind == MOSAIC:
-        crossover.log_draw_mosaic(work.columns, work.edges, work.sites, uniforms, work.alpha, work.z)
-        crossover.apply_mosaic(a, b, mask, work.z)
+        crossover.log_draw_mosaic(work.columns, work.edges, work.sites, uniforms, work.alpha, mask, a, b)
         return
     if move.kind == AUGMENTED:
         weights = work.weights[: n_columns * (2 if move.flipped else 1)]
         crossover.crossover_weights(work.columns, work.edges, move.flipped, weights)
-        crossover.apply_crossover(a, b, mask, crossover.pick_log(weights, uniforms[1]))
+        crossover.apply_crossover(a, b, mask, pick_log(weights, uniforms[1]))
         return
     first, last = 0, n_columns
     if move.kind == RANDOM_CROSSOVER:
         first, last = draw_cuts(n_columns, move.points, uniforms)
-    if accepts(uniforms[move.points], crossover.segment_score(work.columns, work.edges, first, last)):
+    if is_accepted(crossover.segment_score(work.columns, work.edges, first, last), uniforms[move.points]):
         crossover.exchange_columns(a, b, mask, first, last)
-
-
-@njit
-def accepts(uniform, log_ratio):
-    return log_ratio >= 0.0 or uniform < math.exp(log_ratio)
 
 
 @njit
@@ -179,8 +171,8 @@ def finish_rows(move, rows, masks, log_trans_i, log_trans_j, edge, uniforms, a, 
     crossover.score_rows(a, b, rows, log_trans_i, log_trans_j, edge, work.scores)
     crossover.add_row_scores(work.scores, rows, masks, totals)
     if move.kind == AUGMENTED:
-        chosen = crossover.pick_log(totals[:-1], uniforms[1])
-    elif accepts(uniforms[move.points], totals[0] - totals[1]):
+        chosen = pick_log(totals[:-1], uniforms[1])
+    elif is_accepted(totals[0] - totals[1], uniforms[move.points]):
         chosen = 0
     else:
         return

@@ -1,4 +1,4 @@
-"""Asking for a number of a large table before it is needed."""
+"""Prefetching: a number of a large table is brought into the cache before it is needed."""
 
 from llvmlite import ir
 from numba import types

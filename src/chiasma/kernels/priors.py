@@ -1,6 +1,6 @@
 """Priors of many parameters at once: values, free coordinates and log densities, entry by entry.
 
-`chiasma.models.priors` says the same in NumPy, one prior at a time. Entry i has kind[i] and two numbers a[i], b[i];
+`chiasma.models.priors` makes the entries, one prior at a time. Entry i has kind[i] and two numbers a[i], b[i];
 constant[i] holds what does not depend on the value. The entries of a simplex are consecutive, the last one of kind
 SIMPLEX_END; it has no free coordinate.
 """

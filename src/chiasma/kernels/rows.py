@@ -1,10 +1,10 @@
-"""One row given the others: two-state filter and backward draw.
+"""One row given the others: forward filtering-backward sampling of a two-state chain.
 
 alpha (2, T): filtered weights of x = 0 and of x = 1 at every column, up to a factor per column.
-The filter is linear in its message, so it is left unnormalised and only rescaled when it has shrunk: the chain of
-divisions, one per column, disappears. Of what is left of the chain, two columns are done in one step.
-Both passes go from stretch to stretch of columns with one kind of edge, whose transitions then stay in registers:
-bounds (n + 1,): where every stretch begins, and T.
+The filter is linear in its message, so it is left unnormalised and only rescaled when it has shrunk, against underflow:
+this saves one division per column, each of which would wait for the one before. Two columns are done in one step.
+Both passes work on one stretch of columns with the same kind of edge at a time, so that its transitions stay in
+registers. bounds (n + 1,): where every stretch begins, and T.
 """
 
 import math
@@ -16,11 +16,11 @@ from chiasma.kernels.prefetch import prefetch
 
 RESCALE_BELOW = 2.0**-100
 RESCALE_BY = 2.0**100
+# Two likelihoods that add up to less are computed again from logarithms: underflow would lose their ratio.
 TINY_PAIR = 1e-20
-# Columns from the one that is filtered to the one whose likelihoods are asked for: tables of several replicas do not
-# fit the caches.
+# How many columns ahead likelihoods are prefetched: tables of several replicas do not fit the caches.
 AHEAD = 64
-# Columns drawn at a time, so that what one loop leaves is still in the nearest cache for the next.
+# Columns drawn at a time, so that what one loop writes is still in the L1 cache when the next one reads it.
 PIECE = 1024
 
 
@@ -46,7 +46,7 @@ def _filter_stretch(table, log_lik, beta, codes, bit, first, stop, a00, a01, a10
     across = bit * n_columns
     for t in range(first, stop - 1, 2):
         ahead = min(t + AHEAD, n_columns - 1)
-        # The setting that the path does not have: the other one was looked up for the row before.
+        # Of the setting that the path does not have: the other one was read for the row before.
         prefetch(table, (codes[ahead] ^ bit) * n_columns + ahead)
         # Unsigned: a signed index would be checked for counting from the end.
         i = np.uint64((codes[t] & ~bit) * n_columns + t)
@@ -60,7 +60,7 @@ def _filter_stretch(table, log_lik, beta, codes, bit, first, stop, a00, a01, a10
         b0, b1, b2, b3 = next_zero * a00, next_one * a01, next_zero * a10, next_one * a11
         alpha[0, t] = u * a0 + v * a2
         alpha[1, t] = u * a1 + v * a3
-        # The product over two columns does not wait for the columns before: u and v depend on each other once for both.
+        # Products of two columns do not depend on earlier ones: there is one dependent step for both.
         u, v = u * (a0 * b0 + a1 * b2) + v * (a2 * b0 + a3 * b2), u * (a0 * b1 + a1 * b3) + v * (a2 * b1 + a3 * b3)
         # A loop and not an `if`: the compiler would turn a branch into arithmetic on every column.
         while 0.0 < u + v < RESCALE_BELOW:
@@ -110,10 +110,10 @@ def _answers(zero, one, uniforms, a00, a01, a10, a11, out):
 
 @njit
 def draw_row(alpha, trans, edge, bounds, k, uniforms, bit, codes, answers):
-    """Draw the row backwards and write it into bit `bit` of `codes`. Reads one uniform per column.
+    """Backward sampling of the row, written into bit `bit` of `codes`. Reads one uniform per column.
 
-    Both answers of every column are computed before it is known which one counts: that vectorises, over stretches of
-    one kind of edge, and what depends on the next column is only a selection. answers (T,) is scratch.
+    The draw of every column is computed for both values of the next one: that vectorises, and what remains to be done
+    one column after the other is a selection. answers (T,) is scratch.
     """
     last = codes.shape[0] - 1
     x = 1 if uniforms[last] * (alpha[0, last] + alpha[1, last]) < alpha[1, last] else 0

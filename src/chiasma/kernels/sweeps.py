@@ -1,7 +1,7 @@
 """Whole sweeps over one replica on the tabulated path, and the pieces that the streamed path shares.
 
-Buffers come in one flat `Work`, cut to shape where they are used, so that every kernel sees contiguous arrays and
-compiles once.
+Buffers are the flat arrays of `Work`, reshaped where they are used, so that every kernel gets contiguous arrays and is
+compiled once.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from chiasma.kernels.ball import (
     log_filter_ball,
     piece_size,
 )
-from chiasma.kernels.logspace import log_draw_block, log_filter_block
+from chiasma.kernels.logspace import forget_impossible, log_draw_block, log_filter_block
 from chiasma.kernels.rows import draw_prior_row, draw_row, filter_row
 from chiasma.kernels.tensor import draw_block, filter_block
 from chiasma.kernels.transitions import is_linear
@@ -105,14 +105,6 @@ def gather_log(log_lik, centres, offsets, out):
     for t in range(centres.shape[0]):
         for j in range(offsets.shape[0]):
             out[t, j] = log_lik[t, centres[t] ^ offsets[j]]
-
-
-@njit
-def forget_impossible(log_lik):
-    """Columns without a possible candidate become flat, as in linear passes: the data say nothing there."""
-    for t in range(log_lik.shape[0]):
-        if log_lik[t].max() == -np.inf:
-            log_lik[t] = 0.0
 
 
 @njit

@@ -1,11 +1,12 @@
-"""Joint passes over a block of b rows whose states fit one tensor: S = 2^b.
+"""Forward filtering-backward sampling, and smoothing, of a block of b rows jointly: S = 2^b codes.
 
 A distribution over the codes is seen as a 2x2x...x2 tensor. Rows move independently, so one step multiplies it by one
-2x2 matrix per axis (`mixing`): O(b 2^b) and not O(4^b). Mixed messages also give
-P(s_{t-1} = s | s_t = s, y) = message(s) / mixed(s) for nothing.
+2x2 matrix per axis (`mixing`): O(b 2^b) and not O(4^b). One division per code more gives the probability of staying,
+P(s_{t-1} = s | s_t = s, y) = message(s) / mixed(s).
 
-alpha (n, S): filtered distributions of columns first..first+n-1, each up to a power of two: messages are rescaled by
-              exact factors and only when they have shrunk, so that they do not depend on where a pass is cut.
+alpha (n, S): filtered distributions of columns first..first+n-1, each up to a power of two: against underflow, messages
+              are rescaled by exact factors and only when they have shrunk, so that they do not depend on where a pass
+              is cut.
 stay (n, S):  P(s_{t-1} = s | s_t = s, y), for the edge that enters column t. A draw that begins before the last
               column takes one row more, for the edge that leaves the columns it draws.
 ratios (2, b): A10 / A00 and A01 / A11 of one kind of edge.
@@ -31,12 +32,13 @@ from chiasma.kernels.mixing import (
     mix,
     weigh,
 )
+from chiasma.kernels.picking import pick
 from chiasma.kernels.transitions import into_products
 
-# Below this the stay probability is too close to underflow to serve as a normaliser.
+# Below this the probability of staying is too close to underflow to serve as a normaliser.
 TINY_STAY = 1e-250
-# Numbers drawn from at a time, one path after the other: what the first has read is still near for the others. Columns
-# that this makes at most, and at least if they are long.
+# Filtered weights that all paths are drawn through before the next ones: what the first path has read is still in the
+# cache for the others. Bounds on the number of columns that this makes.
 TILE = 2**16
 LONGEST_TILE = 256
 SHORTEST_TILE = 16
@@ -48,7 +50,7 @@ def filter_block(lik, trans, edge, first, message, alpha, stay, diagonal):
 
     lik (n, S): likelihoods, each column up to a factor. message (S,) enters as the filtered weights of column first-1
     (anything at column 0) and leaves as those of the last column. alpha may have fewer rows than there are columns:
-    they are then used in turn. `stay` of no rows means that it is not wanted; diagonal (S,) is scratch.
+    they are then used cyclically. `stay` of no rows: do not compute it; diagonal (S,) is scratch.
     """
     n_columns, n_states = lik.shape
     if n_states == EIGHT:
@@ -102,51 +104,48 @@ def stay_after(trans, e, message, diagonal, out):
     divide(out.shape[0], message, START, out, START, out, START)
 
 
-@njit
-def pick(weights, uniform):
-    """Index drawn in proportion to weights (S,), by inversion of one uniform."""
-    total = 0.0
-    for s in range(weights.shape[0]):
-        total += weights[s]
-    target = uniform * total
-    cumulative = 0.0
-    last = 0
-    for s in range(weights.shape[0]):
-        if weights[s] > 0.0:
-            cumulative += weights[s]
-            last = s
-            if target < cumulative:
-                return s
-    return last  # rounding left the target at the very end
+@inlined_njit
+def _pick_neighbour(alpha, first, ratios, code, chance, uniform):
+    """Draw s_t given s_{t+1} = code and s_t != code if it is a code one bit away, else -1; alpha_t = alpha[first:].
 
+    chance = P(s_t = code), and the uniform is not below it. Also returns what the codes that were tried have left of
+    the uniform. Nearly all draws end here.
 
-@njit
-def _pick_before(alpha, i, trans, e, code, uniform, weights):
-    """Draw s_t given s_{t+1} = code from all of alpha_t = alpha[i]: the plain O(2^b) step."""
-    into_products(trans, e, code, weights)
-    for s in range(weights.shape[0]):
-        weights[s] *= alpha[i, s]
-    return pick(weights, uniform)
-
-
-@njit
-def _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, left, weights):
-    """Draw s_t given s_{t+1} = code and s_t != code; chance = P(s_t = code), left = the uniform less chance.
-
-    The normaliser is known from `chance`, so the codes one bit away come first, then those two bits away, and every
-    other one only if none of them takes the draw. `_pick_near` has tried the first already.
+    Inlined and with a single return: a call, like an early return, costs reference counting of its arrays, which takes
+    longer than the draw.
     """
-    n_rows = ratios.shape[1]
-    per_weight = chance / alpha[i, code]
-    last = code
-    for k in range(n_rows):
-        weight = alpha[i, np.uint64(code ^ (1 << k))] * (ratios[code >> k & 1, k] * per_weight)
+    near = -1
+    k = 0
+    left = uniform - chance
+    # The normaliser is known from `chance`: weights are measured by that of `code`.
+    per_weight = chance / alpha[np.uint64(first + code)] if chance > TINY_STAY else 0.0
+    while near < 0 and k < ratios.shape[1]:
+        weight = alpha[np.uint64(first + (code ^ (1 << k)))] * (ratios[np.uint64(code >> k & 1), k] * per_weight)
         left -= weight
-        if weight > 0.0:
+        if left < 0.0 < weight:
+            near = code ^ (1 << k)
+        k += 1
+    return near, left
+
+
+@njit
+def _pick_farther(alpha, i, trans, e, ratios, code, chance, uniform, left, weights):
+    """Go on after `_pick_neighbour` has found nothing: codes two bits away, then every other one; alpha_t = alpha[i].
+
+    Where staying is all but impossible it cannot serve as the normaliser, and the draw is a plain one from all codes.
+    """
+    if chance <= TINY_STAY:
+        into_products(trans, e, code, weights)
+        for s in range(weights.shape[0]):
+            weights[s] *= alpha[i, s]
+        return pick(weights, uniform)
+    # The last code with a weight is the draw if rounding leaves something of the uniform at the very end.
+    last = code
+    for k in range(ratios.shape[1]):
+        if alpha[i, np.uint64(code ^ (1 << k))] * ratios[code >> k & 1, k] > 0.0:
             last = code ^ (1 << k)
-        if left < 0.0:
-            return last
-    for k in range(1, n_rows):
+    per_weight = chance / alpha[i, code]
+    for k in range(1, ratios.shape[1]):
         step = ratios[code >> k & 1, k] * per_weight
         for j in range(k):
             near = code ^ (1 << k) ^ (1 << j)
@@ -167,38 +166,10 @@ def _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, left, weights):
     return last
 
 
-@inlined_njit
-def _pick_near(alpha, first, ratios, code, chance, uniform):
-    """As _pick_other if it is a code one bit away that takes the draw, else -1; alpha_t = alpha[first:].
-
-    Nearly all changes end here. Inlined and with a single way out, because a call counts the references to its arrays
-    up and down, which takes longer than the draw.
-    """
-    near = -1
-    k = 0
-    left = uniform - chance
-    per_weight = chance / alpha[np.uint64(first + code)] if chance > TINY_STAY else 0.0
-    while near < 0 and k < ratios.shape[1]:
-        weight = alpha[np.uint64(first + (code ^ (1 << k)))] * (ratios[np.uint64(code >> k & 1), k] * per_weight)
-        left -= weight
-        if left < 0.0 < weight:
-            near = code ^ (1 << k)
-        k += 1
-    return near
-
-
-@njit
-def _pick_other(alpha, i, trans, e, ratios, code, chance, uniform, weights):
-    """Draw s_t from alpha_t = alpha[i], given s_{t+1} = code, by a uniform that is not below P(s_t = code) = chance."""
-    if chance > TINY_STAY:
-        return _pick_elsewhere(alpha, i, trans, e, ratios, code, chance, uniform - chance, weights)
-    return _pick_before(alpha, i, trans, e, code, uniform, weights)
-
-
 @njit
 def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
-    """Draw columns first..first+n-1 of several paths backwards into codes (N, T), given codes[:, first + n] unless
-    that is the end.
+    """Backward sampling of columns first..first+n-1 of several paths into codes (N, T), given codes[:, first + n]
+    unless that is the end.
 
     Reads uniforms[:, t] for column t. Paths are mostly constant: one comparison with the stay probability settles
     most columns. weights (S,) is scratch.
@@ -224,11 +195,11 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
                     if edge[t + 1] != loaded:
                         loaded = edge[t + 1]
                         load_ratios(trans, loaded, ratios)
-                    near = _pick_near(flat_alpha, (t - first) * n_states, ratios, code, chance, uniforms[n, t])
+                    uniform = uniforms[n, t]
+                    i = t - first
+                    near, left = _pick_neighbour(flat_alpha, i * n_states, ratios, code, chance, uniform)
                     if near < 0:
-                        near = _pick_other(
-                            alpha, t - first, trans, loaded, ratios, code, chance, uniforms[n, t], weights
-                        )
+                        near = _pick_farther(alpha, i, trans, loaded, ratios, code, chance, uniform, left, weights)
                     code = near
                 codes[n, t] = code
         stop = start
@@ -236,8 +207,8 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, codes, weights):
 
 @njit
 def draw_block(alpha, trans, edge, uniforms, codes, weights):
-    """Draw one path of all columns into codes (T,): for a single one it does not pay to divide for the stay
-    probabilities of every code, as that of the code at hand takes a sum.
+    """Backward sampling of one path of all columns into codes (T,). For a single path, the probability of staying is
+    computed for its own code only, by a sum over codes, and not for every code by divisions in the filter.
 
     Reads uniforms[t] for column t. weights (2, S or more) is scratch.
     """
@@ -259,9 +230,10 @@ def draw_block(alpha, trans, edge, uniforms, codes, weights):
         # Unsigned: a signed index would be checked for counting from the end.
         staying = into[np.uint64(code)] * flat_alpha[np.uint64(t * n_states + code)]
         if not uniforms[t] * mass < staying:
-            near = _pick_near(flat_alpha, t * n_states, ratios, code, staying / mass, uniforms[t])
+            chance = staying / mass
+            near, left = _pick_neighbour(flat_alpha, t * n_states, ratios, code, chance, uniforms[t])
             if near < 0:
-                near = _pick_other(alpha, t, trans, e, ratios, code, staying / mass, uniforms[t], scratch)
+                near = _pick_farther(alpha, t, trans, e, ratios, code, chance, uniforms[t], left, scratch)
             code = near
         codes[t] = code
 
@@ -323,7 +295,7 @@ def smooth_block(alpha, trans, edge, first, gamma, marginals, predicted, scratch
             if e != loaded:
                 load_edge(trans, e, ratios, scratch)
                 loaded = e
-            # The diagonal of the prediction and the one of the way back cancel.
+            # The diagonals of the prediction and of the step backwards cancel.
             mix(flat_alpha, i * n_states, fall, rise, predicted, START)
             divide(n_states, gamma, START, predicted, START, gamma, START)
             mix(gamma, START, rise, fall, gamma, START)

@@ -105,7 +105,7 @@ def log_move(log_trans, e, a, b):
 
 @njit
 def log_prior(codes, log_trans, edge):
-    """log p(X) of a path. Runs of one code on one kind of edge cost a comparison per column."""
+    """log p(X) of a path. While neither the code nor the kind of edge changes, a column costs one comparison."""
     total = 0.0
     before = 0
     known_before = known_code = known_edge = -1
@@ -140,8 +140,9 @@ def count_moves(codes, edge, counts):
 def path_log_likelihood(log_lik, codes):
     """Sum of the table along a path.
 
-    In this order and no other: let loose, the compiler splits a sum in another way in every function that holds it,
-    and a run that goes on in another process would differ in the last digits. It waits for the table anyway.
+    In this order and no other: allowed to reassociate, the compiler would split the sum differently in every function
+    that inlines it, and a run that is continued in another process would differ in the last digits. A vectorised sum
+    would be no faster, as the time goes into reading the table.
     """
     total = 0.0
     for t in range(codes.shape[0]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -11,19 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import Factors
+from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.observations import Observations
-from chiasma.models.prior import Prior
-from chiasma.models.priors import check_prior
+from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats
 
 MAX_ROWS = 63
 
 
+# tensor.filter_block for columns first..stop-1 of the data it is bound to: (trans, edge, first, stop, message, alpha,
+# stay, diagonal, lik, tops) -> log evidence; lik (n, S) and tops (n,) are scratch for n columns at a time.
+FusedFilter = Callable[..., float]
+
+
 class Emission(ABC):
     """What a model needs to know of an emission: how many rows it has, and what data it accepts."""
 
-    arguments: ClassVar[tuple[str, ...]] = ()  # of the constructor, each an attribute as well
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+    in_settings: ClassVar[bool] = True  # numbers make it, so that a file can name it and a stored run rebuild it
     n_rows: int
     priors: Mapping[str, Prior] = {}  # of the parameters that are learned
 
@@ -36,7 +41,7 @@ class Emission(ABC):
         own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
         return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
 
-    def placed(self, values: Mapping[str, Any]) -> Self:
+    def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
         """`with_values` for values inside the supports of all priors: nothing is checked again."""
         other = copy(self)
         vars(other).update({name: values[name] for name in self.priors})
@@ -55,7 +60,7 @@ class Emission(ABC):
 class Additive(Emission):
     """An emission that sees a column through its level alone."""
 
-    arguments: ClassVar[tuple[str, ...]] = ("weights",)
+    arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     n_channels: int | None = None
 
     def __init__(self, weights: npt.ArrayLike | Prior):
@@ -129,8 +134,10 @@ class Additive(Emission):
         y, group = summary
         return float(self.log_density(y, level[group]).sum())
 
-    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
-        """A shortcut to the likelihoods of all codes of rows with these weights, where the density has one."""
+    def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
+        """A compiled filter that makes the likelihoods of all codes of rows with these weights as it goes; None where
+        the density has none, and likelihoods are evaluated before columns are filtered.
+        """
         return None
 
     def _channels(self, y: Floats, level: Floats) -> Floats:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
+from chiasma.models.arguments import EITHER, RARE, Argument
 from chiasma.models.observations import Observations
-from chiasma.models.prior import Prior
-from chiasma.models.priors import Dirichlet, check_prior
+from chiasma.models.priors import Dirichlet, Prior, check_prior
 from chiasma.types import Floats, as_floats
 
 
@@ -38,7 +38,18 @@ class BinaryChains:
     [0.25, 0.25]
     """
 
-    arguments = ("enter", "leave", "initial")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "enter": Argument(
+            "P(0 to 1) from site to site: one number, or one per row.",
+            required=True,
+            takes="numbers",
+            default_prior=RARE,
+        ),
+        "leave": Argument("P(1 to 0).", same_as="enter", takes="numbers", default_prior=RARE),
+        "initial": Argument(
+            "P(1) where a sequence starts. Default: stationary.", takes="numbers", default_prior=EITHER
+        ),
+    }
 
     def __init__(
         self, enter: npt.ArrayLike | Prior, leave: npt.ArrayLike | Prior, initial: npt.ArrayLike | Prior | None = None
@@ -58,11 +69,12 @@ class BinaryChains:
         self.priors[name] = value
         return value.centre
 
-    def with_values(self, values: Mapping[str, Any]) -> BinaryChains:
+    def with_values(self, values: Mapping[str, Any]) -> Self:
         """The same chains with other values for some arguments."""
-        return BinaryChains(*(values.get(name, self.priors.get(name, getattr(self, name))) for name in self.arguments))
+        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
+        return type(self)(**{name: values.get(name, value) for name, value in own.items()})
 
-    def placed(self, values: Mapping[str, Any]) -> BinaryChains:
+    def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
         """`with_values` for values inside the supports of all priors: nothing is checked again."""
         other = copy(self)
         vars(other).update({name: values[name] for name in self.priors})
@@ -99,7 +111,10 @@ class BinaryChains:
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in self.arguments}
         told = {name: self.priors.get(name, value.tolist()) for name, value in given.items() if value is not None}
-        return f"BinaryChains({', '.join(f'{name}={value}' for name, value in told.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in told.items())})"
+
+
+CHAINS: dict[str, type[BinaryChains]] = {"binary": BinaryChains}
 
 
 def _probability(name: str, values: npt.ArrayLike) -> Floats:

@@ -1,7 +1,8 @@
 """Emissions: log p(y_t | column), as vectorised functions of y and the column's level, sum_k w_k x[k, t].
 
-Every density keeps its constants, so that evidence means what it says. To add one: subclass `Additive`, give
-`log_density`, `sample` and `expected`, name the constructor's `arguments`, and check the parameters and the range of y.
+Every density keeps its constants, so that evidence means what it says. To add one: subclass `Additive`, write
+`log_density`, `sample` and `expected`, describe the constructor's `arguments`, check the parameters and the range of y,
+and add a line to `EMISSIONS`.
 
 A parameter may be a prior: it is then learned. The emission itself stands at a typical value of it, and `with_values`
 makes the emission at another.
@@ -9,7 +10,8 @@ makes the emission at another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,15 +19,22 @@ import numpy.typing as npt
 import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
-from chiasma.models.additive import Additive, Emission, row_count
+from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
+from chiasma.kernels.gaussian_filter import filter_gaussian
+from chiasma.models.additive import Additive, Emission, FusedFilter, row_count
+from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
-from chiasma.models.prior import Prior
+from chiasma.models.priors import Prior
 from chiasma.types import Floats, Integers, as_floats
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 # Where one row moves the mean so far that between two means every likelihood is below exp(-60), factors do not serve.
 _FARTHEST = 60.0
+
+DEPTH = Argument("signal of a level of 1.", default_prior=NORMAL)
+COUNTS_DEPTH = DEPTH._replace(default_prior=NARROW_LOG_NORMAL)  # above 0
+SD = Argument("standard deviation of the noise.", required=True)
+BACKGROUND = Argument("mean where no row is on.")
 
 
 class Gaussian(Additive):
@@ -36,7 +45,7 @@ class Gaussian(Additive):
     [[-50.919, -0.919]]
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "sd")
+    arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS, "depth": DEPTH, "sd": SD}
 
     def __init__(
         self, weights: npt.ArrayLike | Prior, depth: npt.ArrayLike | Prior = 1.0, sd: npt.ArrayLike | Prior = 1.0
@@ -72,11 +81,11 @@ class Gaussian(Additive):
         squares = squares + n * (mean - self.depth * level) ** 2
         return float(np.sum(-0.5 * squares / self.sd**2 - n * (np.log(self.sd) + _HALF_LOG_TWO_PI)))
 
-    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
+    def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
         if self.n_channels is not None:
             return None
         factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
-        return factors if factors.farthest < _FARTHEST else None
+        return partial(filter_gaussian, y, factors) if factors.farthest < _FARTHEST else None
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)
@@ -90,7 +99,12 @@ class IntegratedDepth(Additive):
     at every site. The paper's tumour model.
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth_mean", "depth_sd", "sd")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "weights": WEIGHTS,
+        "depth_mean": DEPTH._replace(key="depth", required=True),
+        "depth_sd": Argument("standard deviation of the depth.", required=True),
+        "sd": SD,
+    }
 
     def __init__(
         self,
@@ -130,7 +144,12 @@ class IntegratedDepth(Additive):
 class StudentT(Additive):
     """y = depth * level + sd * t, with t Student's t of df degrees of freedom: Gaussian with outliers."""
 
-    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "sd", "df")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "weights": WEIGHTS,
+        "depth": DEPTH,
+        "sd": SD,
+        "df": Argument("degrees of freedom."),
+    }
 
     def __init__(
         self,
@@ -160,7 +179,11 @@ class StudentT(Additive):
 class Counts(Additive):
     """Counts with mean depth * level + background."""
 
-    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "background")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "weights": WEIGHTS,
+        "depth": COUNTS_DEPTH,
+        "background": BACKGROUND,
+    }
 
     def __init__(self, weights: npt.ArrayLike | Prior, depth: float | Prior = 1.0, background: float | Prior = 0.0):
         super().__init__(self._learn_weights(weights, low=0.0))
@@ -207,7 +230,12 @@ class Poisson(Counts):
 class NegativeBinomial(Counts):
     """Counts with mean m = depth * level + background and variance m + dispersion * m^2."""
 
-    arguments: ClassVar[tuple[str, ...]] = ("weights", "depth", "dispersion", "background")
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "weights": WEIGHTS,
+        "depth": COUNTS_DEPTH,
+        "dispersion": Argument("variance is m + dispersion m² for a mean m.", required=True),
+        "background": BACKGROUND,
+    }
 
     def __init__(
         self,
@@ -238,7 +266,8 @@ class Custom(Additive):
     [[-3.693, -0.693]]
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ("function", "weights")
+    arguments: ClassVar[Mapping[str, Argument]] = {"function": Argument("log p(y | level)."), "weights": WEIGHTS}
+    in_settings = False  # a function cannot be written in a file
 
     def __init__(self, function: Callable[[Floats, Floats], Floats], weights: npt.ArrayLike | Prior):
         super().__init__(weights)
@@ -270,6 +299,9 @@ class Table(Emission):
     alone: pass `np.zeros(T)`.
     """
 
+    arguments: ClassVar[Mapping[str, Argument]] = {"log_lik": Argument("log-likelihoods (T, 2^K).")}
+    in_settings = False  # a table is data: it is not written among settings
+
     def __init__(self, log_lik: npt.ArrayLike):
         self.log_lik = as_floats("log_lik", log_lik)
         shape = self.log_lik.shape
@@ -287,6 +319,16 @@ class Table(Emission):
                 f"the Table has {len(self.log_lik)} columns, got y of shape {data.y.shape}; "
                 f"pass y of shape ({len(self.log_lik)},)"
             )
+
+
+# By their names on the command line and in files; the first is the default.
+EMISSIONS: dict[str, type[Additive]] = {
+    "gaussian": Gaussian,
+    "student-t": StudentT,
+    "integrated-depth": IntegratedDepth,
+    "poisson": Poisson,
+    "negative-binomial": NegativeBinomial,
+}
 
 
 def _moments(y: Floats, group: Integers, n_groups: int) -> tuple[Floats, Floats, Floats]:

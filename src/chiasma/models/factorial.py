@@ -73,11 +73,11 @@ class FactorialHMM:
             fixed_rows=self.fixed_rows,
         )
 
-    def placed(self, values: Mapping[str, Any]) -> FactorialHMM:
+    def with_unchecked_values(self, values: Mapping[str, Any]) -> FactorialHMM:
         """`at` for values of all priors, inside their supports: nothing is checked again."""
         other = copy(self)
-        other.chains = self.chains.placed(values)
-        other.emission = self.emission.placed(values)
+        other.chains = self.chains.with_unchecked_values(values)
+        other.emission = self.emission.with_unchecked_values(values)
         other.parameters = Parameters({}, {})
         return other
 

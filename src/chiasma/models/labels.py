@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.prior import Prior
+from chiasma.models.priors import Prior
 from chiasma.types import Floats, Integers
 
 

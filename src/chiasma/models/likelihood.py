@@ -13,8 +13,7 @@ import numpy as np
 from chiasma.errors import ImpossibleData
 from chiasma.kernels.codes import add_levels, levels_around, subset_sums, without_lowest_bit
 from chiasma.kernels.exponential import temper_columns
-from chiasma.kernels.gaussian import Factors
-from chiasma.models.additive import Additive
+from chiasma.models.additive import Additive, FusedFilter
 from chiasma.models.observations import Observations
 from chiasma.types import Floats, Integers
 
@@ -28,8 +27,8 @@ class Likelihood(Protocol):
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         """exp(beta * all_codes) into lik (n, 2^K), every column divided by exp(tops[t]) to make it at most 1."""
 
-    def gaussian(self, beta: float) -> tuple[Floats, Factors] | None:
-        """y (T,) and the factors of `kernels.gaussian`; None where columns must come from `tempered`."""
+    def fused_filter(self, beta: float) -> FusedFilter | None:
+        """A compiled filter that makes the likelihoods as it goes; None where columns must come from `tempered`."""
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
@@ -59,9 +58,8 @@ class Levels:
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         _temper(self.emission.log_likelihood(self.y[first:stop], self._every_level), first, beta, lik, tops)
 
-    def gaussian(self, beta: float) -> tuple[Floats, Factors] | None:
-        factors = self.emission.factors(self.weights, self.base, beta)
-        return None if factors is None else (self.y, factors)
+    def fused_filter(self, beta: float) -> FusedFilter | None:
+        return self.emission.fused_filter(self.y, self.weights, self.base, beta)
 
     def at(self, codes: Integers) -> Floats:
         channels = self.weights.shape[1:]
@@ -90,7 +88,7 @@ class Lookup:
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         _temper(self.table[first:stop], first, beta, lik, tops)
 
-    def gaussian(self, beta: float) -> None:
+    def fused_filter(self, beta: float) -> None:
         return None
 
     def at(self, codes: Integers) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.models.prior import Prior
+from chiasma.models.priors import Prior
 from chiasma.types import Floats, as_floats
 
 

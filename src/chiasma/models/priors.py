@@ -2,12 +2,13 @@
 
 A prior has the shape of its parameter: scalars give one value, arrays one value each. Samplers work on free
 coordinates, real numbers without bounds: a positive value is exp(free), one in an interval a scaled logistic, a point
-of the simplex the ratios to its last entry.
+of the simplex the ratios to its last entry. `chiasma.kernels.priors` computes them from the `entries` of a prior.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,117 @@ import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.models.prior import Independent, Prior, groups_alike, short
 from chiasma.types import Floats, as_floats
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
+
+
+class Prior(ABC):
+    """A distribution of a parameter."""
+
+    arguments: ClassVar[tuple[str, ...]]
+    shape: tuple[int, ...]
+    support: tuple[float, float]  # bounds of every value
+    n_free: int
+
+    @property
+    @abstractmethod
+    def centre(self) -> Floats:
+        """A typical value, of the prior's shape."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> Floats:
+        """A draw, of the prior's shape."""
+
+    @abstractmethod
+    def log_density(self, value: Floats) -> float:
+        """log p(value), constants included; -inf outside the support."""
+
+    @abstractmethod
+    def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
+        """kind, a, b and constant of every value, as chiasma.kernels.priors takes them."""
+
+    @abstractmethod
+    def alike(self) -> list[list[int]]:
+        """Groups of entries along the first axis that the prior does not tell apart."""
+
+    @abstractmethod
+    def marginal(self, entry: tuple[int, ...]) -> Prior:
+        """The prior of one entry, whatever the others are: a single value."""
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON from which `prior_of` makes it again."""
+        return {"prior": type(self).__name__} | {name: getattr(self, name).tolist() for name in self.arguments}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(short(getattr(self, name)) for name in self.arguments)})"
+
+
+class Independent(Prior):
+    """Entries that are independent of each other, each within the same bounds."""
+
+    def __init__(self, **arguments: npt.ArrayLike):
+        given = {name: as_floats(f"{name} of {type(self).__name__}", value) for name, value in arguments.items()}
+        try:
+            self.shape = np.broadcast_shapes(*(values.shape for values in given.values()))
+        except ValueError:
+            sizes = ", ".join(f"{name} {values.shape}" for name, values in given.items())
+            raise InvalidInput(f"arguments of {type(self).__name__} must have equal lengths, got {sizes}") from None
+        for name, values in given.items():
+            if not np.all(np.isfinite(values)):
+                raise InvalidInput(f"{name} of {type(self).__name__} must be finite, got {short(values)}")
+            setattr(self, name, values)
+        self.n_free = int(np.prod(self.shape, dtype=int))
+
+    def _positive(self, *names: str) -> None:
+        for name in names:
+            if np.any(getattr(self, name) <= 0):
+                raise InvalidInput(
+                    f"{name} of {type(self).__name__} must be positive, got {short(getattr(self, name))}"
+                )
+
+    @abstractmethod
+    def _log_densities(self, value: Floats) -> Floats:
+        """Entry by entry, inside the support."""
+
+    def log_density(self, value: Floats) -> float:
+        value = np.asarray(value, float)
+        low, high = self.support
+        if not np.all((value > low) & (value < high)):
+            return -np.inf
+        return float(np.sum(self._log_densities(value)))
+
+    kind: ClassVar[int]
+
+    @abstractmethod
+    def _constants(self) -> Floats:
+        """What the log density adds whatever the value."""
+
+    def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
+        first, last = self.arguments[0], self.arguments[-1]
+        columns = (getattr(self, first), getattr(self, last), self._constants())
+        a, b, constant = (np.broadcast_to(column, self.shape).astype(float).ravel() for column in columns)
+        return np.full(self.n_free, self.kind), a, b, constant
+
+    def marginal(self, entry: tuple[int, ...]) -> Prior:
+        return type(self)(*(np.broadcast_to(getattr(self, name), self.shape)[entry] for name in self.arguments))
+
+    def alike(self) -> list[list[int]]:
+        if not self.shape:
+            return []
+        table = [np.broadcast_to(getattr(self, name), self.shape).reshape(self.shape[0], -1) for name in self.arguments]
+        return groups_alike(np.concatenate(table, axis=1))
+
+
+def groups_alike(rows: Floats) -> list[list[int]]:
+    found: dict[tuple[float, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        found.setdefault(tuple(row.tolist()), []).append(i)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def short(values: Floats) -> str:
+    return f"{values:g}" if values.ndim == 0 else str(values.tolist())
 
 
 class Normal(Independent):
@@ -234,16 +342,6 @@ class Dirichlet(Prior):
         constant = np.append(self._constant(), np.zeros(self.n_free))
         return kind, self.concentration, self.concentration, constant
 
-    def to_free(self, value: Floats) -> Floats:
-        return np.asarray(np.log(value[:-1]) - np.log(value[-1]))
-
-    def from_free(self, free: Floats) -> Floats:
-        ratios = np.exp(np.append(free, 0.0) - max(free.max(), 0.0))
-        return np.asarray(ratios / ratios.sum())
-
-    def log_slope(self, value: Floats) -> float:
-        return float(np.sum(np.log(value)))
-
     def marginal(self, entry: tuple[int, ...]) -> Prior:
         own = self.concentration[entry]
         return Beta(own, self.concentration.sum() - own)
@@ -252,8 +350,18 @@ class Dirichlet(Prior):
         return groups_alike(self.concentration[:, None])
 
 
+# Every prior by its name: where it is looked up, offered and read from files.
 PRIORS: dict[str, type[Prior]] = {
-    kind.__name__: kind for kind in (Normal, LogNormal, HalfNormal, Gamma, Beta, Uniform, Dirichlet)
+    kind.__name__: kind
+    for kind in (
+        Normal,
+        LogNormal,
+        HalfNormal,
+        Gamma,
+        Beta,
+        Uniform,
+        Dirichlet,
+    )
 }
 
 
@@ -270,13 +378,12 @@ def check_prior(name: str, prior: Prior, shapes: tuple[tuple[int, ...], ...], lo
         wanted = " or ".join("a single value" if shape == () else f"shape {shape}" for shape in shapes)
         raise InvalidInput(f"the prior of {name} must have {wanted}, got {prior} with shape {prior.shape}")
     if prior.support[0] < low or prior.support[1] > high:
-        fitting = (kind.__name__ for kind in PRIORS.values() if _fits(kind, low, high))
+        fitting = ", ".join(known for known, kind in PRIORS.items() if _fits(kind, low, high))
         bounds = f"above {low:g}" if high == np.inf else f"between {low:g} and {high:g}"
-        raise InvalidInput(
-            f"{name} must be {bounds}, and {prior} also gives values outside; use {', '.join(fitting)} or Uniform"
-        )
+        raise InvalidInput(f"{name} must be {bounds}, and {prior} also gives values outside; use {fitting}")
 
 
 def _fits(kind: type[Prior], low: float, high: float) -> bool:
-    support = getattr(kind, "support", None)
-    return support is not None and support[0] >= low and support[1] <= high
+    if not hasattr(kind, "support"):
+        return True  # its bounds are arguments
+    return kind.support[0] >= low and kind.support[1] <= high

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.codes import move_bits
-from chiasma.kernels.exponential import temper_columns, temper_table
+from chiasma.kernels.codes import move_bits, smallest_dtype
+from chiasma.kernels.exponential import temper_table
+from chiasma.kernels.sweeps import prior_sweep
 from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
 from chiasma.types import Floats, Integers, as_floats
@@ -88,6 +89,21 @@ class Target:
         """Codes of all rows to codes of the free rows."""
         return move_bits(np.asarray(codes, np.int64), self.free, range(self.n_rows))
 
+    @property
+    def record_dtype(self) -> np.dtype[np.unsignedinteger]:
+        """The smallest type that holds codes of all rows."""
+        return smallest_dtype(self.all_rows)
+
+    def record(self, codes: npt.NDArray[np.integer]) -> npt.NDArray[np.unsignedinteger]:
+        """Codes of the free rows to codes of all rows, as they are kept."""
+        return self.expand(codes).astype(self.record_dtype)
+
+    def sample_prior(self, rng: np.random.Generator) -> Integers:
+        """(T,) codes of the free rows, a path from the prior."""
+        codes = np.zeros(self.n_columns, np.int64)
+        prior_sweep(self.trans, self.edge, rng.random(self.n_rows * self.n_columns), codes)
+        return codes
+
     def log_prior(self, codes: Integers) -> float:
         """log p(X) of a path of the free rows."""
         return float(log_prior(codes, self.log_trans, self.edge))
@@ -109,20 +125,11 @@ def check_beta(beta: float) -> float:
     return float(given)
 
 
-def temper(log_lik: Floats, beta: float) -> tuple[Floats, Floats]:
-    """exp(beta * log_lik) divided by its column maximum, and beta times the log of those maxima.
+def tempered_table(log_lik: Floats, beta: float, out: Floats | None = None) -> Floats:
+    """(S, T): exp(beta * log_lik), every column divided by its maximum, and transposed as sweeps like to read it.
 
     beta = 0 ignores the data altogether, impossible observations included.
     """
-    if beta == 0:
-        return np.ones_like(log_lik), np.zeros(len(log_lik))
-    lik, tops = np.empty_like(log_lik), np.empty(len(log_lik))
-    temper_columns(log_lik, beta, lik, tops)
-    return lik, tops
-
-
-def tempered_table(log_lik: Floats, beta: float, out: Floats | None = None) -> Floats:
-    """(S, T): `temper` of a whole table, transposed as sweeps like to read it."""
     made = np.empty(log_lik.shape[::-1]) if out is None else out
     if beta == 0:
         made[:] = 1.0

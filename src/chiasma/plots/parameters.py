@@ -14,7 +14,7 @@ from chiasma.errors import InvalidInput
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.labels import exchangeable_rows
 from chiasma.plots.style import BLACK, BLUE, MANY_POINTS, SKY, STATES, Canvas, canvas_for, entitle
-from chiasma.results.learned import QUANTILES, Entry, entries
+from chiasma.results.parameters import QUANTILES, Entry, entries
 from chiasma.results.posterior import Posterior
 from chiasma.types import Floats
 

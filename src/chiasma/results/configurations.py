@@ -6,7 +6,7 @@ codes: (chain, draw, site), in memory or lazily on disk. They are read in pieces
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -113,6 +113,24 @@ def equal_runs(values: npt.NDArray[Any], starts: Integers | None = None) -> list
     return list(pairwise(edges))
 
 
+def state_text(states: Iterable[int]) -> str:
+    """One digit per row, row 0 first.
+
+    >>> state_text([1, 1, 0, 0])
+    '1100'
+    """
+    return "".join(str(int(x)) for x in states)
+
+
+def code_text(code: int, n_rows: int) -> str:
+    """The state of a column code, as text.
+
+    >>> code_text(3, 4)
+    '1100'
+    """
+    return state_text(unpack(np.array([code]), n_rows)[:, 0])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Configuration:
     """One pattern of a region and its share of the draws.
@@ -132,10 +150,12 @@ class Configuration:
         codes = pack(self.states)
         return [(self.start + a, self.start + b, int(codes[a])) for a, b in equal_runs(codes)]
 
+    def state_at(self, site: int) -> str:
+        """The state of a site of the whole signal, as text."""
+        return state_text(self.states[:, site - self.start])
+
     def __repr__(self) -> str:
-        runs = ", ".join(
-            f"{''.join(map(str, self.states[:, a - self.start]))} at {a}..{b - 1}" for a, b, _ in self.runs
-        )
+        runs = ", ".join(f"{self.state_at(a)} at {a}..{b - 1}" for a, b, _ in self.runs)
         return f"Configuration({self.probability:.3g} ± {self.standard_error:.1g}: {runs})"
 
 

@@ -14,6 +14,7 @@ import xarray as xr
 from chiasma.models.observations import Observations
 from chiasma.results.arrays import labelled
 from chiasma.results.provenance import versions
+from chiasma.results.run_info import RunInfo
 from chiasma.types import Floats
 
 
@@ -24,7 +25,7 @@ def to_datatree(
     log_likelihood: xr.DataArray,
     data: Observations | None,
     weights: Floats | None,
-    info: dict[str, Any],
+    info: RunInfo,
 ) -> xr.DataTree:
     """variables: what the group `posterior` holds, under their names."""
     groups = {
@@ -45,12 +46,11 @@ def to_datatree(
     return tree
 
 
-def _attributes(info: dict[str, Any]) -> dict[str, Any]:
+def _attributes(info: RunInfo) -> dict[str, Any]:
     """Strings, because a seed from the operating system is longer than the integers of most file formats."""
     made_with = info.get("versions") or versions()
-    attributes = {
-        key: str(info[key]) for key in ("seed", "plan", "update", "exchange") if info.get(key) not in (None, "None")
-    }
+    told = {key: info.get(key) for key in ("seed", "plan", "update", "exchange")}
+    attributes = {key: str(value) for key, value in told.items() if value is not None}
     attributes["inference_library"] = "chiasma"
     attributes["inference_library_version"] = made_with["chiasma"]
     return attributes | {f"{name}_version": number for name, number in made_with.items() if name != "chiasma"}

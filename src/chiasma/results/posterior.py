@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -19,10 +19,12 @@ from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.results import configurations, export, learned, segments, summary
+from chiasma.results import configurations, export, segments, summary
 from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
 from chiasma.results.evidence import Evidence
+from chiasma.results.parameters import model_at_draw, model_at_mean, summarise_parameters
+from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
 from chiasma.results.summary import Summary
 from chiasma.types import Floats, Integers
@@ -85,7 +87,7 @@ class Posterior:
     model: FactorialHMM | Density | None = None
     data: Observations | None = None
     row_counts: Integers | None = None
-    info: dict[str, Any] = field(default_factory=dict)
+    info: RunInfo = field(default_factory=RunInfo)
 
     @property
     def codes(self) -> xr.DataArray:
@@ -120,7 +122,7 @@ class Posterior:
         `model_at` gives the model of one draw.
         """
         if isinstance(self.model, FactorialHMM) and self.model.parameters:
-            return learned.model_at_mean(self.model, self.parameters)
+            return model_at_mean(self.model, self.parameters)
         return self.model
 
     def model_at(self, chain: int, draw: int) -> FactorialHMM:
@@ -134,7 +136,7 @@ class Posterior:
                 "this posterior holds no FactorialHMM; where a stored run could not keep it, give it: "
                 "ch.open_posterior(path, model=model)"
             )
-        return learned.model_at_draw(self.model, self.parameters, chain, draw)
+        return model_at_draw(self.model, self.parameters, chain, draw)
 
     def levels(self) -> xr.DataArray:
         """(chain, draw, site): sum of the weights of the rows that are on. With channels, a last axis.
@@ -185,7 +187,7 @@ class Posterior:
             draws=self.draws,
             log_joint=self.log_joint,
             series=series,
-            parameters=learned.summarise_parameters(self.parameters),
+            parameters=summarise_parameters(self.parameters),
             betas=self.betas,
             exchange_stats=self.exchange_stats,
             log_evidence=self.log_evidence,

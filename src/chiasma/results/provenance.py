@@ -1,12 +1,13 @@
 """What a stored run remembers of how it was made: enough to refuse a different one, and to rebuild its model.
 
-Everything is plain JSON: parameters as lists, data as a digest. A user's own function has no such form: it is
-remembered by its name, and the model is then not rebuilt.
+Everything is plain JSON: the parameters of an emission in `EMISSIONS` as lists, data as a digest. A function or a class
+that is in no registry is remembered by its name, and the model is then not rebuilt.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -14,34 +15,42 @@ from typing import Any
 import numpy as np
 
 import chiasma
-from chiasma.models import emissions
 from chiasma.models.additive import Emission
-from chiasma.models.chains import BinaryChains
+from chiasma.models.chains import CHAINS, BinaryChains
 from chiasma.models.density import Density
+from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.priors import prior_of
-
-# Emissions that their parameters make again.
-_PLAIN = ("Gaussian", "IntegratedDepth", "StudentT", "Poisson", "NegativeBinomial")
 
 
 def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
     if isinstance(model, Density):
         return {"kind": type(model).__name__, **_attributes(model), "dtype": model.dtype.name}
     emission, chains = model.emission, model.chains
-    name = type(emission).__name__
-    if type(emission) is not getattr(emissions, name, None):
-        name = f"{type(emission).__module__}.{type(emission).__qualname__}"
+    rebuilt = type(emission) in EMISSIONS.values()
     return {
         "kind": "FactorialHMM",
-        **{key: _parameter(chains, key) for key in chains.arguments},
-        "emission": name,
-        "parameters": (
-            {key: _parameter(emission, key) for key in emission.arguments} if name in _PLAIN else _attributes(emission)
-        ),
+        **({} if type(chains) is BinaryChains else {"chains": _name(type(chains))}),
+        **_parameters(chains),
+        "emission": _name(type(emission)),
+        "parameters": _parameters(emission) if rebuilt else _attributes(emission),
         "fixed_rows": {str(k): x for k, x in model.fixed_rows.items()},
     }
+
+
+def _name(kind: type) -> str:
+    """Of a class: a class of this package keeps its name when it moves to another file."""
+    own = kind.__module__.partition(".")[0] == chiasma.__name__
+    return kind.__name__ if own else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _named(registry: Mapping[str, type[Any]], name: str | None) -> type[Any] | None:
+    return next((kind for kind in registry.values() if _name(kind) == name), None)
+
+
+def _parameters(part: BinaryChains | Emission) -> dict[str, Any]:
+    return {name: _parameter(part, name) for name in part.arguments}
 
 
 def _parameter(part: BinaryChains | Emission, name: str) -> Any:
@@ -69,20 +78,23 @@ def _told(value: Any) -> Any:
 
 
 def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
-    """The model of a description; None where it holds a user's own function or table.
+    """The model of a description; None where a class is in no registry, or was not when the run was stored.
 
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Poisson([1.0, 2.0]), fixed_rows={1: 1})
     >>> describe_model(rebuild_model(describe_model(model))) == describe_model(model)
     True
     """
-    if description.get("emission") not in _PLAIN:
+    emission = _named(EMISSIONS, description.get("emission"))
+    chains = _named(CHAINS, description.get("chains", BinaryChains.__name__))
+    # The attributes of a class that was not registered include more than its arguments.
+    if emission is None or chains is None or not set(description["parameters"]) <= set(emission.arguments):
         return None
-    parameters = {name: prior_of(value) for name, value in description["parameters"].items()}
-    emission = getattr(emissions, description["emission"])(**parameters)
-    chains = BinaryChains(*(prior_of(description[name]) for name in BinaryChains.arguments))
-    fixed = {int(k): x for k, x in description["fixed_rows"].items()}
-    return FactorialHMM(chains=chains, emission=emission, fixed_rows=fixed)
+    return FactorialHMM(
+        chains=chains(**{name: prior_of(description[name]) for name in chains.arguments}),
+        emission=emission(**{name: prior_of(value) for name, value in description["parameters"].items()}),
+        fixed_rows={int(k): x for k, x in description["fixed_rows"].items()},
+    )
 
 
 def describe_data(data: Observations | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import xarray as xr
 
 from chiasma.kernels.codes import unpack
 from chiasma.kernels.counting import add_counts
-from chiasma.results.configurations import equal_runs, pieces
+from chiasma.results.configurations import equal_runs, pieces, state_text
 from chiasma.results.evidence import BATCHES
 from chiasma.types import Floats, Integers
 
@@ -40,6 +40,10 @@ class Segment:
     @property
     def rows_on(self) -> int:
         return sum(self.states)
+
+    @property
+    def state(self) -> str:
+        return state_text(self.states)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ import xarray as xr
 
 from chiasma.results.convergence import RHAT, Convergence, convergence
 from chiasma.results.evidence import Evidence
-from chiasma.results.learned import ParameterSummary
+from chiasma.results.parameters import ParameterSummary
+from chiasma.results.run_info import RunInfo
 from chiasma.types import Floats
 
 if TYPE_CHECKING:
@@ -61,21 +62,20 @@ class Exchanges:
     round_trips: int | None
 
 
-def exchanges(stats: xr.Dataset, info: dict[str, Any]) -> Exchanges | None:
+def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
     """From the statistics per pair of rungs; None where nothing was exchanged."""
     moves = stats["moves"].values
     if not moves.sum():
         return None
     rejection = stats["rejection"].values
-    move = str(info.get("exchange", ""))
     return Exchanges(
-        move=move,
+        move=info.get("exchange") or "",
         worst_rejection=float(rejection.max()),
         worst_pair=int(rejection.argmax()),
         barrier=float(rejection.sum()),
         changed=float(np.average(stats["changed"].values, weights=moves)),
         columns=float(np.average(stats["columns"].values, weights=moves)),
-        round_trips=sum(info.get("round_trips", ())) if move.startswith("Swap") else None,
+        round_trips=sum(info.get("round_trips", ())) if info.get("follows_swaps") else None,
     )
 
 
@@ -144,14 +144,14 @@ def summarise(
     betas: Floats,
     exchange_stats: xr.Dataset,
     log_evidence: Evidence | None,
-    info: dict[str, Any],
+    info: RunInfo,
 ) -> Summary:
     """draws: of the cold replica, for their sizes; series: (chain, draw, site, ...) at some sites."""
     n_chains, n_draws, n_sites = draws.shape
     run = {
         "plan": info.get("plan"),
-        "update": _named(info.get("update")),
-        "exchange": _named(info.get("exchange")),
+        "update": info.get("update"),
+        "exchange": info.get("exchange"),
         "chains": n_chains,
         "draws": n_draws,
         "sites": n_sites,
@@ -162,8 +162,7 @@ def summarise(
         "seconds": dict(info.get("timings", {})),
     }
     parts = (convergence(log_joint), convergence(series))
-    independent = len(betas) == 1 and str(run["update"]).startswith("Exact(") and not parameters
-    warnings = [] if independent else _chain_warnings(parts, parameters, n_chains, n_draws, betas)
+    warnings = [] if info.get("independent") else _chain_warnings(parts, parameters, n_chains, n_draws, betas)
     return Summary(
         run=run,
         convergence=parts,
@@ -172,10 +171,6 @@ def summarise(
         evidence=log_evidence,
         warnings=(*warnings, *info.get("warnings", ()), *_evidence_warnings(log_evidence)),
     )
-
-
-def _named(text: str | None) -> str | None:
-    return None if text == "None" else text
 
 
 def _chain_warnings(

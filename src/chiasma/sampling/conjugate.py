@@ -59,7 +59,7 @@ def draw_gaussian(
         prior = slot.prior
         if not isinstance(prior, Normal) or slot.name not in ("depth", "weights"):
             continue
-        now = model.emission.placed(model.parameters.unpack(values))
+        now = model.emission.with_unchecked_values(model.parameters.unpack(values))
         share = beta / now.sd**2
         if slot.name == "depth":
             level = on @ now.weights

@@ -1,8 +1,9 @@
 """Engines: the replicas of one chain, advanced by iterations.
 
-`CompiledEngine` keeps whole sweeps and exchanges inside numba; `StepEngine` does the same one step at a time, for
-targets that must be asked in Python (streamed likelihoods, exact passes, any density). Both read the same streams
-in the same order.
+An iteration updates every replica, and every `every`-th one ends with exchanges between neighbouring rungs.
+`CompiledEngine` keeps whole iterations inside numba; `LoopEngine` does the same one Python call at a time, for targets
+that must be asked in Python (streamed likelihoods, exact passes, any density, learned parameters). Both read the same
+streams in the same order. `ExactEngine` draws whole paths independently of each other.
 """
 
 from __future__ import annotations
@@ -11,125 +12,61 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from chiasma.exact.passes import draw_paths
 from chiasma.kernels import ensemble, moves
-from chiasma.kernels.codes import smallest_dtype
-from chiasma.kernels.sweeps import prior_sweep
-from chiasma.models.target import Target, tempered_table
-from chiasma.sampling.exchanges import Exchange
+from chiasma.sampling.problems import PathProblem, Problem, Start, State, StateProblem
 from chiasma.sampling.streams import Streams
-from chiasma.sampling.updates import Exact, Update, make_program, make_work, uniforms_per_sweep
+from chiasma.sampling.updates import Exact, make_program, make_work, uniforms_per_sweep
+from chiasma.storage.trace import Draws
 from chiasma.types import Floats, Integers
 
 # Uniforms drawn ahead per call of the compiled loop, over all replicas: 16 MiB.
 BUFFER = 2**21
 # Where they go, a thread at a time: fresh memory of that size takes longer to get and to give back than to fill.
 _ROOM = threading.local()
-
-State = npt.NDArray[Any]
-
-
-class Chunk(NamedTuple):
-    """Records of some iterations."""
-
-    states: State  # (n, T) of the cold replica
-    log_lik: Floats  # (n, R)
-    log_prior: Floats  # (n,) of the cold replica, that of its parameters included
-    values: Floats  # (n, P) learned parameters of the cold replica
-    work: Floats  # (n, R - 1, 2) between rungs, where paths are integrated out; else (n, 0, 2)
-
-
-class Recorded(Protocol):
-    """What all engines need to know of what they draw."""
-
-    name: str  # of the draws
-    n_sites: int
-    record_dtype: Any
-
-    def record(self, states: State) -> State: ...
-
-
-class Problem(Recorded, Protocol):
-    """What a StepEngine needs to know of a target."""
-
-    dtype: Any
-
-    def initial(self, rng: np.random.Generator) -> State: ...
-    def sweep(self, beta: float) -> Any: ...
-    def pair(self, beta_i: float, beta_j: float) -> Any: ...
-    def log_likelihood(self, state: State) -> float: ...
-    def log_prior(self, state: State) -> float: ...
-
-
-class PathProblem(Problem):
-    """A path of a factorial HMM, with its update and its exchange."""
-
-    name = "codes"
-    dtype: Any = np.int64
-
-    def __init__(self, target: Target, update: Update, exchange: Exchange | None):
-        self.target = target
-        self.update = update
-        self.exchange = exchange
-        self.n_sites = target.n_columns
-        self.record_dtype = smallest_dtype(target.all_rows)
-        self._tempered_at = np.empty(0)
-        self._tempered = np.empty((0, 0, 0))
-
-    def initial(self, rng: np.random.Generator) -> Integers:
-        """A path from the prior."""
-        codes = np.zeros(self.n_sites, np.int64)
-        prior_sweep(self.target.trans, self.target.edge, rng.random(self.target.n_rows * self.n_sites), codes)
-        return codes
-
-    def sweep(self, beta: float) -> Any:
-        return self.update.prepare(self.target, beta)
-
-    def pair(self, beta_i: float, beta_j: float) -> Any:
-        assert self.exchange is not None
-        return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
-
-    def tempered(self, betas: Floats) -> Floats:
-        """(R, S, T) likelihoods at every beta. The chains of a run share their rungs, and so this table."""
-        if not np.array_equal(betas, self._tempered_at):
-            self._tempered_at = betas.copy()
-            self._tempered = np.empty((len(betas), *self.target.log_lik.shape[::-1]))
-            for lik, beta in zip(self._tempered, betas, strict=True):
-                tempered_table(self.target.log_lik, beta, lik)
-        return self._tempered
-
-    def log_likelihood(self, state: State) -> float:
-        return self.target.log_likelihood(state)
-
-    def log_prior(self, state: State) -> float:
-        return self.target.log_prior(state)
-
-    def record(self, states: State) -> State:
-        """Codes of all rows, in the smallest type that holds them."""
-        return self.target.expand(states).astype(self.record_dtype)
+# Exact draws per pass over the segments, when messages do not fit at once and are filtered again for every pass.
+BATCH = 256
 
 
 class Engine(ABC):
     """Replicas of one chain, from the hottest to the cold one."""
 
-    problem: Recorded
-    streams: Streams
-    every: int  # iterations from one exchange step to the next; 0: none
+    problem: Problem
+    betas: Floats  # (R,)
     states: State  # (R, T)
 
-    def place(self, betas: Sequence[float]) -> None:
-        """Set the rungs. With another number of them, each takes the path of the nearest old one."""
+    def __init__(self, problem: Problem, betas: Sequence[float], every: int, streams: Streams, start: Start):
+        """every: iterations from one exchange step to the next; 0: none."""
+        self.problem = problem
+        self.every = every
+        self.streams = streams
+        self.states = self._first_states(len(betas), start)
+        self.set_betas(betas)
+
+    @abstractmethod
+    def _first_states(self, n_replicas: int, start: Start) -> State:
+        """(R, T)"""
+
+    def prepare(self) -> float | None:
+        """Compute what all chains of the problem share; returns the log evidence where that tells it."""
+        return None
+
+    def set_betas(self, betas: Sequence[float]) -> None:
+        """Set the rungs. With another number of them, each takes over from the nearest old one."""
         n_old, n_new = len(self.states), len(betas)
         if n_new != n_old:
-            nearest = np.round(np.linspace(0, n_old - 1, n_new)).astype(int)
-            self.states = self.states[nearest].copy()
+            self._take_over(np.round(np.linspace(0, n_old - 1, n_new)).astype(int))
         self.betas = np.asarray(betas, float)
         self.restart()
         self._bind()
+
+    def _take_over(self, nearest: Integers) -> None:
+        """Rung r takes the place of the old rung nearest[r]."""
+        self.states = self.states[nearest].copy()
 
     def restart(self) -> None:
         """Forget the tally and count iterations from 0."""
@@ -141,7 +78,7 @@ class Engine(ABC):
         """Make what depends on the betas."""
 
     @abstractmethod
-    def advance(self, n: int, thin: int) -> Chunk:
+    def advance(self, n: int, thin: int) -> Draws:
         """Run n iterations and keep every thin-th (0: none)."""
 
     @abstractmethod
@@ -161,16 +98,16 @@ class Engine(ABC):
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.states = np.array(checkpoint["states"])
-        self.place(checkpoint["betas"])
+        self.set_betas(checkpoint["betas"])
         self.iteration = int(checkpoint["iteration"])
         self.tally = ensemble.Tally(*(checkpoint[f"tally_{name}"].copy() for name in ensemble.Tally._fields))
         self.streams.restore(json.loads(str(checkpoint["streams"])))
 
-    def empty_chunk(self, n: int, thin: int) -> Chunk:
-        """Room for the records of the next n iterations."""
+    def empty_draws(self, n: int, thin: int) -> Draws:
+        """Room for what is kept of the next n iterations."""
         n_kept = (self.iteration + n) // thin - self.iteration // thin if thin else 0
         n_replicas, n_sites = self.states.shape
-        return Chunk(
+        return Draws(
             states=np.empty((n_kept, n_sites), self.states.dtype),
             log_lik=np.empty((n_kept, n_replicas)),
             log_prior=np.empty(n_kept),
@@ -182,19 +119,90 @@ class Engine(ABC):
 class StateEngine(Engine):
     """Replicas that are nothing but their states."""
 
-    problem: Problem
+    problem: StateProblem
 
-    def __init__(self, problem: Problem, betas: Sequence[float], every: int, streams: Streams, start: State | None):
-        self.problem = problem
-        self.every = every
-        self.streams = streams
-        rows = [problem.initial(streams.initial(r)) if start is None else start for r in range(len(betas))]
-        self.states = np.array(rows, dtype=problem.dtype)
-        self.place(betas)
+    def _first_states(self, n_replicas: int, start: Start) -> State:
+        given = start.states
+        rows = [self.problem.initial(self.streams.initial(r)) if given is None else given for r in range(n_replicas)]
+        return np.array(rows, dtype=self.problem.dtype)
 
     def log_densities(self) -> Floats:
         parts = (self.problem.log_likelihood, self.problem.log_prior)
         return np.array([[part(state) for state in self.states] for part in parts])
+
+
+class LoopEngine(Engine):
+    """One Python call per replica and iteration, and one per pair and exchange."""
+
+    @abstractmethod
+    def _iterate(self, r: int, warming_up: bool) -> None:
+        """Update a replica."""
+
+    @abstractmethod
+    def _look(self) -> Floats:
+        """(R,) log-likelihoods by which neighbouring rungs are compared."""
+
+    @abstractmethod
+    def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
+        """Write the cold replica, and what `_look` said, into draw n."""
+
+    @abstractmethod
+    def _exchange_pair(self, p: int) -> tuple[int, bool]:
+        """Exchange between rungs p and p + 1: how many columns of p changed, and whether the two changed places."""
+
+    def piece(self) -> int:
+        return 1
+
+    def advance(self, n: int, thin: int) -> Draws:
+        draws = self.empty_draws(n, thin)
+        kept = 0
+        for i in range(self.iteration, self.iteration + n):
+            for r in range(len(self.betas)):
+                self._iterate(r, warming_up=not thin)
+            record = thin > 0 and (i + 1) % thin == 0
+            exchange = self.every > 0 and (i + 1) % self.every == 0 and len(self.betas) > 1
+            if record or exchange:
+                log_liks = self._look()
+            if record:
+                self._keep(draws, kept, log_liks)
+                kept += 1
+            if exchange:
+                self._exchange(log_liks)
+        self.iteration += n
+        return draws
+
+    def _exchange(self, log_liks: Floats) -> None:
+        """One exchange step: the pairs of the current parity."""
+        n_replicas = len(self.betas)
+        ensemble.tally_log_liks(self.tally, self.betas, log_liks)
+        for p in range(ensemble.first_pair(int(self.tally.steps[0]), n_replicas), n_replicas - 1, 2):
+            ensemble.tally_move(self.tally, p, *self._exchange_pair(p))
+        ensemble.tally_step(self.tally)
+
+
+class StepEngine(LoopEngine, StateEngine):
+    """Any target: its update and its exchange, step by step."""
+
+    def _bind(self) -> None:
+        self.sweeps = [self.problem.sweep(beta) for beta in self.betas]
+        pairs = zip(self.betas[:-1], self.betas[1:], strict=True) if self.every else ()
+        self.pairs = [self.problem.pair(low, high) for low, high in pairs]
+
+    def _iterate(self, r: int, warming_up: bool) -> None:
+        self.sweeps[r].step(self.states[r], self.streams.replica(r))
+
+    def _look(self) -> Floats:
+        return np.array([self.problem.log_likelihood(state) for state in self.states])
+
+    def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
+        draws.states[n] = self.states[-1]
+        draws.log_lik[n] = log_liks
+        draws.log_prior[n] = self.problem.log_prior(self.states[-1])
+
+    def _exchange_pair(self, p: int) -> tuple[int, bool]:
+        a, b = self.states[p], self.states[p + 1]
+        moved = self.pairs[p].step(a, b, self.streams.pair(p))
+        return moved, self.pairs[p].is_swap and (moved > 0 or np.array_equal(a, b))
 
 
 def _room(name: str, n_rows: int, n_columns: int) -> Floats:
@@ -243,14 +251,14 @@ class CompiledEngine(StateEngine):
     def piece(self) -> int:
         return max(1, BUFFER // int(self.n_sweep.sum()))
 
-    def advance(self, n: int, thin: int) -> Chunk:
-        chunk = self.empty_chunk(n, thin)
+    def advance(self, n: int, thin: int) -> Draws:
+        draws = self.empty_draws(n, thin)
         kept = 0
         for first in range(0, n, self.piece()):
-            kept += self._run(min(self.piece(), n - first), thin, Chunk(*(part[kept:] for part in chunk)))
-        return chunk
+            kept += self._run(min(self.piece(), n - first), thin, Draws(*(part[kept:] for part in draws)))
+        return draws
 
-    def _run(self, n: int, thin: int, chunk: Chunk) -> int:
+    def _run(self, n: int, thin: int, draws: Draws) -> int:
         start, stop = self.iteration, self.iteration + n
         every = self.every if self.problem.exchange is not None else 0
         n_kept = ensemble.run_iterations(
@@ -266,7 +274,7 @@ class CompiledEngine(StateEngine):
             every,
             thin,
             self.tally,
-            ensemble.Records(chunk.states, chunk.log_lik, chunk.log_prior),
+            ensemble.Kept(draws.states, draws.log_lik, draws.log_prior),
             self.work,
             self.pair_work,
         )
@@ -289,53 +297,34 @@ class CompiledEngine(StateEngine):
         return uniforms
 
 
-class StepEngine(StateEngine):
-    """One Python call per sweep and per exchange, for any target."""
+class ExactEngine(StateEngine):
+    """One replica whose draws do not depend on each other: there is nothing to warm up and nothing to exchange."""
+
+    problem: PathProblem
+
+    def prepare(self) -> float | None:
+        return self.problem.passes.log_evidence
 
     def _bind(self) -> None:
-        self.sweeps = [self.problem.sweep(beta) for beta in self.betas]
-        self.pairs = (
-            [self.problem.pair(low, high) for low, high in zip(self.betas[:-1], self.betas[1:], strict=True)]
-            if self.every
-            else []
-        )
+        """Nothing depends on the betas."""
 
     def piece(self) -> int:
-        return 1
+        return BATCH
 
-    def advance(self, n: int, thin: int) -> Chunk:
-        chunk = self.empty_chunk(n, thin)
-        kept = 0
-        for i in range(self.iteration, self.iteration + n):
-            for r, (sweep, state) in enumerate(zip(self.sweeps, self.states, strict=True)):
-                sweep.step(state, self.streams.replica(r))
-            record = thin > 0 and (i + 1) % thin == 0
-            exchange = bool(self.pairs) and (i + 1) % self.every == 0
-            log_liks = (
-                np.array([self.problem.log_likelihood(state) for state in self.states]) if record or exchange else None
-            )
-            if record:
-                assert log_liks is not None
-                chunk.states[kept] = self.states[-1]
-                chunk.log_lik[kept] = log_liks
-                chunk.log_prior[kept] = self.problem.log_prior(self.states[-1])
-                kept += 1
-            if exchange:
-                assert log_liks is not None
-                self._exchange(log_liks)
+    def advance(self, n: int, thin: int) -> Draws:
+        draws = self.empty_draws(n, thin)
+        passes, stream = self.problem.passes, self.streams.replica(0).bit_generator
+        assert isinstance(stream, np.random.PCG64)
+        # Segments share their buffers, so chains take turns; a single segment is only read.
+        if passes.n_segments > 1:
+            with self.problem.segments:
+                draw_paths(passes, stream, draws.states)
+        else:
+            draw_paths(passes, stream, draws.states)
+        for i, path in enumerate(draws.states):
+            draws.log_lik[i, 0] = self.problem.log_likelihood(path)
+            draws.log_prior[i] = self.problem.log_prior(path)
+        if len(draws.states):
+            self.states[0] = draws.states[-1]
         self.iteration += n
-        return chunk
-
-    def _exchange(self, log_liks: Floats) -> None:
-        tally = self.tally
-        ensemble.tally_log_liks(tally, self.betas, log_liks)
-        for p in range(ensemble.first_pair(int(tally.steps[0]), len(self.betas)), len(self.pairs), 2):
-            a, b = self.states[p], self.states[p + 1]
-            moved = self.pairs[p].step(a, b, self.streams.pair(p))
-            tally.moves[p] += 1
-            tally.columns[p] += moved
-            tally.changed[p] += moved > 0
-            if self.pairs[p].is_swap and (moved > 0 or np.array_equal(a, b)):
-                ensemble.tally_swap(tally, p)
-        ensemble.tally_trips(tally)
-        tally.steps[0] += 1
+        return draws

@@ -147,6 +147,15 @@ class MosaicCrossover(Exchange):
         return target.n_columns
 
 
+# By their names on the command line, in files and in `sample`.
+EXCHANGES: dict[str, type[Exchange]] = {
+    "swap": Swap,
+    "random": RandomCrossover,
+    "augmented": AugmentedCrossover,
+    "mosaic": MosaicCrossover,
+}
+
+
 class _TargetPair(PairStep):
     def __init__(
         self, move: moves.Move, n_uniforms: int, target_i: Target, target_j: Target, beta_i: float, beta_j: float

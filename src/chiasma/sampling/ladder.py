@@ -1,13 +1,10 @@
-"""Ladder: inverse temperatures of the replicas, their barrier, and their adaptation.
+"""Ladder: inverse temperatures of the replicas, and their adaptation.
 
-betas ascend and end at 1, the target. r_i, the rejection of a pair, is one minus the mean probability that whole
-paths would be swapped; the barrier is Lambda(beta_i) = r_1 + ... + r_i. Rungs are well placed when they divide the
-barrier evenly, and about 2 Lambda of them are enough for swaps.
+betas ascend and end at 1, the target. `results.exchange_stats` defines the barrier that adaptation divides evenly.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +13,8 @@ import numpy.typing as npt
 import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
-from chiasma.types import Floats, as_floats
+from chiasma.results.exchange_stats import barrier, suggested_size
+from chiasma.types import as_floats
 
 # Sizes that adaptation chooses from when the size is left open.
 SMALLEST, LARGEST = 3, 24
@@ -88,29 +86,6 @@ class Ladder:
 def as_ladder(ladder: Any) -> Ladder:
     """A Ladder as it is; a list as temperatures."""
     return ladder if isinstance(ladder, Ladder) else Ladder.of(ladder)
-
-
-def barrier(rejection: npt.ArrayLike) -> Floats:
-    """(R,): the barrier from the lowest rung up to each."""
-    return np.concatenate([[0.0], np.cumsum(rejection)])
-
-
-def pair_lengths(betas: npt.ArrayLike, rejection: npt.ArrayLike, mean_log_lik: npt.ArrayLike) -> Floats:
-    """(R - 1,): how far apart neighbouring rungs are, in units of rejection, where rejection itself saturates too.
-
-    For nearly normal log-likelihoods a pair with symmetrised divergence J = D_i (mean_i l - mean_{i-1} l) rejects
-    about sqrt(J / pi) while that is small; past one half, J still tells distances apart and the rejection does not.
-    """
-    rejection = np.asarray(rejection, float)
-    with np.errstate(invalid="ignore"):
-        divergence = np.diff(betas) * np.diff(mean_log_lik)
-    usable = np.isfinite(divergence) & (divergence > 0) & (rejection > 0.5)
-    return np.where(usable, np.maximum(rejection, np.sqrt(np.where(usable, divergence, 0) / np.pi)), rejection)
-
-
-def suggested_size(lengths: npt.ArrayLike) -> int:
-    """About twice the barrier, and one more for the end."""
-    return max(2, math.ceil(2 * float(np.sum(lengths))) + 1)
 
 
 def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tuple[float, ...]:

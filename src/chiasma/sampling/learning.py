@@ -14,8 +14,7 @@ import numpy as np
 
 from chiasma.errors import ImpossibleData, InvalidInput
 from chiasma.exact.passes import MEMORY, Passes
-from chiasma.kernels.codes import smallest_dtype, unpack
-from chiasma.kernels.sweeps import prior_sweep
+from chiasma.kernels.codes import unpack
 from chiasma.kernels.transitions import count_moves
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
@@ -38,8 +37,6 @@ class Learning:
         self.data = data
         self.memory = memory
         self.parameters = model.parameters
-        self.n_sites = data.n_columns
-        self.record_dtype = smallest_dtype(model.n_rows)
 
     @cached_property
     def typical(self) -> Target:
@@ -47,7 +44,7 @@ class Learning:
         return self.target(np.concatenate([slot.prior.centre.ravel() for slot in self.parameters.slots]))
 
     def target(self, values: Floats) -> Target:
-        return self.model.placed(self.parameters.unpack(values)).target(self.data)
+        return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
 
     def admits(self, values: Floats) -> bool:
         """Whether transitions over gaps are real numbers: the prior is restricted to where they are."""
@@ -67,12 +64,6 @@ class Learning:
             "gaps need enter + leave <= 1, and the priors hardly ever give that; use priors of smaller probabilities, "
             "such as Beta(1, 99), or drop the gaps"
         )
-
-    def sample_path(self, target: Target, rng: np.random.Generator) -> Integers:
-        """(T,) codes of the free rows from the prior of the chains."""
-        codes = np.zeros(target.n_columns, np.int64)
-        prior_sweep(target.trans, target.edge, rng.random(target.n_rows * target.n_columns), codes)
-        return codes
 
     def log_prior(self, values: Floats) -> float:
         return self.parameters.log_prior(values) if self.admits(values) else -np.inf
@@ -110,7 +101,7 @@ class Learning:
     def draw_path(self, target: Target, beta: float, rng: np.random.Generator) -> Integers:
         """(T,) codes of the free rows, exactly from their posterior at beta."""
         if beta == 0:
-            return self.sample_path(target, rng)
+            return target.sample_prior(rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
         codes = np.empty((1, target.n_columns), np.int64)
         uniforms, scratch = rng.random(codes.shape), np.empty(passes.n_states)
@@ -140,7 +131,7 @@ class Learning:
             return values
 
         def log_path(at: Floats) -> float:
-            chains = self.model.chains.placed(self.parameters.unpack(at))
+            chains = self.model.chains.with_unchecked_values(self.parameters.unpack(at))
             _, trans = chains.tables(self.model.n_rows, self.data)
             with np.errstate(divide="ignore", invalid="ignore"):
                 terms = np.where(counts == 0, 0.0, counts * np.log(trans[:, free_rows]))
@@ -161,7 +152,7 @@ class Learning:
             return values
 
         def log_likelihood(at: Floats) -> float:
-            emission = own.placed(self.parameters.unpack(at))
+            emission = own.with_unchecked_values(self.parameters.unpack(at))
             return beta * emission.summed(summary, on @ emission.weights)
 
         return self._sliced(values, self._with_prior(log_likelihood), lines, rung, EMISSION, rng)

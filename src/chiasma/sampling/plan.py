@@ -13,9 +13,9 @@ from typing import Any
 from chiasma.errors import InvalidInput
 from chiasma.exact.passes import MEMORY
 from chiasma.models.target import Target
-from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
+from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import BlockGibbs, Exact, HammingBall, RowGibbs, Update
+from chiasma.sampling.updates import UPDATES, BlockGibbs, Exact, Update
 
 # Seconds that an exact filter may take before replicas are preferred.
 EXACT_SECONDS = 60.0
@@ -31,13 +31,6 @@ BLOCK_BYTES = 2**24
 EVALUATIONS = 6
 EVALUATION_SECONDS = 2.0e-4  # what an evaluation costs beside its filter
 COLLAPSED_SECONDS = 0.05
-
-_EXCHANGES: dict[str, type[Exchange]] = {
-    "swap": Swap,
-    "random": RandomCrossover,
-    "augmented": AugmentedCrossover,
-    "mosaic": MosaicCrossover,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,11 +134,11 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
     if isinstance(exchange, str):
         if exchange == "auto":
             chosen = favourite if len(rungs) > 1 else None
-        elif exchange in _EXCHANGES:
-            chosen = _EXCHANGES[exchange]()
+        elif exchange in EXCHANGES:
+            chosen = EXCHANGES[exchange]()
         else:
             raise InvalidInput(
-                f'exchange must be None, "auto", {", ".join(map(repr, _EXCHANGES))} or an object, got "{exchange}"'
+                f'exchange must be None, "auto", {", ".join(map(repr, EXCHANGES))} or an object, got "{exchange}"'
             )
     elif exchange is None or isinstance(exchange, Exchange):
         chosen = exchange
@@ -163,16 +156,11 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
 def _named_update(update: Any, target: Target) -> Update:
     if isinstance(update, Update):
         return update
-    names: dict[str, Update] = {
-        "exact": Exact(),
-        "row": RowGibbs(),
-        "block": BlockGibbs(size=block_rows(target)),
-        "hamming-ball": HammingBall(radius=1),
-    }
-    if isinstance(update, str) and update in names:
-        return names[update]
+    if isinstance(update, str) and update in UPDATES:
+        kind = UPDATES[update]
+        return BlockGibbs(size=block_rows(target)) if kind is BlockGibbs else kind()
     raise InvalidInput(
-        f'update must be "auto", {", ".join(map(repr, names))} or an object such as ch.HammingBall(radius=2), '
+        f'update must be "auto", {", ".join(map(repr, UPDATES))} or an object such as ch.HammingBall(radius=2), '
         f"got {update!r}"
     )
 

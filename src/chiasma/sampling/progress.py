@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chiasma.sampling.engines import Chunk, Engine
+    from chiasma.sampling.engines import Engine
+    from chiasma.storage.trace import Draws
 
 
 class Progress:
@@ -44,13 +45,13 @@ class Progress:
             self._bars.remove_task(task)
         self._tasks = [self._bars.add_task(f"{stage}, chain {c}", total=total, note="") for c in range(n_chains)]
 
-    def advance(self, chain: int, n: int, engine: Engine, chunk: Chunk | None) -> None:
+    def advance(self, chain: int, n: int, engine: Engine, draws: Draws | None) -> None:
         """Called by the chain's own thread."""
         if self._bars is None:
             return
         note = ""
-        if chunk is not None and len(chunk.log_prior):
-            note = f"log joint {chunk.log_prior[-1] + chunk.log_lik[-1, -1]:.1f}"
+        if draws is not None and len(draws.log_prior):
+            note = f"log joint {draws.log_prior[-1] + draws.log_lik[-1, -1]:.1f}"
         n_moves = int(engine.tally.moves.sum())
         if n_moves:
             note += f"  {engine.tally.columns.sum() / n_moves:.1f} columns per exchange"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -16,27 +16,27 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.models.density import Density
-from chiasma.models.factorial import FactorialHMM, check_states
+from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.results.arrays import per_draw
+from chiasma.results.assembly import assemble
+from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
-from chiasma.sampling.engines import CompiledEngine, Engine, PathProblem, StepEngine
-from chiasma.sampling.exact_engine import ExactEngine, SharedPasses
-from chiasma.sampling.exchanges import AugmentedCrossover
-from chiasma.sampling.ladder import adapted_betas, pair_lengths, resized
-from chiasma.sampling.learning import Learning
-from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine, LearningProblem
-from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas
+from chiasma.results.provenance import describe_data, describe_model, versions
+from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, StepEngine
+from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.ladder import adapted_betas, resized
+from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
+from chiasma.sampling.plan import Plan
+from chiasma.sampling.problems import LearningProblem, Problem, Start, pose
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Exact
-from chiasma.sampling.vectors import VectorProblem
-from chiasma.storage.records import begin, describe_run, open_posterior, posterior_in_memory, stored_seed, take_up
-from chiasma.storage.store_files import check_new
-from chiasma.storage.trace import Trace
-from chiasma.types import Floats
+from chiasma.storage.opening import open_posterior, reopen_store, run_info, stored_seed
+from chiasma.storage.store import Layout, ZarrTrace, check_new, draws_per_chunk
+from chiasma.storage.trace import MemoryTrace, Trace
 
 Model = FactorialHMM | Density
-AnyProblem = PathProblem | VectorProblem | LearningProblem
 
 # Seconds that a chain keeps its thread while others wait for one: an interrupt then finds draws of them all.
 TURN = 0.2
@@ -96,28 +96,117 @@ def sample(
     _check_counts(1, draws=draws, chains=chains, thin=thin, exchange_every=exchange_every)
     _check_counts(1, workers=1 if workers is None else workers)
     _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
-    problem, plan, start = _settle(model, data, update, exchange, ladder, init)
+    problem, plan, start = pose(model, data, update, exchange, ladder, init)
     seen = None if data is None else Observations.of(data)
     path = None if store is None else Path(store)
     resumes = path is not None and resume and path.exists()
     if path is not None and not resumes:
         check_new(path)
     entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
-    engines = _engines(problem, plan, exchange_every, entropy, chains, start)
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
-    about = describe_run(model, seen, plan, settings, start, engines[0])
-    trace: Trace | None = take_up(path, about, draws) if path is not None and resumes else None
+    about = describe_run(model, seen, plan, settings, start)
+    trace: Trace | None = reopen_store(path, about, draws) if path is not None and resumes else None
+    engines = make_engines(problem, plan, exchange_every, entropy, chains, start)
     with Run(engines, min(workers or os.cpu_count() or 1, chains), Progress(progress, plan.reason, entropy)) as run:
+        log_evidence = run.prepare()
         if not plan.is_exact and (trace is None or not trace.all_began):
             run.warm_up(warmup, plan)
         if trace is None:
-            trace = begin(path, about, problem, engines, draws, seen)
+            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence)
         trace.restore(engines)
         run.keep(trace, draws, thin)
         trace.finish(engines, run.timings)
     if path is not None:
         return open_posterior(path, model=model)
-    return posterior_in_memory(trace, about, engines, run.timings, model, seen)
+    assert isinstance(trace, MemoryTrace)
+    return assemble(
+        draws=partial(per_draw, problem.name, trace.draws.states, "site"),
+        log_prior=trace.draws.log_prior,
+        log_lik=trace.draws.log_lik,
+        values=trace.draws.values,
+        work=trace.draws.work,
+        betas=engines[0].betas,
+        tallies=[engine.tally for engine in engines],
+        exact_evidence=trace.log_evidence,
+        info=run_info(about, run.timings),
+        model=model,
+        data=seen,
+    )
+
+
+def describe_run(
+    model: Model, data: Observations | None, plan: Plan, settings: dict[str, Any], start: Start
+) -> dict[str, Any]:
+    """Everything that the draws depend on, and how it was chosen, as plain JSON."""
+    ladder = plan.ladder
+    return {
+        "model": describe_model(model),
+        "data": describe_data(data),
+        "run": settings
+        | {
+            "update": None if plan.update is None else repr(plan.update),
+            "exchange": None if plan.exchange is None else repr(plan.exchange),
+            "ladder": {"betas": list(ladder.betas), "adapt": ladder.adapt, "resize": ladder.resize},
+            "init": start.describe(),
+        },
+        "plan": plan.reason,
+        "follows_swaps": plan.exchange == Swap(),
+        "independent": plan.is_exact,
+        "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
+        "versions": versions(),
+    }
+
+
+def make_engines(
+    problem: Problem, plan: Plan, exchange_every: int, entropy: int, n_chains: int, start: Start
+) -> list[Engine]:
+    """The replicas of every chain, each with its own streams of random numbers."""
+    kind: type[Engine]
+    if plan.is_exact:
+        kind = ExactEngine
+    elif isinstance(problem, LearningProblem):
+        kind = CollapsedEngine if isinstance(plan.update, Exact) else ConditionalEngine
+    else:
+        kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+    every = exchange_every if plan.exchange is not None else 0
+    return [kind(problem, plan.ladder.betas, every, Streams(entropy, chain), start) for chain in range(n_chains)]
+
+
+def new_trace(
+    path: Path | None,
+    about: dict[str, Any],
+    problem: Problem,
+    engines: list[Engine],
+    n_draws: int,
+    data: Observations | None,
+    log_evidence: float | None,
+) -> Trace:
+    """A new place for draws: memory, or a store."""
+    engine = engines[0]
+    empty = engine.empty_draws(0, thin=0)
+    if path is None:
+        kept = empty._replace(states=problem.record(empty.states))
+        return MemoryTrace(len(engines), n_draws, kept, log_evidence)
+    n_replicas = len(engine.betas)
+    layout = Layout(
+        name=problem.name,
+        n_chains=len(engines),
+        n_draws=n_draws,
+        n_sites=problem.n_sites,
+        n_replicas=n_replicas,
+        dtype=np.dtype(problem.record_dtype).name,
+        n_rows=about["n_rows"] or 0,
+        chunk_draws=draws_per_chunk(problem.n_sites, n_replicas, problem.record_dtype, engine.piece()),
+        n_values=empty.values.shape[1],
+        n_pairs=empty.work.shape[1],
+    )
+    static: dict[str, tuple[npt.NDArray[Any], str]] = {"beta": (engine.betas, "replica")}
+    if data is not None:
+        static["y"] = (data.y, "site" if data.y.ndim == 1 else "site channel")
+        static["starts"] = (data.starts, "sequence")
+        if data.gaps is not None and len(data.gaps):
+            static["gaps"] = (data.gaps, "gap")
+    return ZarrTrace.create(path, layout, static, about, log_evidence)
 
 
 class Run:
@@ -138,6 +227,14 @@ class Run:
         self.pool.shutdown()
         self.display.close()
 
+    def prepare(self) -> float | None:
+        """What chains share and compute once: an exact filter, which also tells the log evidence."""
+        began = time.perf_counter()
+        log_evidence = self.engines[0].prepare()
+        if log_evidence is not None:
+            self.timings["filter"] = time.perf_counter() - began
+        return log_evidence
+
     def warm_up(self, n: int, plan: Plan) -> None:
         """Rounds of doubling length. The ladder moves between rounds and stays put during the last, longest one."""
         began = time.perf_counter()
@@ -156,10 +253,10 @@ class Run:
         if not self.engines[0].tally.steps[0]:
             return  # no exchange yet: nothing is known of the ladder
         betas = self.engines[0].betas
-        lengths = pooled_lengths(self.engines)
-        placed = adapted_betas(betas, lengths, resized(lengths) if resize else len(betas))
+        _, lengths = rejections([engine.tally for engine in self.engines], betas)
+        adapted = adapted_betas(betas, lengths, resized(lengths) if resize else len(betas))
         for engine in self.engines:
-            engine.place(placed)
+            engine.set_betas(adapted)
 
     def keep(self, trace: Trace, n_draws: int, thin: int) -> None:
         began = time.perf_counter()
@@ -205,9 +302,9 @@ class Run:
 
     def _record(self, until: int, thin: int, trace: Trace, engine: Engine, chain: int) -> bool:
         for step in self._pieces(until, engine):
-            chunk = engine.advance(step, thin)
-            trace.append(chain, chunk._replace(states=engine.problem.record(chunk.states)), engine)
-            self.display.advance(chain, step, engine, chunk)
+            draws = engine.advance(step, thin)
+            trace.append(chain, draws._replace(states=engine.problem.record(draws.states)), engine)
+            self.display.advance(chain, step, engine, draws)
         return engine.iteration >= until
 
 
@@ -223,69 +320,6 @@ def warmup_rounds(n: int) -> list[int]:
         lengths.append(length)
         length *= 2
     return [*lengths, n - sum(lengths)]
-
-
-def pooled_lengths(engines: list[Engine]) -> Floats:
-    """(R - 1,): distances of neighbouring rungs, from the tallies of all chains."""
-    steps = max(sum(int(engine.tally.steps[0]) for engine in engines), 1)
-    rejection = 1 - np.sum([engine.tally.acceptance for engine in engines], axis=0) / steps
-    mean_log_lik = np.sum([engine.tally.log_lik for engine in engines], axis=0) / steps
-    return pair_lengths(engines[0].betas, rejection, mean_log_lik)
-
-
-def _settle(
-    model: Model, data: Any, update: Any, exchange: Any, ladder: Any, init: Any
-) -> tuple[AnyProblem, Plan, Any]:
-    if isinstance(model, Density):
-        if data is not None:
-            raise InvalidInput("a Density carries its data itself; call sample(density) without data")
-        if update != "auto":
-            raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
-        plan = plan_replicas(None, exchange, ladder, AugmentedCrossover(), "update of the density")
-        vectors = VectorProblem(model, plan.exchange)
-        return vectors, plan, None if init is None else vectors.check_state(init)
-    if not isinstance(model, FactorialHMM):
-        raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
-    if data is None:
-        raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
-    if model.parameters:
-        return _settle_learning(model, Observations.of(data), update, exchange, ladder, init)
-    target = model.target(data)
-    plan = plan_paths(target, update, exchange, ladder)
-    start = None if init is None else target.reduce(check_states(model, target.n_columns, init))
-    assert plan.update is not None
-    return PathProblem(target, plan.update, plan.exchange), plan, start
-
-
-def _settle_learning(
-    model: FactorialHMM, data: Observations, update: Any, exchange: Any, ladder: Any, init: Any
-) -> tuple[AnyProblem, Plan, tuple[npt.NDArray[Any] | None, dict[str, Any]]]:
-    learning = Learning(model, data)
-    plan = plan_learning(learning.typical, learning.parameters.n_free, update, exchange, ladder)
-    assert plan.update is not None
-    if isinstance(plan.update, Exact):
-        learning.memory = plan.update.memory
-    named = dict(init) if isinstance(init, Mapping) else {} if init is None else {"states": init}
-    states = named.pop("states", None)
-    learning.parameters.pack(named, learning.sample_prior(np.random.default_rng(0)))  # refuses what does not fit
-    codes = None if states is None else learning.typical.reduce(check_states(model, data.n_columns, states))
-    return LearningProblem(learning, plan.update, plan.exchange), plan, (codes, named)
-
-
-def _engines(problem: AnyProblem, plan: Plan, every: int, entropy: int, n_chains: int, start: Any) -> list[Engine]:
-    streams = [Streams(entropy, chain) for chain in range(n_chains)]
-    if plan.is_exact:
-        assert isinstance(problem, PathProblem)
-        assert isinstance(plan.update, Exact)
-        shared = SharedPasses(problem, plan.update.memory)
-        return [ExactEngine(problem, shared, own) for own in streams]
-    betas = plan.ladder.betas
-    every = every if plan.exchange is not None else 0
-    if isinstance(problem, LearningProblem):
-        learner = CollapsedEngine if isinstance(plan.update, Exact) else ConditionalEngine
-        return [learner(problem, betas, every, own, start) for own in streams]
-    kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
-    return [kind(problem, betas, every, own, start) for own in streams]
 
 
 def _check_counts(least: int, **counts: Any) -> None:

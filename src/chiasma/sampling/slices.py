@@ -72,7 +72,7 @@ class Lines:
         self.sums[rung] += x
         self.products[rung] += x[:, None] * x
 
-    def place(self, nearest: Integers) -> None:
+    def take_over(self, nearest: Integers) -> None:
         """Another number of rungs: each takes the lines of an old one."""
         self.directions = self.directions[nearest].copy()
         self.forget()

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,11 +25,13 @@ from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels import sweeps
 from chiasma.kernels.ball import draw_centres, scale_columns
 from chiasma.kernels.codes import ball_offsets
-from chiasma.kernels.lanes import WIDTH
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.target import Target, tempered_table
 from chiasma.types import Floats, Integers
+
+# Operations that the tensor pass of a Hamming ball does in one instruction; the dense pass does one.
+TENSOR_LANES = 4
 
 
 class Sweep(ABC):
@@ -58,6 +60,9 @@ class Step(NamedTuple):
 
 class Update(ABC):
     """What is drawn given what, at any beta."""
+
+    number: ClassVar[str | None] = None  # the field that a number behind the name sets, as in "hamming-ball:3"
+    in_settings: ClassVar[bool] = True  # a file can name it
 
     def prepare(self, target: Target, beta: float) -> Sweep:
         """Bind to a target; refuses what does not fit it."""
@@ -88,6 +93,7 @@ class BlockGibbs(Update):
     blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
     """
 
+    number: ClassVar[str] = "size"
     size: int = 2
     blocks: Sequence[Sequence[int]] | None = None
 
@@ -120,6 +126,7 @@ class HammingBall(Update):
     whichever counts fewer operations.
     """
 
+    number: ClassVar[str] = "radius"
     radius: int = 1
 
     def steps(self, target: Target) -> list[Step]:
@@ -131,8 +138,7 @@ class HammingBall(Update):
         size = sum(comb(n_rows, n) for n in range(self.radius + 1))
         _check_memory(target, size)  # before they are listed: there may be very many
         offsets = ball_offsets(n_rows, self.radius)
-        # The tensor does as many operations at a time as a register has lanes.
-        if WIDTH * size * size * n_rows < (n_rows + 1) << n_rows:
+        if TENSOR_LANES * size * size * n_rows < (n_rows + 1) << n_rows:
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
         return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, 1 << n_rows)]
 
@@ -141,6 +147,7 @@ class HammingBall(Update):
 class Compose(Update):
     """Several updates, one after the other, as one sweep."""
 
+    in_settings: ClassVar[bool] = False  # it is made of other updates, which have no single name
     updates: Sequence[Update]
 
     def steps(self, target: Target) -> list[Step]:
@@ -160,6 +167,15 @@ class Exact(Update):
 
     def steps(self, target: Target) -> list[Step]:
         raise InvalidInput("Exact() draws everything and leaves nothing to compose with; use it alone")
+
+
+# By their names on the command line, in files and in `sample`.
+UPDATES: dict[str, type[Update]] = {
+    "exact": Exact,
+    "row": RowGibbs,
+    "block": BlockGibbs,
+    "hamming-ball": HammingBall,
+}
 
 
 def make_program(steps: Sequence[Step]) -> sweeps.Program:

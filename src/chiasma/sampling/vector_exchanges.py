@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.crossover import pick_log
-from chiasma.kernels.moves import accepts, draw_cuts
+from chiasma.kernels.moves import draw_cuts
+from chiasma.kernels.picking import is_accepted, pick_log
 from chiasma.models.density import Density, Vector, temper
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
 from chiasma.sampling.vector_updates import require_possible
@@ -74,7 +74,7 @@ class MetropolisPair(VectorPair):
             for i, j in ((0, 1), (1, 0) if whole else (2, 3))
         )
         require_possible(kept, a, b)
-        if accepts(uniforms[self.points], proposed - kept):
+        if is_accepted(proposed - kept, uniforms[self.points]):
             exchange_sites(a, b, first, stop)
 
 

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import block_modes
-from chiasma.kernels.crossover import pick_log
-from chiasma.kernels.moves import accepts
+from chiasma.kernels.picking import is_accepted, pick_log
 from chiasma.models.density import BlockModes, Density, Vector
 from chiasma.types import Floats, as_floats
 
@@ -196,7 +195,7 @@ class RandomWalkStep(VectorStep):
         # The state that is scored is the one that is kept: x may be of single precision.
         new = proposal.astype(x.dtype)
         proposed = float(self.density.tempered(new[None], self.beta)[0])
-        if not accepts(uniform, proposed - log_density):
+        if not is_accepted(proposed - log_density, uniform):
             return log_density
         x[:] = new
         return proposed

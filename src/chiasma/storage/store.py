@@ -12,35 +12,32 @@ was killed at. A chunk that is only partly filled is padded with zeros and later
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import json
+import os
 import shutil
 import time
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
+from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.kernels.counting import add_counts
-from chiasma.sampling.engines import Chunk, Engine
-from chiasma.storage.store_files import (
-    FORMAT,
-    KEY,
-    Layout,
-    as_json,
-    check_chunks,
-    check_new,
-    checkpoint_name,
-    clear_errors,
-    read_chunk,
-    read_run,
-    replace_file,
-)
+from chiasma.storage.trace import Chain, Draws
 
+FORMAT = 1
+KEY = "chiasma"
+_AGAIN = "make room there, then go on with resume=True: draws up to the last flush are safe"
+_REMEDIES = {"create": "choose another path", "write to": _AGAIN, "read": "check the path"}
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
 CHUNK_BYTES = 8 * 2**20
 FLUSH_SECONDS = 10.0
@@ -48,6 +45,38 @@ FLUSH_SECONDS = 10.0
 COMMIT_SECONDS = 1.0
 # Draws resemble each other: the lowest level packs them well, at about 3 GB/s.
 LEVEL = 1
+
+
+class Layout(NamedTuple):
+    """Shapes of a run."""
+
+    name: str  # of the draws: "codes" or "x"
+    n_chains: int
+    n_draws: int
+    n_sites: int
+    n_replicas: int
+    dtype: str
+    n_rows: int  # 0 for plain vectors
+    chunk_draws: int
+    n_values: int = 0  # learned parameters
+    n_pairs: int = 0  # pairs of rungs whose work is kept
+
+    @property
+    def records(self) -> dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]]:
+        """What is kept of every draw, in the order of Draws: shape, type and names of its dimensions."""
+        kept: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
+            self.name: ((self.n_sites,), self.dtype, ("site",)),
+            "replica_log_likelihood": ((self.n_replicas,), "float64", ("replica",)),
+            "log_prior": ((), "float64", ()),
+        }
+        if self.n_values:
+            kept["parameters"] = ((self.n_values,), "float64", ("parameter",))
+        if self.n_pairs:
+            kept["work"] = ((self.n_pairs, 2), "float64", ("pair", "side"))
+        return kept
+
+    def chunk_file(self, name: str, chain: int, chunk: int) -> Path:
+        return Path(name, ".".join(["c", str(chain), str(chunk), *("0" for _ in self.records[name][0])]))
 
 
 def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: int) -> int:
@@ -60,8 +89,8 @@ def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: 
     return max(fitting - fitting % piece, min(fitting, piece))
 
 
-class ChainRecord:
-    """What is in memory of one chain: the chunk that is being filled, counts, and how far the disk is."""
+class ChainBuffer:
+    """What is in memory of one chain: the Zarr chunk that is being filled, counts, and how far the disk is."""
 
     def __init__(self, layout: Layout):
         self.filled = 0
@@ -76,24 +105,35 @@ class ChainRecord:
 
 
 class ZarrTrace:
-    """Streams the records of a run into a store."""
+    """Streams the draws of a run into a store."""
 
     def __init__(self, path: Path, layout: Layout, header: dict[str, Any]):
         self.path = path
         self.layout = layout
         self.header = header
-        self.chains = [ChainRecord(layout) for _ in range(layout.n_chains)]
+        self.buffers = [ChainBuffer(layout) for _ in range(layout.n_chains)]
         self.checkpoints: list[dict[str, Any]] = [{} for _ in range(layout.n_chains)]
         self.arrays: dict[str, Any] = {}  # metadata of every array
         self._lock = Lock()
 
     @classmethod
     def create(
-        cls, path: Path, layout: Layout, static: dict[str, tuple[npt.NDArray[Any], str]], provenance: dict[str, Any]
+        cls,
+        path: Path,
+        layout: Layout,
+        static: dict[str, tuple[npt.NDArray[Any], str]],
+        provenance: dict[str, Any],
+        log_evidence: float | None = None,
     ) -> ZarrTrace:
         """A new store. static: arrays that do not grow, each with the names of its dimensions."""
         check_new(path)
-        header = {"format": FORMAT, "layout": layout._asdict(), "provenance": provenance, "timings": {}}
+        header = {
+            "format": FORMAT,
+            "layout": layout._asdict(),
+            "provenance": provenance,
+            "log_evidence": log_evidence,
+            "timings": {},
+        }
         trace = cls(path.with_name(f"{path.name}.{uuid4().hex}.partial"), layout, header)
         with clear_errors(path, "create"):
             try:
@@ -129,61 +169,66 @@ class ZarrTrace:
         return trace
 
     @property
+    def log_evidence(self) -> float | None:
+        value: float | None = self.header["log_evidence"]
+        return value
+
+    @property
     def all_began(self) -> bool:
         return all(self.checkpoints)
 
-    def restore(self, engines: list[Engine]) -> None:
-        for chain, (engine, checkpoint) in enumerate(zip(engines, self.checkpoints, strict=True)):
+    def restore(self, chains: Sequence[Chain]) -> None:
+        for index, (chain, checkpoint) in enumerate(zip(chains, self.checkpoints, strict=True)):
             if checkpoint:
-                engine.restore(checkpoint)
-                self._check_functions(chain, engine.log_densities(), checkpoint["log_densities"])
+                chain.restore(checkpoint)
+                self._check_functions(index, chain.log_densities(), checkpoint["log_densities"])
 
-    def _check_functions(self, chain: int, found: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
+    def _check_functions(self, index: int, found: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
         """A user's own functions cannot be compared, but what they say of the last states can."""
         if not np.allclose(found, stored, rtol=1e-9, atol=0):
             at = np.unravel_index(np.argmin(np.isclose(found, stored, rtol=1e-9, atol=0)), found.shape)
             raise StoreError(
-                f"{self.path} holds another run and cannot be resumed: for the last state of chain {chain} the model "
+                f"{self.path} holds another run and cannot be resumed: for the last state of chain {index} the model "
                 f"gives a {('log-likelihood', 'log prior')[at[0]]} of {found[at]}, in the store it is {stored[at]}; "
                 "a function of the model has changed: put it back, or give another store"
             )
 
     @property
     def filled(self) -> list[int]:
-        return [chain.filled for chain in self.chains]
+        return [buffer.filled for buffer in self.buffers]
 
-    def append(self, index: int, chunk: Chunk, engine: Engine) -> None:
-        """Take records of a chain; write full chunks, and commit them when they have waited long enough."""
-        chain = self.chains[index]
-        if not len(chunk.log_prior):
+    def append(self, index: int, draws: Draws, chain: Chain) -> None:
+        """Write full chunks, and commit them when they have waited long enough."""
+        buffer = self.buffers[index]
+        if not len(draws.log_prior):
             return
         if self.layout.n_rows:
-            add_counts(chunk.states, chain.counts)
+            add_counts(draws.states, buffer.counts)
         with clear_errors(self.path, "write to"):
-            full = self._fill(index, chain, chunk)
-        waited = time.monotonic() - chain.written_at
-        if waited > FLUSH_SECONDS or (full and waited > COMMIT_SECONDS) or chain.filled == self.layout.n_draws:
-            self.flush(index, engine)
+            full = self._fill(index, buffer, draws)
+        waited = time.monotonic() - buffer.written_at
+        if waited > FLUSH_SECONDS or (full and waited > COMMIT_SECONDS) or buffer.filled == self.layout.n_draws:
+            self.flush(index, chain)
 
-    def flush(self, index: int, engine: Engine) -> None:
+    def flush(self, index: int, chain: Chain) -> None:
         """Write what a chain has and commit it."""
-        chain = self.chains[index]
-        if chain.filled == chain.flushed:
+        buffer = self.buffers[index]
+        if buffer.filled == buffer.flushed:
             return
         with clear_errors(self.path, "write to"):
-            if chain.filled % self.layout.chunk_draws:
-                self._write_partly_filled(index, chain)
-            self._write_checkpoint(index, chain, engine)
+            if buffer.filled % self.layout.chunk_draws:
+                self._write_partly_filled(index, buffer)
+            self._write_checkpoint(index, buffer, chain)
             with self._lock:
-                chain.flushed = chain.filled
+                buffer.flushed = buffer.filled
                 self._commit()
-            self._drop_old_checkpoints(index, chain)
-        chain.written_at = time.monotonic()
+            self._drop_old_checkpoints(index, buffer)
+        buffer.written_at = time.monotonic()
 
-    def finish(self, engines: list[Engine], timings: dict[str, float]) -> None:
+    def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
         """Write what is left, and how long the run took."""
-        for index, engine in enumerate(engines):
-            self.flush(index, engine)
+        for index, chain in enumerate(chains):
+            self.flush(index, chain)
         for name, seconds in timings.items():
             self.header["timings"][name] = self.header["timings"].get(name, 0.0) + seconds
         with clear_errors(self.path, "write to"), self._lock:
@@ -214,37 +259,37 @@ class ZarrTrace:
 
     def _take_up(self, index: int, checkpoint: dict[str, Any]) -> None:
         """Go on where the disk is: a partly filled chunk is read back, to be replaced by a fuller one."""
-        chain = self.chains[index]
-        chain.filled = chain.flushed = int(checkpoint["n_draws"])
-        chain.counts = checkpoint["counts"]
-        chain.sizes = checkpoint["sizes"].tolist()
-        n_full, kept = divmod(chain.flushed, self.layout.chunk_draws)
+        buffer = self.buffers[index]
+        buffer.filled = buffer.flushed = int(checkpoint["n_draws"])
+        buffer.counts = checkpoint["counts"]
+        buffer.sizes = checkpoint["sizes"].tolist()
+        n_full, kept = divmod(buffer.flushed, self.layout.chunk_draws)
         if kept:
-            for values, name in zip(chain.chunk, self.layout.records, strict=True):
+            for values, name in zip(buffer.chunk, self.layout.records, strict=True):
                 values[:kept] = read_chunk(self.path, self.layout, name, index, n_full)[:kept]
 
-    def _fill(self, index: int, chain: ChainRecord, new: Chunk) -> bool:
+    def _fill(self, index: int, buffer: ChainBuffer, new: Draws) -> bool:
         """Put draws into the chunk at hand, and write it whenever it is full; returns whether it was."""
         first, n_new, n_chunk = 0, len(new.log_prior), self.layout.chunk_draws
         parts = [part for part in new if part.size]  # what a run has none of is not stored
-        n_full = len(chain.sizes)
+        n_full = len(buffer.sizes)
         while first < n_new:
-            at = chain.filled % n_chunk
+            at = buffer.filled % n_chunk
             n = min(n_chunk - at, n_new - first)
-            for values, more in zip(chain.chunk, parts, strict=True):
+            for values, more in zip(buffer.chunk, parts, strict=True):
                 values[at : at + n] = more[first : first + n]
             first += n
             if at + n == n_chunk:
-                chain.sizes.append(self._write_chunk(index, len(chain.sizes), chain.chunk))
-            chain.filled += n
-        return len(chain.sizes) > n_full
+                buffer.sizes.append(self._write_chunk(index, len(buffer.sizes), buffer.chunk))
+            buffer.filled += n
+        return len(buffer.sizes) > n_full
 
-    def _write_partly_filled(self, index: int, chain: ChainRecord) -> None:
-        for values in chain.chunk:
-            values[chain.filled % self.layout.chunk_draws :] = 0  # the chunk before left something there
-        self._write_chunk(index, len(chain.sizes), chain.chunk)
+    def _write_partly_filled(self, index: int, buffer: ChainBuffer) -> None:
+        for values in buffer.chunk:
+            values[buffer.filled % self.layout.chunk_draws :] = 0  # the chunk before left something there
+        self._write_chunk(index, len(buffer.sizes), buffer.chunk)
 
-    def _write_chunk(self, chain: int, number: int, chunk: list[npt.NDArray[Any]]) -> list[int]:
+    def _write_chunk(self, index: int, number: int, chunk: list[npt.NDArray[Any]]) -> list[int]:
         """Files of one chunk; returns their sizes."""
         from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # not needed by runs in memory
 
@@ -252,31 +297,31 @@ class ZarrTrace:
         for name, values in zip(self.layout.records, chunk, strict=True):
             # The checksum lets every reader find a damaged chunk.
             content = Zstd(level=LEVEL, checksum=True).encode(values)
-            replace_file(self.path / self.layout.chunk_file(name, chain, number), content)
+            atomic.write_bytes(self.path / self.layout.chunk_file(name, index, number), content)
             sizes.append(len(content))
         return sizes
 
-    def _write_checkpoint(self, index: int, chain: ChainRecord, engine: Engine) -> None:
+    def _write_checkpoint(self, index: int, buffer: ChainBuffer, chain: Chain) -> None:
         content = io.BytesIO()
         np.savez(
             content,
-            **engine.checkpoint(),
-            n_draws=chain.filled,
-            counts=chain.counts,
-            sizes=np.array(chain.sizes, np.int64).reshape(-1, len(self.layout.records)),
-            log_densities=engine.log_densities(),
+            **chain.checkpoint(),
+            n_draws=buffer.filled,
+            counts=buffer.counts,
+            sizes=np.array(buffer.sizes, np.int64).reshape(-1, len(self.layout.records)),
+            log_densities=chain.log_densities(),
         )
-        replace_file(self.path / "checkpoints" / checkpoint_name(index, chain.filled), content.getbuffer())
+        atomic.write_bytes(self.path / "checkpoints" / checkpoint_name(index, buffer.filled), content.getbuffer())
 
-    def _drop_old_checkpoints(self, index: int, chain: ChainRecord) -> None:
-        keep = checkpoint_name(index, chain.flushed)
+    def _drop_old_checkpoints(self, index: int, buffer: ChainBuffer) -> None:
+        keep = checkpoint_name(index, buffer.flushed)
         for file in (self.path / "checkpoints").glob(f"chain-{index}-*"):
             if file.name != keep:
                 file.unlink(missing_ok=True)
 
     def _commit(self) -> None:
         """Replace the group's metadata: from here on the flushed draws exist."""
-        self.header["committed"] = [chain.flushed for chain in self.chains]
+        self.header["committed"] = [buffer.flushed for buffer in self.buffers]
         for name in self.layout.records:
             self.arrays[name]["shape"][1] = min(self.header["committed"])
         group = {
@@ -285,7 +330,145 @@ class ZarrTrace:
             "attributes": {KEY: self.header},
             "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": self.arrays},
         }
-        replace_file(self.path / "zarr.json", as_json(group))
+        atomic.write_bytes(self.path / "zarr.json", as_json(group))
         # For readers that do not know of consolidated metadata; they may see fewer draws, never more.
         for name in self.layout.records:
-            replace_file(self.path / name / "zarr.json", as_json(self.arrays[name]))
+            atomic.write_bytes(self.path / name / "zarr.json", as_json(self.arrays[name]))
+
+
+def check_new(path: Path) -> None:
+    """Refuse a path that is taken or cannot be written to, before anything is computed."""
+    if path.exists():
+        raise StoreError(f"{path} exists already; give another path, or resume=True to go on with that run")
+    with clear_errors(path, "create"):
+        if path.parent.exists() and not path.parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The header of a store; refuses what is not one, or is of another version."""
+    file = path / "zarr.json"
+    if not file.exists():
+        raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
+    try:
+        with clear_errors(path, "read"):
+            header = dict(json.loads(file.read_text(encoding="utf-8"))["attributes"][KEY])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is not a chiasma run: its zarr.json has no chiasma entry; check the path") from error
+    if header.get("format") != FORMAT:
+        raise StoreError(
+            f"{path} was written in format {header.get('format')}, this version reads format {FORMAT}; "
+            "open it with the version of chiasma that wrote it"
+        )
+    return _completed(header)
+
+
+def _completed(header: dict[str, Any]) -> dict[str, Any]:
+    """A header as it is written today, from one that version 0.1 wrote."""
+    about, run = header["provenance"], header["provenance"]["run"]
+    if "log_evidence" not in header:
+        header["log_evidence"] = about.pop("log_evidence")
+        about["follows_swaps"] = run["exchange"] == "Swap(rows='all')"
+        layout = header["layout"]
+        about["independent"] = (
+            run["update"].startswith("Exact(") and layout["n_replicas"] == 1 and not layout.get("n_values", 0)
+        )
+        for part in ("update", "exchange"):
+            run[part] = None if run[part] == "None" else run[part]
+        start = run["init"]
+        run["init"] = {"states": start} if isinstance(start, str) else start or {}
+    return header
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The header and the checkpoints that belong to it, also while the run goes on and replaces them."""
+    while True:
+        header = read_header(path)
+        try:
+            return header, [read_checkpoint(path, header, chain) for chain in range(len(header["committed"]))]
+        except StoreError:
+            if read_header(path)["committed"] == header["committed"]:
+                raise
+
+
+def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str, Any]:
+    """What a chain left at its last flush; empty if it had not come so far."""
+    n_draws = header["committed"][chain]
+    if n_draws == 0:
+        return {}
+    file = path / "checkpoints" / checkpoint_name(chain, n_draws)
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
+            return {name: content[name] for name in content.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
+        raise StoreError(
+            f"{file} cannot be read ({reason}) and the run cannot go on without it; restore the file from a copy. "
+            f"The draws are intact: read them with xarray.open_zarr({str(path)!r})"
+        ) from error
+
+
+def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
+    """(chunk_draws, ...): a chunk as it was written."""
+    from numcodecs.zstd import Zstd
+
+    last, dtype, _ = layout.records[name]
+    content = Zstd().decode((path / layout.chunk_file(name, chain, chunk)).read_bytes())
+    values = np.frombuffer(content, np.dtype(dtype).newbyteorder("<"))
+    return values.reshape(layout.chunk_draws, *last).astype(dtype)
+
+
+def check_chunks(path: Path, header: dict[str, Any], checkpoints: list[dict[str, Any]]) -> None:
+    """Compare full chunks with the sizes that were written, and unpack partly filled ones.
+
+    A kill may have left a fuller one than was committed, so its size says nothing.
+    """
+    layout = Layout(**header["layout"])
+    for chain, checkpoint in enumerate(checkpoints):
+        for chunk, sizes in enumerate(checkpoint.get("sizes", ())):
+            for name, size in zip(layout.records, sizes, strict=True):
+                file = path / layout.chunk_file(name, chain, chunk)
+                found = file.stat().st_size if file.exists() else None
+                if found != size:
+                    what = "is missing" if found is None else f"has {found} bytes and was written with {size}"
+                    raise _damaged(path, layout, name, chain, chunk, what)
+        n_full, kept = divmod(header["committed"][chain], layout.chunk_draws)
+        for name in layout.records if kept else ():
+            try:
+                read_chunk(path, layout, name, chain, n_full)
+            except FileNotFoundError:
+                raise _damaged(path, layout, name, chain, n_full, "is missing") from None
+            except (OSError, ValueError, RuntimeError) as error:
+                raise _damaged(path, layout, name, chain, n_full, f"cannot be unpacked ({error})") from error
+
+
+def _damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what: str) -> StoreError:
+    first = chunk * layout.chunk_draws
+    before = f", or open the draws before it with open_posterior(path, draws={first})" if first else ""
+    return StoreError(
+        f"{path / layout.chunk_file(name, chain, chunk)} {what}: draws {first} and later of chain {chain} are damaged; "
+        f"restore the file from a copy{before}"
+    )
+
+
+def checkpoint_name(chain: int, n_draws: int) -> str:
+    return f"chain-{chain}-{n_draws}.npz"
+
+
+def as_json(content: dict[str, Any]) -> bytes:
+    # Settings may be NumPy's integers.
+    return json.dumps(content, indent=1, default=np.generic.item).encode()
+
+
+@contextlib.contextmanager
+def clear_errors(path: Path, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"cannot {doing} {path}: {reason}; {_REMEDIES[doing]}") from error

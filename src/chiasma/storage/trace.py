@@ -1,16 +1,45 @@
-"""Trace: what a run records, chain by chain, while it is sampling."""
+"""Trace: where the draws of a run go while it is sampling, chain by chain: memory, or a store on disk."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from chiasma.sampling.engines import Chunk, Engine
+from chiasma.types import Floats
+
+
+class Draws(NamedTuple):
+    """What is kept of n iterations of one chain."""
+
+    states: npt.NDArray[Any]  # (n, T) of the cold replica
+    log_lik: Floats  # (n, R)
+    log_prior: Floats  # (n,) of the cold replica, that of its parameters included
+    values: Floats  # (n, P) learned parameters of the cold replica
+    work: Floats  # (n, R - 1, 2) between rungs, where paths are integrated out; else (n, 0, 2)
+
+
+class Chain(Protocol):
+    """What a trace asks of the chain whose draws it takes."""
+
+    def checkpoint(self) -> dict[str, Any]:
+        """All that the next iteration depends on, as arrays."""
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+
+    def log_densities(self) -> Floats:
+        """(2, R): log-likelihood and log prior of where the replicas are."""
 
 
 class Trace(Protocol):
-    """Where records go: memory, or a store."""
+    """Takes draws; each call comes from the thread of one chain."""
+
+    @property
+    def log_evidence(self) -> float | None:
+        """Where the run knows it exactly."""
 
     @property
     def filled(self) -> list[int]:
@@ -20,36 +49,37 @@ class Trace(Protocol):
     def all_began(self) -> bool:
         """Whether every chain can go on from where it was, and so needs no warm-up."""
 
-    def restore(self, engines: list[Engine]) -> None:
-        """Put the chains where the records end."""
+    def restore(self, chains: Sequence[Chain]) -> None:
+        """Put the chains where their draws end."""
 
-    def append(self, chain: int, chunk: Chunk, engine: Engine) -> None:
-        """Take the records of a chain; the engine stands right behind them."""
+    def append(self, index: int, draws: Draws, chain: Chain) -> None:
+        """Take draws of a chain, which stands right behind the last of them."""
 
-    def finish(self, engines: list[Engine], timings: dict[str, float]) -> None:
-        """No more records will come."""
+    def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
+        """No more draws will come."""
 
 
 class MemoryTrace:
-    """Records in memory: the fields of a Chunk, each (C, n, ...). Chains may be unequally far."""
+    """Draws in memory: the fields of Draws, each (C, n, ...). Chains may be unequally far."""
 
     all_began = False
 
-    def __init__(self, n_chains: int, n_draws: int, empty: Chunk):
-        """empty: a chunk without records; it tells shapes and types."""
-        self.records = Chunk(*(np.empty((n_chains, n_draws, *part.shape[1:]), part.dtype) for part in empty))
+    def __init__(self, n_chains: int, n_draws: int, empty: Draws, log_evidence: float | None = None):
+        """empty: no draws; it tells shapes and types."""
+        self.draws = Draws(*(np.empty((n_chains, n_draws, *part.shape[1:]), part.dtype) for part in empty))
         self.filled = [0] * n_chains
+        self.log_evidence = log_evidence
 
-    def restore(self, engines: list[Engine]) -> None:
-        """Nothing was recorded before."""
+    def restore(self, chains: Sequence[Chain]) -> None:
+        """There is nothing to go on from."""
 
-    def append(self, chain: int, chunk: Chunk, engine: Engine) -> None:
-        first = self.filled[chain]
-        stop = first + len(chunk.log_prior)
-        for kept, new in zip(self.records, chunk, strict=True):
-            kept[chain, first:stop] = new
-        self.filled[chain] = stop
+    def append(self, index: int, draws: Draws, chain: Chain) -> None:
+        first = self.filled[index]
+        stop = first + len(draws.log_prior)
+        for kept, new in zip(self.draws, draws, strict=True):
+            kept[index, first:stop] = new
+        self.filled[index] = stop
 
-    def finish(self, engines: list[Engine], timings: dict[str, float]) -> None:
+    def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
         """Keep what all chains have."""
-        self.records = Chunk(*(part[:, : min(self.filled)] for part in self.records))
+        self.draws = Draws(*(part[:, : min(self.filled)] for part in self.draws))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -11,7 +13,8 @@ import xarray as xr
 
 import chiasma as ch
 from chiasma.errors import InvalidInput, StoreError
-from chiasma.storage import store, store_files
+from chiasma.sampling import engines, sampler
+from chiasma.storage import store
 
 JIT = not numba.config.DISABLE_JIT
 T = 30 if JIT else 7
@@ -222,14 +225,61 @@ def test_draws__are_those_that_all_chains_have(tmp_path, monkeypatch):
         original(self, index, *rest)
 
     monkeypatch.setattr(store.ZarrTrace, "append", append)
-    monkeypatch.setattr(ch.independent, "BATCH", 3)
-    monkeypatch.setattr(ch.sampler, "TURN", 1e9)  # however slow the machine, chain 0 ends before chain 1 begins
+    monkeypatch.setattr(engines, "BATCH", 3)
+    monkeypatch.setattr(sampler, "TURN", 1e9)  # however slow the machine, chain 0 ends before chain 1 begins
     with pytest.raises(RuntimeError, match="stopped"):
         ch.sample(gaussian(), signal(), **QUICK, update="exact", workers=1, store=tmp_path / "run")
     found = ch.open_posterior(tmp_path / "run")
-    assert store_files.read_header(tmp_path / "run")["committed"] == [11, 3]
+    assert store.read_header(tmp_path / "run")["committed"] == [11, 3]
     assert found.draws.shape == (2, 3, T)
     assert not found.info["complete"]
     assert found.row_counts is None
     expected = ch.sample(gaussian(), signal(), **QUICK, update="exact")
     np.testing.assert_allclose(found.marginals(), count(expected.codes.values[:, :3], 3) / 6)
+
+
+# ---- Runs of earlier versions ---------------------------------------------------------------------------------------
+
+
+def earlier(name: str, folder: Path) -> tuple[Path, ch.FactorialHMM, ch.Observations, dict[str, Any]]:
+    """A run that version 0.1 stored, and what it was made with."""
+    with tarfile.open(Path(__file__).parent / "data" / "run-0.1.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    options: dict[str, Any] = {"warmup": 40, "chains": 2, "seed": 11, "progress": False}
+    if name == "learn_cond":
+        truth = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=15.0))
+        model = ch.FactorialHMM(
+            chains=ch.BinaryChains(ch.Beta(1, 20), ch.Beta(1, 20), 0.3),
+            emission=ch.Gaussian(ch.Dirichlet([1, 1]), depth=ch.Normal(15, 3), sd=ch.HalfNormal(3)),
+        )
+        options |= {"update": "row", "exchange": "mosaic", "ladder": [1, 3]}
+        return folder / f"{name}.zarr", model, ch.Observations(truth.simulate(60, seed=4)[1]), options
+    chains, emission = ch.BinaryChains(0.05, 0.1), ch.Gaussian([0.21, 0.31, 0.48, 0.2], depth=15.0)
+    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={3: 1})
+    y = model.simulate(120, seed=3, starts=[50])[1]
+    y[10:14] = np.nan
+    if name == "row_swap":
+        options |= {"update": "row", "exchange": "swap", "ladder": [1, 3, 9], "exchange_every": 2}
+    data = ch.Observations(y, starts=[50], gaps=np.r_[np.ones(60), np.full(59, 2.5)])
+    return folder / f"{name}.zarr", model, data, options
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", ["exact", "row_swap", "learn_cond"])
+def test_a_run_of_version_0_1_opens_and_goes_on_as_if_it_were_of_today(name, tmp_path):
+    """Learned parameters may differ in their last digits between machines, and then all draws do."""
+    path, model, data, options = earlier(name, tmp_path)
+    fresh = ch.sample(model, data, draws=45, **options)
+    opened = ch.open_posterior(path)
+    stored = opened.draws.values
+    for key in ("update", "exchange", "follows_swaps", "independent", "seed"):
+        assert opened.info[key] == fresh.info[key], key
+    assert str(opened.fitted_model.chains).startswith("BinaryChains")
+    resumed = ch.sample(model, data, draws=45, **options, store=path, resume=True)
+    np.testing.assert_array_equal(resumed.draws[:, :40], stored)
+    if name != "learn_cond":
+        np.testing.assert_array_equal(resumed.draws, fresh.draws)
+        np.testing.assert_allclose(resumed.log_joint, fresh.log_joint, rtol=1e-12)
+    if name == "exact":
+        assert opened.log_evidence.value == pytest.approx(fresh.log_evidence.value, rel=1e-12)
+        assert opened.log_evidence.standard_error == 0

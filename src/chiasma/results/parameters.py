@@ -1,4 +1,4 @@
-"""Learned parameters: every single value summarised, and the models that the draws make.
+"""Learned parameters: by name, every single value summarised, and the models that the draws make.
 
 parameters: a Dataset, each variable (chain, draw, ...) with what the parameter has beside: row, channel.
 """
@@ -12,12 +12,31 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
+from chiasma.results.arrays import per_draw
 from chiasma.results.convergence import judge
 from chiasma.types import Floats
 
 # What a summary calls low and high.
 QUANTILES = (0.05, 0.95)
+
+
+# Parameters that have one value per row where they have several.
+_BY_ROW = ("weights", "enter", "leave", "initial")
+
+
+def named_parameters(values: Floats | None, model: FactorialHMM | Density | None) -> xr.Dataset:
+    """Learned parameters (C, n, P) by their names, with a coordinate for rows."""
+    if values is None or not values.shape[-1]:
+        return xr.Dataset()
+    if not isinstance(model, FactorialHMM):
+        return xr.Dataset({"parameters": per_draw("parameters", values, "parameter")})
+    arrays = {}
+    for name, array in model.parameters.unpack(values).items():
+        dims = ("row", "channel") if name in _BY_ROW else ("channel",)
+        arrays[name] = per_draw(name, array, *dims[: array.ndim - 2])
+    return xr.Dataset(arrays)
 
 
 class Entry(NamedTuple):
@@ -77,4 +96,4 @@ def model_at_mean(model: FactorialHMM, parameters: xr.Dataset) -> FactorialHMM:
 
 def model_at_draw(model: FactorialHMM, parameters: xr.Dataset, chain: int, draw: int) -> FactorialHMM:
     """The parameters of one draw in place of all priors."""
-    return model.placed({name: parameters[name].values[chain, draw] for name in model.parameters.names})
+    return model.with_unchecked_values({name: parameters[name].values[chain, draw] for name in model.parameters.names})

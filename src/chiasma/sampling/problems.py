@@ -1,0 +1,252 @@
+"""Problems: what is sampled, with the update and the exchange that sample it, as engines and traces see it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from threading import Lock
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import InvalidInput
+from chiasma.exact.passes import Passes
+from chiasma.models.density import Density, Vector
+from chiasma.models.factorial import FactorialHMM, check_states
+from chiasma.models.labels import CanonicalOrder
+from chiasma.models.observations import Observations
+from chiasma.models.target import Target, tempered_table
+from chiasma.results.provenance import digest
+from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
+from chiasma.sampling.learning import Learning
+from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas
+from chiasma.sampling.updates import Exact, Update
+from chiasma.sampling.vector_exchanges import VectorPair, check_exchange, prepare_exchange
+from chiasma.sampling.vector_updates import SiteGibbs, VectorStep, prepare_update, resolve_update
+from chiasma.types import Floats, Integers
+
+State = npt.NDArray[Any]
+
+
+class Start(NamedTuple):
+    """Where every replica starts; what is not given is drawn from the prior, or is the density's own start."""
+
+    states: State | None = None  # (T,) codes of the free rows, or a vector
+    values: Mapping[str, Any] = {}  # parameters by name
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON."""
+        described = {name: np.asarray(value).tolist() for name, value in self.values.items()}
+        return described | ({} if self.states is None else {"states": digest(self.states)})
+
+
+class Problem(ABC):
+    """States (T,), and what is recorded of them."""
+
+    name: ClassVar[str]  # of the draws
+    exchange: Exchange | None
+    n_sites: int
+    dtype: Any  # of states
+    record_dtype: Any
+
+    @abstractmethod
+    def record(self, states: State) -> State:
+        """What is kept of states (n, T)."""
+
+
+class StateProblem(Problem):
+    """Replicas are nothing but their states: no parameters are learned."""
+
+    @abstractmethod
+    def initial(self, rng: np.random.Generator) -> State:
+        """A start of positive density."""
+
+    @abstractmethod
+    def sweep(self, beta: float) -> Any:
+        """The update bound to a beta: has step(state, rng)."""
+
+    @abstractmethod
+    def pair(self, beta_i: float, beta_j: float) -> Any:
+        """The exchange bound to two betas: has step(a, b, rng) and is_swap."""
+
+    @abstractmethod
+    def log_likelihood(self, state: State) -> float:
+        """The tempered part of the log target."""
+
+    @abstractmethod
+    def log_prior(self, state: State) -> float:
+        """The part that is not tempered."""
+
+
+class PathProblem(StateProblem):
+    """A path of a factorial HMM."""
+
+    name = "codes"
+    dtype: Any = np.int64
+
+    def __init__(self, target: Target, update: Update, exchange: Exchange | None):
+        self.target = target
+        self.update = update
+        self.exchange = exchange
+        self.n_sites = target.n_columns
+        self.record_dtype = target.record_dtype
+        self.segments = Lock()  # held by the chain that reads segments of `passes`, if there are several
+        self._tempered_at = np.empty(0)
+        self._tempered = np.empty((0, 0, 0))
+
+    @cached_property
+    def passes(self) -> Passes:
+        """The forward filter that exact draws of all chains share."""
+        assert isinstance(self.update, Exact)
+        if self.target.tabulated:
+            _ = self.target.log_lik  # made once, before the chains look draws up in it
+        return Passes(self.target, 1.0, memory=self.update.memory, stay=True)
+
+    def initial(self, rng: np.random.Generator) -> Integers:
+        return self.target.sample_prior(rng)
+
+    def sweep(self, beta: float) -> Any:
+        return self.update.prepare(self.target, beta)
+
+    def pair(self, beta_i: float, beta_j: float) -> Any:
+        assert self.exchange is not None
+        return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
+
+    def tempered(self, betas: Floats) -> Floats:
+        """(R, S, T) likelihoods at every beta. The chains of a run share their rungs, and so this table."""
+        if not np.array_equal(betas, self._tempered_at):
+            self._tempered_at = betas.copy()
+            self._tempered = np.empty((len(betas), *self.target.log_lik.shape[::-1]))
+            for lik, beta in zip(self._tempered, betas, strict=True):
+                tempered_table(self.target.log_lik, beta, lik)
+        return self._tempered
+
+    def log_likelihood(self, state: State) -> float:
+        return self.target.log_likelihood(state)
+
+    def log_prior(self, state: State) -> float:
+        return self.target.log_prior(state)
+
+    def record(self, states: State) -> State:
+        return self.target.record(states)
+
+
+class VectorProblem(StateProblem):
+    """A vector of any density."""
+
+    name = "x"
+
+    def __init__(self, density: Density, exchange: Exchange | None = None):
+        if exchange is not None:
+            check_exchange(exchange)
+        self.density = density
+        self.exchange = exchange
+        self.n_sites = density.size
+        self.dtype = self.record_dtype = density.dtype
+        # An update that does not fit is refused before anything runs.
+        self.sweep(1.0)
+
+    def initial(self, rng: np.random.Generator) -> Vector:
+        """A fresh state of positive density that the update can change."""
+        return self.check_state(self.density.initial(rng))
+
+    def check_state(self, x: npt.ArrayLike, name: str = "init") -> Vector:
+        """A copy of x as a state, or an error that says what is wrong with it."""
+        state = self.density.as_state(x, name)
+        update = resolve_update(self.density)
+        if isinstance(update, SiteGibbs):
+            outside = ~np.isin(state, update.alphabet)
+            if outside.any():
+                t = int(np.argmax(outside))
+                raise InvalidInput(
+                    f"{name} must hold values of the alphabet {list(update.alphabet)}, got {state[t]} at site {t}"
+                )
+        return self.density.check_state(state, name)
+
+    def sweep(self, beta: float) -> VectorStep:
+        return prepare_update(self.density, beta)
+
+    def pair(self, beta_i: float, beta_j: float) -> VectorPair:
+        if self.exchange is None:
+            raise InvalidInput("a pair of replicas needs an exchange, got None; pass exchange=AugmentedCrossover()")
+        return prepare_exchange(self.exchange, self.density, beta_i, beta_j)
+
+    def log_likelihood(self, state: Vector) -> float:
+        return self.density.log_likelihood(state)
+
+    def log_prior(self, state: Vector) -> float:
+        return self.density.log_prior(state)
+
+    def record(self, states: Vector) -> Vector:
+        return states
+
+
+class LearningProblem(Problem):
+    """A path and the parameters of its model."""
+
+    name = "codes"
+    dtype: Any = np.int64
+
+    def __init__(self, learning: Learning, update: Update, exchange: Exchange | None):
+        self.learning = learning
+        self.update = update
+        self.exchange = exchange
+        self.n_sites = learning.typical.n_columns
+        self.record_dtype = learning.typical.record_dtype
+        self.in_order = CanonicalOrder(learning.model)
+
+    def record(self, states: State) -> State:
+        return self.learning.typical.record(states)
+
+
+def pose(
+    model: FactorialHMM | Density,
+    data: Observations | npt.ArrayLike | None,
+    update: Any,
+    exchange: Any,
+    ladder: Any,
+    init: Any,
+) -> tuple[Problem, Plan, Start]:
+    """What sample() was asked to do: the problem, how it will be sampled and why, and where replicas start."""
+    if isinstance(model, Density):
+        return _pose_vectors(model, data, update, exchange, ladder, init)
+    if not isinstance(model, FactorialHMM):
+        raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
+    if data is None:
+        raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
+    if model.parameters:
+        return _pose_learning(model, Observations.of(data), update, exchange, ladder, init)
+    target = model.target(data)
+    plan = plan_paths(target, update, exchange, ladder)
+    assert plan.update is not None
+    start = Start() if init is None else Start(target.reduce(check_states(model, target.n_columns, init)))
+    return PathProblem(target, plan.update, plan.exchange), plan, start
+
+
+def _pose_vectors(
+    density: Density, data: Any, update: Any, exchange: Any, ladder: Any, init: Any
+) -> tuple[Problem, Plan, Start]:
+    if data is not None:
+        raise InvalidInput("a Density carries its data itself; call sample(density) without data")
+    if update != "auto":
+        raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
+    plan = plan_replicas(None, exchange, ladder, AugmentedCrossover(), "update of the density")
+    problem = VectorProblem(density, plan.exchange)
+    return problem, plan, Start() if init is None else Start(problem.check_state(init))
+
+
+def _pose_learning(
+    model: FactorialHMM, data: Observations, update: Any, exchange: Any, ladder: Any, init: Any
+) -> tuple[Problem, Plan, Start]:
+    learning = Learning(model, data)
+    plan = plan_learning(learning.typical, learning.parameters.n_free, update, exchange, ladder)
+    assert plan.update is not None
+    if isinstance(plan.update, Exact):
+        learning.memory = plan.update.memory
+    values = dict(init) if isinstance(init, Mapping) else {} if init is None else {"states": init}
+    states = values.pop("states", None)
+    learning.parameters.pack(values, learning.sample_prior(np.random.default_rng(0)))  # refuses what does not fit
+    codes = None if states is None else learning.typical.reduce(check_states(model, data.n_columns, states))
+    return LearningProblem(learning, plan.update, plan.exchange), plan, Start(codes, values)

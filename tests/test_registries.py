@@ -1,0 +1,350 @@
+"""Registries: what is in them is known everywhere, and one line there is all that a new class needs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.main import get_command
+
+import chiasma as ch
+from chiasma.cli import app
+from chiasma.files.options import all_settings, parameters_of
+from chiasma.files.prior_settings import prior_names, read_prior, write_prior
+from chiasma.files.settings import Settings, settings_of
+from chiasma.models.additive import Additive, Emission
+from chiasma.models.arguments import WEIGHTS, Argument
+from chiasma.models.chains import CHAINS, BinaryChains
+from chiasma.models.emissions import EMISSIONS
+from chiasma.models.priors import PRIORS, Prior
+from chiasma.results.provenance import describe_model, rebuild_model
+from chiasma.sampling.exchanges import EXCHANGES, Exchange
+from chiasma.sampling.updates import UPDATES, Update
+from test_cli import refused, run
+
+REGISTRIES: dict[type, dict[str, type]] = {
+    Emission: EMISSIONS,
+    BinaryChains: CHAINS,
+    Update: UPDATES,
+    Exchange: EXCHANGES,
+    Prior: PRIORS,
+}
+
+
+def fit_help() -> str:
+    """All help texts of the options of `chiasma fit`."""
+    return "\n".join(f"{option.opts} {option.help}" for option in get_command(app).commands["fit"].params)
+
+
+def some_emission(kind: type[Additive], prior: bool = False) -> Additive:
+    """With a number of its own for every argument, or a prior."""
+    given: dict[str, Any] = {}
+    for i, (name, argument) in enumerate(kind.arguments.items()):
+        value = np.array([0.25, 0.5]) if argument.takes == "list" else 0.5 + i
+        given[name] = argument.default_prior.centred_on(name, value) if prior else value
+    return kind(**given)
+
+
+def some_chains(kind: type[BinaryChains], prior: bool = False) -> BinaryChains:
+    numbers = {name: 0.1 + 0.1 * i for i, name in enumerate(kind.arguments)}
+    made = {name: kind.arguments[name].default_prior.centred_on(name, x) for name, x in numbers.items()}
+    return kind(**(made if prior else numbers))
+
+
+def concrete_subclasses(base: type) -> set[type]:
+    """Those that chiasma defines."""
+    for module in pkgutil.walk_packages(ch.__path__, "chiasma."):
+        importlib.import_module(module.name)
+    found, open_ = set(), [base]
+    while open_:
+        kind = open_.pop()
+        open_ += kind.__subclasses__()
+        if not inspect.isabstract(kind) and kind.__module__.startswith("chiasma."):
+            found.add(kind)
+    return found
+
+
+# ---- Every class is registered, every registered class is known everywhere -------------------------------------------
+
+
+@pytest.mark.parametrize("base", REGISTRIES, ids=lambda base: base.__name__)
+def test_class__is_registered_or_says_that_it_is_not_for_settings(base):
+    registered = set(REGISTRIES[base].values())
+    assert registered == {kind for kind in concrete_subclasses(base) if getattr(kind, "in_settings", True)}
+    assert len(registered) == len(REGISTRIES[base])
+
+
+def test_class__that_is_not_for_settings():
+    outside = {kind for base in REGISTRIES for kind in concrete_subclasses(base)}
+    outside -= {kind for registry in REGISTRIES.values() for kind in registry.values()}
+    assert outside == {ch.Custom, ch.Table, ch.Compose}
+
+
+@pytest.mark.parametrize("base", REGISTRIES, ids=lambda base: base.__name__)
+def test_registered__is_a_public_name(base):
+    stub = ast.parse((Path(ch.__file__).parent / "__init__.pyi").read_text(encoding="utf-8"))
+    (names,) = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
+    for kind in REGISTRIES[base].values():
+        assert kind.__name__ in names
+        assert getattr(ch, kind.__name__) is kind
+
+
+@pytest.mark.parametrize("kind", [*EMISSIONS.values(), *CHAINS.values()], ids=lambda kind: kind.__name__)
+def test_registered__describes_every_argument_of_its_constructor(kind):
+    assert list(kind.arguments) == list(inspect.signature(kind).parameters)
+    for argument in kind.arguments.values():
+        assert argument.help.endswith(".")
+        assert argument.help[0].islower() or argument.help.startswith("P(")
+
+
+def test_settings__have_keys_and_options_of_their_own():
+    options = Counter(name for option in get_command(app).commands["fit"].params for name in option.opts)
+    assert {name for name, n in options.items() if n > 1} == set()
+    assert len({setting.key for setting in all_settings()}) == len(all_settings())
+    for key in {key for kind in EMISSIONS.values() for key in parameters_of(kind)}:
+        users = [parameters_of(kind)[key].about for kind in EMISSIONS.values() if key in parameters_of(kind)]
+        assert len({(about.help, about.takes) for about in users}) == 1  # one option, one help
+
+
+def test_registered__is_in_the_help_of_fit():
+    shown = {option.name: option.help for option in get_command(app).commands["fit"].params}
+    for name, option in [
+        ("emission", EMISSIONS),
+        ("update", UPDATES),
+        ("exchange", EXCHANGES),
+        ("learn", prior_names()),
+    ]:
+        for one in option:
+            assert one in shown[name].replace(",", " ").replace(".", " ").replace(")", " ").replace("(", " ").split()
+    for kind in (*EMISSIONS.values(), *CHAINS.values()):
+        for key, parameter in parameters_of(kind).items():
+            assert parameter.about.help[1:] in shown[key]
+            assert parameter.about.default_prior.formula in shown["learn"]
+    for name, update in UPDATES.items():
+        assert (f"{name}:" in shown["update"]) == (update.number is not None)
+        assert update.number is None or f"{name}:{update.number.upper()}" in shown["update"]
+
+
+@pytest.mark.parametrize("prior", [False, True], ids=["numbers", "priors"])
+@pytest.mark.parametrize("name", EMISSIONS)
+def test_emission__round_trips(name, prior, tmp_path):
+    """Through a stored run's JSON and through a TOML file."""
+    for chains in CHAINS.values():
+        model = ch.FactorialHMM(chains=some_chains(chains, prior), emission=some_emission(EMISSIONS[name], prior))
+        description = json.loads(json.dumps(describe_model(model)))
+        Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
+        for again in (rebuild_model(description), Settings.read(tmp_path / "model.toml").model()):
+            assert again is not None
+            assert type(again.emission) is EMISSIONS[name]
+            assert type(again.chains) is chains
+            assert describe_model(again) == description
+            assert again.parameters.names == model.parameters.names
+            assert bool(again.parameters.names) == prior
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_update__by_its_name(name):
+    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    kind = UPDATES[name]
+    assert ch.sample(model, [0.0, 1.0], update=name, exchange=None, draws=2, warmup=1, chains=1, seed=1).codes.size == 4
+    if kind.number is not None:
+        assert Settings(sampler={"update": f"{name}:2"}).sampler()["update"] == kind(**{kind.number: 2})
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_exchange__by_its_name(name):
+    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    run = ch.sample(
+        model,
+        [0.0, 1.0],
+        update="row",
+        exchange=name,
+        ladder=[1, 5],
+        draws=2,
+        warmup=1,
+        chains=1,
+        seed=1,
+        progress=False,
+    )
+    assert f"{EXCHANGES[name].__name__} exchanges" in run.info["plan"]
+
+
+# ---- One line is enough ----------------------------------------------------------------------------------------------
+
+
+class Laplace(Additive):
+    """y ~ Laplace(level, scale)."""
+
+    arguments = {"weights": WEIGHTS, "scale": Argument("mean distance of the noise from 0.", required=True)}  # noqa: RUF012
+
+    def __init__(self, weights: Any, scale: Any = 1.0):
+        super().__init__(weights)
+        self.scale = self._parameter("scale", scale, positive=True)
+
+    def log_density(self, y: Any, level: Any) -> Any:
+        return -np.abs(y - level) / self.scale - np.log(2 * self.scale)
+
+    def sample(self, level: Any, rng: np.random.Generator) -> Any:
+        return rng.laplace(level, self.scale)
+
+    def expected(self, level: Any) -> Any:
+        return level
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deal(ch.MosaicCrossover):
+    """A mosaic crossover under another name."""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "y.csv").write_text("".join(f"{y}\n" for y in (0, 1, 0, 9, 11, "NA", 10, 0, 2, 1)))
+    return tmp_path
+
+
+@pytest.fixture
+def laplace(monkeypatch):
+    monkeypatch.setitem(EMISSIONS, "laplace", Laplace)
+
+
+FIT = ["fit", "y.csv", "--enter", 0.1, "--draws", 6, "--warmup", 4, "--chains", 2, "--seed", 1, "-q"]
+OPTIONS = ["--emission", "laplace", "--weights", "4,6", "--scale", 1.5]
+
+
+def test_new_emission__in_the_help(laplace, monkeypatch):
+    assert "laplace: mean distance of the noise from 0." in fit_help()
+    assert "negative-binomial or laplace." in fit_help()
+    assert "dispersion, scale: LogNormal(log x, 0.5)" in fit_help()
+    result = run("fit", "--help")
+    assert "--scale" in result.stdout
+    monkeypatch.delitem(EMISSIONS, "laplace")
+    assert "scale" not in fit_help()
+
+
+def test_new_emission__by_options_in_a_file_and_in_a_stored_run(here, laplace):
+    result = run(*FIT, *OPTIONS, "--out", "options")
+    assert result.exit_code == 0, result.output
+    (here / "m.toml").write_text('[model]\nemission = "laplace"\nweights = [4, 6]\nscale = 1.5\n')
+    assert run(*FIT, "--model", "m.toml", "--out", "file").exit_code == 0
+    first, second = (ch.open_posterior(f"{name}/run.zarr") for name in ("options", "file"))
+    np.testing.assert_array_equal(first.codes.values, second.codes.values)
+    assert type(first.model.emission) is Laplace
+    assert first.model.emission.scale == 1.5
+    assert run("show", "options", "-q").exit_code == 0
+    assert run("fit", "y.csv", "--out", "options", "--resume", "--draws", 9, "-q").exit_code == 0
+    assert "needs --weights, --scale" in refused(*FIT, "--emission", "laplace", "--out", "none")
+    assert "--sd belongs to gaussian and student-t and integrated-depth, and the emission is laplace" in refused(
+        *FIT, *OPTIONS, "--sd", 1, "--out", "none"
+    )
+
+
+def test_new_emission__is_learned(here, laplace):
+    result = run(*FIT, *OPTIONS, "--learn", "scale", "--update", "row", "--exchange", "none", "--out", "learned")
+    assert result.exit_code == 0, result.output
+    posterior = ch.open_posterior("learned/run.zarr")
+    assert list(posterior.parameters) == ["scale"]
+    assert repr(posterior.model.emission.priors["scale"]) == f"LogNormal({np.log(1.5):g}, 0.5)"
+    assert "scale = {log_normal = [" in (here / "learned/settings.toml").read_text()
+    (here / "m.toml").write_text(
+        '[model]\nemission = "laplace"\nweights = [4, 6]\n\n[priors]\nscale = {half_normal = 2}\n'
+    )
+    assert run(*FIT, "--model", "m.toml", "--update", "row", "--exchange", "none", "--out", "file").exit_code == 0
+    assert repr(ch.open_posterior("file/run.zarr").model.emission.priors["scale"]) == "HalfNormal(2)"
+
+
+def test_new_emission__before_it_is_registered(here, monkeypatch):
+    """A run that remembers the attributes alone opens without its model, also when the class is registered later."""
+    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=Laplace([4.0, 6.0], 1.5))
+    description = describe_model(model)
+    assert description["emission"].endswith("test_registries.Laplace")
+    assert isinstance(description["parameters"]["weights"], str)  # a digest
+    ch.sample(model, [0.0, 4.0, 6.0], draws=2, warmup=1, chains=1, seed=1, store="run.zarr", progress=False)
+    assert ch.open_posterior("run.zarr").model is None
+    monkeypatch.setitem(EMISSIONS, "laplace", Laplace)
+    assert ch.open_posterior("run.zarr").model is None
+    assert ch.open_posterior("run.zarr", model=model).model is model
+    assert describe_model(model)["parameters"] == {"weights": [4.0, 6.0], "scale": 1.5}
+
+
+class Slow(BinaryChains):
+    """Chains of one's own."""
+
+
+def test_new_chains__are_rebuilt_once_they_are_registered(monkeypatch):
+    model = ch.FactorialHMM(chains=Slow(0.1, 0.2), emission=ch.Gaussian([1.0]))
+    description = describe_model(model)
+    assert description["chains"].endswith("test_registries.Slow")
+    assert rebuild_model(description) is None
+    monkeypatch.setitem(CHAINS, "slow", Slow)
+    again = rebuild_model(description)
+    assert again is not None
+    assert type(again.chains) is type(again.chains.with_values({"enter": 0.3})) is Slow
+    assert repr(again.chains) == "Slow(enter=0.1, leave=0.2)"
+    assert "chains" not in describe_model(ch.FactorialHMM(chains=BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0])))
+
+
+def test_new_exchange__by_its_name(here, monkeypatch):
+    fit = [*FIT, "--weights", "4,6", "--sd", 1, "--update", "row", "--ladder", "1,5"]
+    assert "'augmented', 'mosaic' or an object, got \"deal\"" in refused(*fit, "--exchange", "deal", "--out", "none")
+    monkeypatch.setitem(EXCHANGES, "deal", Deal)
+    assert "augmented, mosaic or deal." in fit_help()
+    for name in ("deal", "mosaic"):
+        result = run(*fit, "--exchange", name, "--out", name)
+        assert result.exit_code == 0, result.output
+    deal, mosaic = (ch.open_posterior(f"{name}/run.zarr") for name in ("deal", "mosaic"))
+    np.testing.assert_array_equal(deal.codes.values, mosaic.codes.values)
+    assert "Deal exchanges" in deal.info["plan"]
+    assert "'mosaic', 'deal' or an object" in refused(*fit, "--exchange", "dealt", "--out", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(ch.BlockGibbs):
+    """Block Gibbs under another name."""
+
+
+def test_new_update__by_its_name_and_its_number(monkeypatch):
+    monkeypatch.setitem(UPDATES, "pairs", Pairs)
+    assert Settings(sampler={"update": "pairs:2"}).sampler()["update"] == Pairs(size=2)
+    assert "hamming-ball:RADIUS, pairs or pairs:SIZE." in fit_help()
+    with pytest.raises(ch.InvalidInput, match="block:SIZE or hamming-ball:RADIUS or pairs:SIZE, got 'row:2'"):
+        Settings(sampler={"update": "row:2"}).sampler()
+    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    options = {"exchange": None, "draws": 4, "warmup": 0, "chains": 1, "seed": 1, "progress": False}
+    runs = [ch.sample(model, [0.0, 1.0], update=update, **options) for update in ("pairs", ch.BlockGibbs())]
+    np.testing.assert_array_equal(*(one.codes.values for one in runs))
+    with pytest.raises(ch.InvalidInput, match="'hamming-ball', 'pairs' or an object"):
+        ch.sample(model, [0.0, 1.0], update="pair", **options)
+
+
+class HalfNormal2(ch.HalfNormal):
+    """A half-normal distribution under another name."""
+
+
+def test_new_prior__in_a_file_and_in_a_stored_run(monkeypatch):
+    prior = HalfNormal2(3.0)
+    monkeypatch.setitem(PRIORS, "HalfNormal2", HalfNormal2)
+    assert write_prior(prior) == {"half_normal2": 3.0}
+    assert type(read_prior("sd", {"half_normal2": 3.0})) is HalfNormal2
+    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=prior))
+    again = rebuild_model(describe_model(model))
+    assert again is not None
+    assert type(again.emission.priors["sd"]) is HalfNormal2
+    assert "dirichlet, half_normal2" in fit_help()
+
+
+def test_table__with_learned_chains_takes_values():
+    """Every emission can be made again with other values, also one that no file can name."""
+    chains = BinaryChains(ch.Beta(1, 9), 0.2)
+    model = ch.FactorialHMM(chains=chains, emission=ch.Table(np.zeros((3, 2)))).at({"enter": 0.5})
+    assert model.chains.enter == 0.5
+    np.testing.assert_array_equal(model.emission.log_lik, np.zeros((3, 2)))
