@@ -10,8 +10,6 @@ from scipy import stats
 
 import chiasma as ch
 
-pytestmark = pytest.mark.jit_off
-
 LEVELS = np.array([0.0, 0.3, 1.0, 2.7, 40.0])
 REALS = np.array([-30.0, -0.4, 0.0, 1.0, 2.5, 90.0])
 COUNTS = np.array([0.0, 1.0, 2.0, 17.0, 500.0, 1e6])

@@ -24,8 +24,6 @@ from chiasma.results.arrays import per_draw
 from chiasma.results.parameters import entries, named_parameters, summarise_parameters
 from test_configurations import by_hand, some_codes, with_dask
 
-pytestmark = pytest.mark.jit_off
-
 N_CHAINS, N_DRAWS, N_SITES = 4, 60, 12
 
 

@@ -16,7 +16,6 @@ from chiasma.errors import InvalidInput, StoreError
 from chiasma.sampling import engines, sampler
 from chiasma.storage import store
 
-pytestmark = pytest.mark.jit_off
 JIT = not numba.config.DISABLE_JIT
 T = 30 if JIT else 7
 QUICK: dict[str, Any] = {"draws": 11, "warmup": 4, "chains": 2, "seed": 3, "progress": False}

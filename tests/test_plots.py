@@ -18,8 +18,6 @@ from chiasma import plots
 from chiasma.plots import paths, runs
 from chiasma.plots.style import block_means
 
-pytestmark = pytest.mark.jit_off
-
 WEIGHTS = np.array([0.2, 0.3, 0.5])
 
 

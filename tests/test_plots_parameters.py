@@ -17,8 +17,6 @@ from chiasma.plots import parameters, paths
 from test_configurations import by_hand, some_codes
 from test_learned import learned, learning_model
 
-pytestmark = pytest.mark.jit_off
-
 
 @pytest.fixture(autouse=True)
 def _close():

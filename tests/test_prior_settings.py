@@ -12,8 +12,6 @@ from chiasma.files.prior_settings import prior_names, read_prior, write_prior
 from chiasma.files.settings import Settings, settings_of
 from chiasma.models.priors import PRIORS
 
-pytestmark = pytest.mark.jit_off
-
 GAUSSIAN = {"weights": [0.2, 0.3, 0.5], "depth": 10.0, "sd": 1.0, "enter": 0.1}
 PRIORS_OF_ALL_KINDS = [
     ch.Normal(180, 30),

@@ -25,9 +25,9 @@ PRIORS = {
     "dirichlet": (ch.Dirichlet([1.0, 2.0, 0.7]), stats.dirichlet([1.0, 2.0, 0.7])),
 }
 each_prior = pytest.mark.parametrize("name", PRIORS)
-pytestmark = pytest.mark.jit_off
 
 
+@pytest.mark.jit_off
 @each_prior
 def test_log_density__is_that_of_scipy(name):
     prior, law = PRIORS[name]
@@ -41,6 +41,7 @@ def test_log_density__is_that_of_scipy(name):
         np.testing.assert_allclose(parameters.log_prior(value.ravel()), expected, rtol=1e-12)
 
 
+@pytest.mark.jit_off
 @each_prior
 def test_free_coordinates__go_there_and_back(name):
     prior, _ = PRIORS[name]
@@ -105,6 +106,7 @@ def test_describe__makes_it_again(name):
     assert np.isfinite(prior.log_density(prior.centre))
 
 
+@pytest.mark.jit_off
 @given(st.floats(-2000, 2000))
 def test_extreme_coordinates__give_numbers(z):
     """Nothing raises far out; a value on its bound is impossible, not an error."""

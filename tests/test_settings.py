@@ -11,8 +11,6 @@ from chiasma.files.options import as_sections, keys, parse_fixed_rows, parse_lad
 from chiasma.files.settings import Settings, fresh_seed, make_ladder, make_update, settings_of
 from chiasma.models.emissions import EMISSIONS
 
-pytestmark = pytest.mark.jit_off
-
 GAUSSIAN = {"weights": [0.2, 0.3], "depth": 10.0, "sd": 1.0, "enter": 0.1}
 MODELS = [
     ch.Gaussian([0.2, 0.3], depth=10, sd=2),

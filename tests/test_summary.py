@@ -17,8 +17,6 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.summary import convergence, some_sites, tied
 from test_configurations import by_hand
 
-pytestmark = pytest.mark.jit_off
-
 
 def good_run(n_chains=4, n_draws=600, **changes):
     """Independent draws: nothing can be better mixed."""

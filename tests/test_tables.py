@@ -10,8 +10,6 @@ from chiasma.files.regions import find_region
 from chiasma.files.tables import Columns, Signal, read_signal, write_table
 from chiasma.models.observations import Observations
 
-pytestmark = pytest.mark.jit_off
-
 GENOME = """chrom\tstart\tdepth
 chr1\t0\t1.5
 chr1\t100\tNA
