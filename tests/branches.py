@@ -70,6 +70,12 @@ class Hidden:
         self.low, self.high = ends[piece], ends[piece + 1]
         return piece
 
+    def is_below(self, cut: float) -> bool:
+        """cut([cut]) == 0, and most of the time of a proof: where it is certain, nothing is computed."""
+        if cut >= self.high:
+            return True
+        return cut > self.low and self.cut([cut]) == 0
+
 
 class Uniform:
     """scale * u + shift of a hidden u. Arithmetic with numbers, order and int() only: anything else would need the
@@ -147,7 +153,7 @@ class Event(NamedTuple):
         assert not math.isnan(scale + shift + self.threshold), "a uniform met a NaN"
         if scale == 0:
             return self.order(shift, self.threshold)
-        below = (self.uniform.hidden.cut([(self.threshold - shift) / scale]) == 0) == (scale > 0)
+        below = self.uniform.hidden.is_below((self.threshold - shift) / scale) == (scale > 0)
         return below == (self.order in (operator.lt, operator.le))
 
 

@@ -1,14 +1,15 @@
 """Settings shared by all tests.
 
 Hypothesis is derandomised: the same examples everywhere, every time. With NUMBA_DISABLE_JIT=1 the kernels are plain
-Python and some hundred times slower, so the tests marked `jit_off` then take fewer examples and draws; what they
-claim is the same.
+Python and some hundred times slower, so the tests marked `jit_off`, those of the kernels, then take fewer examples and
+draws; what they claim is the same.
 """
 
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
@@ -27,21 +28,28 @@ settings.register_profile(
 settings.load_profile("chiasma")
 
 
+def compile_kernels() -> None:
+    """Compile, or find compiled, what a run needs, in a process of its own."""
+    program = "import test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)"
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile what a run needs in one process, before there are several, and let tests interrupt.
+    """Compile in one process, before there are several, and let tests interrupt.
 
     Processes that compile at the same time may fuse different multiply-adds, and runs are compared bit by bit.
     """
     # Where tests run in the background, Ctrl-C may be switched off, for the processes they start as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if JIT and not hasattr(config, "workerinput"):
-        program = "import test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)"
-        subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
+        compile_kernels()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     if JIT and item.get_closest_marker("symbolic"):
         item.add_marker(pytest.mark.skip(reason="symbolic uniforms need plain-Python kernels: NUMBA_DISABLE_JIT=1"))
+    if item.get_closest_marker("slow"):
+        item.add_marker("no_cover")
     if not JIT and item.get_closest_marker("large"):
         item.add_marker(pytest.mark.skip(reason="too much work for plain-Python kernels"))
 
@@ -56,3 +64,23 @@ def n_draws() -> int:
 def n_grid() -> int:
     """Points of an equally spaced grid of uniforms, to measure the interval that leads to each outcome."""
     return 4_000 if JIT else 300
+
+
+@pytest.fixture
+def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn once, coarsely and without a layout: it takes most of the time of a command that writes many.
+
+    test_plots.py, test_plots_parameters.py and test_report.py draw them as they are.
+    """
+    from matplotlib.figure import Figure
+
+    save = Figure.savefig
+
+    def lightly(figure: Figure, path: Path, **options: Any) -> None:
+        if path.suffix == ".pdf":
+            path.write_bytes(b"%PDF")
+            return
+        figure.set_layout_engine("none")
+        save(figure, path, **options | {"dpi": 20})
+
+    monkeypatch.setattr(Figure, "savefig", lightly)

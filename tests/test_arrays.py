@@ -9,8 +9,6 @@ import xarray as xr
 
 from chiasma.results.arrays import labelled, per_draw
 
-pytestmark = pytest.mark.jit_off
-
 
 def test_labelled__is_what_xarray_makes_the_long_way():
     values = np.arange(6.0).reshape(2, 3)

@@ -7,8 +7,6 @@ import pytest
 
 from branches import distribution, explore, path_step, prove, prove_pair, transition_matrix
 
-pytestmark = pytest.mark.jit_off
-
 
 def test_explore__comparison_is_a_branch():
     assert distribution(lambda u: bool(u[0] < 0.3), 1) == {True: 0.3, False: 0.7}

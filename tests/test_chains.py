@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 import chiasma as ch
 
-pytestmark = pytest.mark.jit_off
-
 EPSILON = np.finfo(float).eps
 
 probability = st.floats(0.0, 1.0)

@@ -14,7 +14,7 @@ from chiasma.files.tables import Signal
 from test_cli import FILES, refused, run
 from test_learned import learned
 
-pytestmark = pytest.mark.jit_off
+pytestmark = pytest.mark.usefixtures("light_pictures")
 
 MODEL = ["--weights", "0.4,0.6", "--depth", 10, "--sd", 1, "--enter", 0.1]
 SAMPLER = ["--update", "row", "--exchange", "none", "--draws", 6, "--warmup", 4, "--chains", 2, "--seed", 1]

@@ -11,7 +11,6 @@ import chiasma as ch
 from chiasma.results.evidence import Evidence
 
 JIT = not numba.config.DISABLE_JIT
-pytestmark = pytest.mark.jit_off
 
 
 def rows(n: int, sd: object = 0.5) -> ch.FactorialHMM:

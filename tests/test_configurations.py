@@ -18,8 +18,6 @@ from chiasma.results.evidence import batch_error
 from chiasma.results.posterior import Posterior
 from chiasma.results.segments import Segment, modal_codes
 
-pytestmark = pytest.mark.jit_off
-
 NO_PAIRS = xr.Dataset({name: ("pair", np.zeros(0)) for name in ("rejection", "moves", "changed", "columns")})
 
 

@@ -30,8 +30,6 @@ from chiasma.sampling.updates import RowGibbs
 from chiasma.sampling.vector_exchanges import AugmentedPair, exchange_candidate, prepare_exchange
 from chiasma.sampling.vector_updates import BlockModesStep, RandomWalk, SiteGibbs, SiteGibbsStep, prepare_update
 
-pytestmark = pytest.mark.jit_off
-
 EXACT = 1e-12
 REJECTED = 1e-4
 MAX_Z = 4.5
@@ -276,6 +274,7 @@ def toys() -> list[BlockModes]:
     return [BlockModes(blocks, size, rng.uniform(0.01, 1, blocks)) for blocks, size in shapes]
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("toy", toys(), ids=repr)
 def test_block_modes__weights_equal_generic(toy):
     rng = np.random.default_rng(3)
@@ -297,6 +296,7 @@ def test_block_modes__weights_equal_generic(toy):
                 assert weight == pytest.approx(plain.log_likelihood(a) + 0.2 * plain.log_likelihood(b), abs=EXACT)
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("sites", [None, 5])
 @pytest.mark.parametrize("move", EXCHANGES)
 def test_block_modes__draws_equal_generic(move, sites):
@@ -379,11 +379,13 @@ def walk_z(update: RandomWalk, beta: float = 1.0, n_chains: int = N_CHAINS, n_st
     return worst_z(values, [*first, *second, SHARES @ MEANS.prod(axis=1), below])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [RandomWalk(scale=1.3), RandomWalk(scale=[1.5, 0.8], sites=2)], ids=repr)
 def test_random_walk__keeps_a_mixture(update):
     assert walk_z(update) < MAX_Z
 
 
+@pytest.mark.slow
 def test_random_walk__wrong_beta_is_noticed():
     assert walk_z(RandomWalk(scale=1.3), beta=0.3) > 1.5 * MAX_Z
 
@@ -407,6 +409,7 @@ def test_random_walk__single_precision_and_support():
     assert worst_z(np.column_stack([x, x**2]), [1 / 3, 1 / 6]) < MAX_Z
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("sites", [None, 4])
 def test_site_gibbs__law_after_some_steps(sites):
     """Chi-square of the visited states against a power of the exact matrix; false alarms: one in 10^5."""
@@ -459,6 +462,7 @@ def exchange_z(move: Any, betas: tuple[float, float], n_pairs: int = N_CHAINS) -
     return worst_z(np.column_stack(values), np.concatenate(exact))
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("betas", [(1.0, 0.2), (0.0, 0.3)])
 @pytest.mark.parametrize("move", EXCHANGES)
 def test_exchange__keeps_continuous_targets(move, betas):
@@ -474,6 +478,7 @@ def test_exchange__continuous_mutants_are_rejected():
 # Contracts.
 
 
+@pytest.mark.jit_off
 def test_draws_consumed_never_depend_on_outcomes():
     toy, target = BlockModes(2, 9, 0.01), case("prior").density()
     steps = [(prepare_update(toy, 1.0), toy), (prepare_update(target, 1.0), target)]

@@ -35,7 +35,6 @@ def with_draws(target: ch.BlockModes, draws: np.ndarray) -> ch.Posterior:
 # ---- Hamming distances ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 def test_hamming__of_paths_counts_bits():
     posterior = paths()
     distances = hamming_distances(posterior, lags=[1, 4])
@@ -53,7 +52,6 @@ def test_hamming__of_paths_counts_bits():
     assert 0 < float(distances.mean()) < 1
 
 
-@pytest.mark.jit_off
 def test_hamming__of_vectors_counts_coordinates():
     draws = np.array([[[0, 0, 1, 1], [1, 0, 1, 1], [1, 1, 0, 0]]], np.int8)
     posterior = with_draws(ch.BlockModes(blocks=2, size=4, alpha=0.5), draws)
@@ -61,7 +59,6 @@ def test_hamming__of_vectors_counts_coordinates():
     np.testing.assert_array_equal(found, [[[0.25, 0.75, np.nan]]])
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("lags", [0, [1, 12], -1, 1.5])
 def test_hamming__refuses_lags_without_partners(lags):
     with pytest.raises(InvalidInput, match=r"lags must be whole numbers in 1..11 \(draws\), got"):
@@ -77,7 +74,6 @@ def path_of_modes(*blocks: str) -> np.ndarray:
     return np.array([[x for letter in letters for x in pattern[letter]] for letters in zip(*blocks, strict=True)])
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("blocks", "jumps", "visited"),
     [
@@ -101,7 +97,6 @@ def test_mode_jumps__of_a_path_made_by_hand(blocks, jumps, visited):
     assert counts.visited.tolist() == [visited, 1]
 
 
-@pytest.mark.jit_off
 def test_mode_jumps__of_a_run():
     target = ch.BlockModes(blocks=2, size=10, alpha=0.6)
     posterior = ch.sample(
@@ -116,7 +111,6 @@ def test_mode_jumps__of_a_run():
 # ---- Round trips ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 def test_predicted_round_trips__known_values():
     assert predicted_round_trips([0.0, 0.0, 0.0]) == 0.5
     assert predicted_round_trips([0.5, 0.5]) == pytest.approx(1 / 6)
@@ -124,7 +118,6 @@ def test_predicted_round_trips__known_values():
     assert predicted_round_trips([0.25]) == 0.75
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("rejection", [[0.3], [0.0, 0.0], [0.2, 0.7], [0.4, 0.5, 0.3, 0.6, 0.1]])
 def test_round_trips__of_independent_swaps_are_as_predicted(rejection):
     """The bookkeeping of the package, with coins in place of paths. 40,000 steps make thousands of trips, whose number
@@ -141,6 +134,7 @@ def test_round_trips__of_independent_swaps_are_as_predicted(rejection):
     assert tally.round_trips[0] / n_steps == pytest.approx(predicted_round_trips(rejection), rel=0.05)
 
 
+@pytest.mark.slow
 @needs_jit
 @pytest.mark.parametrize("betas", [(0.0, 1.0), (0.0, 0.15, 0.45, 1.0)])
 def test_round_trips__of_a_run_are_as_predicted(betas):
@@ -165,7 +159,6 @@ def test_round_trips__of_row_updates_are_near_the_prediction():
     assert 0.5 * predicted < round_trip_rate(posterior).mean() < 1.1 * predicted
 
 
-@pytest.mark.jit_off
 def test_round_trips__only_of_whole_swaps():
     for exchange in (ch.MosaicCrossover(), ch.Swap(rows="random"), ch.Swap(rows=[0]), ch.RandomCrossover()):
         posterior = paths(exchange=exchange, ladder=[1, 2])
@@ -173,6 +166,5 @@ def test_round_trips__only_of_whole_swaps():
         assert round_trip_rate(posterior).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.jit_off
 def test_round_trip_rate__without_exchanges():
     assert round_trip_rate(paths()).tolist() == [0.0, 0.0]

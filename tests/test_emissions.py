@@ -10,8 +10,6 @@ from scipy import stats
 
 import chiasma as ch
 
-pytestmark = pytest.mark.jit_off
-
 LEVELS = np.array([0.0, 0.3, 1.0, 2.7, 40.0])
 REALS = np.array([-30.0, -0.4, 0.0, 1.0, 2.5, 90.0])
 COUNTS = np.array([0.0, 1.0, 2.0, 17.0, 500.0, 1e6])
@@ -166,7 +164,7 @@ def test_expected_signal_of_channels():
 
 
 def test_expected_signal_of_a_density_of_one_s_own_is_not_known():
-    with pytest.raises(ch.InvalidInput, match="a Custom does not say which signal it expects; plot_row"):
+    with pytest.raises(ch.InvalidInput, match="a Custom has no expected signal; use plot_row"):
         ch.Custom(lambda y, level: y + level, [1.0]).expected(np.zeros(1))
 
 

@@ -55,7 +55,6 @@ class Toy:
         return out
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("impossible", [0, 3])
 def test_ladder_evidence__agrees_with_a_sum_over_states(impossible):
     """400 repeats: z has mean 0 and variance 1. The variance of the variance is 2/400: bounds at five of its errors."""
@@ -71,12 +70,10 @@ def test_ladder_evidence__agrees_with_a_sum_over_states(impossible):
     assert abs(np.var(z) - 1) < 5 * math.sqrt(2 / 400)
 
 
-@pytest.mark.jit_off
 def test_ladder_evidence__a_constant_likelihood_is_known_exactly():
     assert ladder_evidence(np.full((2, 8, 3), -7.5), np.array([0.0, 0.5, 1.0])) == Evidence(-7.5, 0.0)
 
 
-@pytest.mark.jit_off
 def test_ladder_evidence__knows_nothing_without_a_possible_draw():
     betas = np.array([0.0, 0.5, 1.0])
     log_lik = np.full((1, 10, 3), -5.0)
@@ -87,7 +84,6 @@ def test_ladder_evidence__knows_nothing_without_a_possible_draw():
     assert ladder_evidence(log_lik, betas) == (-INF, INF)
 
 
-@pytest.mark.jit_off
 def test_ladder_evidence__counts_the_covariance_of_rungs():
     """Rungs that move together: the error of the sum is not that of independent rungs. 300 repeats; the spread is then
     known to 4%, and the mean reported error has to be within five times that, 20%."""
@@ -101,7 +97,6 @@ def test_ladder_evidence__counts_the_covariance_of_rungs():
     assert errors.mean() == pytest.approx(values.std(ddof=1), rel=0.2)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("phi", [0.0, 0.9])
 def test_batch_error__of_independent_and_autocorrelated_series(phi):
     """AR(1): the variance of the mean of N is (1 + phi) / (1 - phi) / N for unit variance. 80 batches give the error to
@@ -117,7 +112,6 @@ def test_batch_error__of_independent_and_autocorrelated_series(phi):
     assert batch_error(series) == pytest.approx(expected, rel=0.4)
 
 
-@pytest.mark.jit_off
 def test_batch_error__few_values():
     assert math.isnan(batch_error(np.zeros((4, 3))))
     assert batch_error(np.array([[0.0, 0.0, 1.0, 1.0]])) == pytest.approx(0.5)
@@ -126,6 +120,7 @@ def test_batch_error__few_values():
 # ---- Runs -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_jit
 @pytest.mark.parametrize("exchange", ["swap", "mosaic"])
 def test_evidence__of_an_ensemble_agrees_with_the_exact_one(exchange):
@@ -145,14 +140,12 @@ def test_evidence__of_an_ensemble_agrees_with_the_exact_one(exchange):
     assert 0.5 < errors.mean() / values.std(ddof=1) < 2
 
 
-@pytest.mark.jit_off
 def test_evidence__exact_runs_are_exact():
     model, y = problem(12)
     posterior = ch.sample(model, y, update="exact", draws=2, chains=1, seed=1, progress=False)
     assert posterior.log_evidence == Evidence(ch.exact.log_evidence(model, y), 0.0)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("exchange", "ladder"), [("swap", [1, 5]), (None, [1]), (None, "auto"), ("mosaic", ch.Ladder(betas=(1e-9, 1.0)))]
 )
@@ -162,7 +155,6 @@ def test_evidence__none_where_the_ladder_does_not_reach_the_prior(exchange, ladd
     assert ch.sample(model, y, exchange=exchange, ladder=ladder, **options).log_evidence is None
 
 
-@pytest.mark.jit_off
 def test_evidence__too_few_draws_for_an_error():
     model, y = problem(8)
     posterior = ch.sample(
@@ -175,7 +167,6 @@ def test_evidence__too_few_draws_for_an_error():
 # ---- Impossible paths of the prior ----------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("exchange", ["swap", "random", "augmented", "mosaic"])
 @pytest.mark.parametrize("update", ["row", "block", "exact"])
 def test_impossible_prior_draws__break_nothing(update, exchange):
@@ -234,7 +225,6 @@ def test_impossible_prior_draws__rejection_of_the_first_pair():
     assert abs(found - accept) < 5 * math.sqrt(0.25 / 8000)  # a mean of 8,000 numbers in [0, 1]
 
 
-@pytest.mark.jit_off
 def test_impossible_prior_draws__all_of_them():
     """No draw of the prior explains the data: that is said, and the cold replica is right all the same."""
     model = ch.FactorialHMM(chains=ch.BinaryChains(1e-3, 0.5), emission=ch.Poisson([2.0], background=0.0))
@@ -248,7 +238,6 @@ def test_impossible_prior_draws__all_of_them():
     assert (posterior.codes.values[..., y > 0] == 1).all()
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(("rejection", "lowest", "warned"), [(0.95, 0.0, True), (0.5, 0.0, False), (0.95, 0.1, False)])
 def test_evidence_without_a_bridge_between_two_rungs_is_warned_of(rejection, lowest, warned):
     tally = make_tally(3)

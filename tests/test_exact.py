@@ -457,7 +457,11 @@ def factorising_table(rng, n_rows, n_columns):
 
 @pytest.mark.parametrize(
     ("n_rows", "zeros"),
-    [(7, False), (7, True), (12, False), (12, True), pytest.param(14, False, marks=pytest.mark.large)],
+    [
+        (7, False),
+        (7, True),
+        *(pytest.param(*case, marks=pytest.mark.large) for case in ((12, False), (12, True), (14, False))),
+    ],
 )
 def test_a_table_that_factorises_gives_the_product_of_its_rows(n_rows, zeros):
     rng = np.random.default_rng(16)

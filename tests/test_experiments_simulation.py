@@ -18,7 +18,6 @@ from chiasma.experiments.timings import PAPER, RIGHT, Size
 
 SIZE = Size(n_draws=2_000, n_adapted=1_000, n_warmup=500)
 N_RUNS, NEEDED = 8, 7
-jit_off = pytest.mark.jit_off
 
 
 def wins(outcome, value, better, worse):
@@ -80,20 +79,17 @@ def check(result, folder):
     json.dumps(plain(content), allow_nan=False)
 
 
-@jit_off
 def test_modes__are_ordered_as_the_paper_says():
     for seed in range(10):
         a, b, c = simulation._mode_values(simulation_study(seed))
         assert a < b < c
 
 
-@jit_off
 def test_ordering__counts_paired_runs_and_their_chance():
     order = simulation.ordering([3.0, 2.0, 5.0, 1.0], [1.0, 1.0, 1.0, 1.0])
     assert order == {"difference": 1.75, "wins": 3, "runs": 4, "chance": pytest.approx(5 / 16)}
 
 
-@jit_off
 @pytest.mark.parametrize(
     ("curve", "expected"),
     [

@@ -10,8 +10,6 @@ import pytest
 import chiasma as ch
 from chiasma.experiments import errata, schema, toy
 
-jit_off = pytest.mark.jit_off
-
 
 def tiny(blocks=2, size=7, alpha=(0.2, 0.4)):
     return ch.BlockModes(blocks=blocks, size=size, alpha=alpha)
@@ -24,7 +22,6 @@ def enumerate_law(target, beta):
     return vectors, log_density, weights / weights.sum()
 
 
-@jit_off
 @pytest.mark.parametrize("beta", [1.0, 0.2, 0.0])
 def test_block_law__is_the_count_of_ones_over_all_vectors(beta):
     target = tiny(blocks=1, size=5, alpha=0.1)
@@ -33,7 +30,6 @@ def test_block_law__is_the_count_of_ones_over_all_vectors(beta):
     np.testing.assert_allclose(toy.block_law(5, 0.1, beta), counts, rtol=1e-12)
 
 
-@jit_off
 def test_swap_acceptance__is_the_mean_over_all_pairs_of_vectors():
     target = tiny()
     _, cold, law_cold = enumerate_law(target, 1.0)
@@ -42,7 +38,6 @@ def test_swap_acceptance__is_the_mean_over_all_pairs_of_vectors():
     assert toy.swap_acceptance(target, 0.2) == pytest.approx(law_hot @ accepted @ law_cold, rel=1e-9)
 
 
-@jit_off
 def test_hot_distance__is_the_mean_over_all_vectors():
     target = tiny()
     vectors, _, law = enumerate_law(target, 0.2)
@@ -60,7 +55,6 @@ def test_swap_acceptance__agrees_with_a_run():
     assert measured == pytest.approx(toy.swap_acceptance(target, 0.2), abs=0.03)
 
 
-@jit_off
 def test_targets__are_the_same_for_every_reading():
     one, sweep = (toy.targets(5, sites, 3, seed=4) for sites in (1, None))
     assert [a.alpha.tolist() for a in one] == [b.alpha.tolist() for b in sweep]
@@ -68,7 +62,6 @@ def test_targets__are_the_same_for_every_reading():
     assert {x for a in one for x in a.alpha} <= set(toy.ALPHAS)
 
 
-@jit_off
 def test_start__is_a_mode_of_alternating_blocks():
     target = toy.targets(10, 1, 1, seed=1)[0]
     start = target.initial(np.random.default_rng(1))
@@ -76,13 +69,11 @@ def test_start__is_a_mode_of_alternating_blocks():
     assert target.log_likelihood(start) == 0
 
 
-@jit_off
 def test_ordering__is_certain_of_ten_of_ten_and_of_nothing_where_all_are_equal():
     assert toy.ordering(np.arange(10) + 1, np.zeros(10)) == pytest.approx(2.0**-10)
     assert toy.ordering([3, 3], [3, 3]) == 1
 
 
-@jit_off
 def test_runs__repeat_with_the_seed():
     cell = (10, "one site", "augmented")
     first, second, other = (toy.draw_cell(cell, 40, 2, seed) for seed in (1, 1, 2))
@@ -110,7 +101,6 @@ def test_errata__printed_moves_are_wrong_and_corrected_ones_right():
             assert min(values) > errata.WRONG
 
 
-@jit_off
 @pytest.mark.parametrize("name", list(errata.MOVES))
 def test_errata__every_matrix_is_stochastic(name):
     replicas = errata.tiny_replicas(0.1, 0.3, 2, seed=1)
@@ -120,7 +110,6 @@ def test_errata__every_matrix_is_stochastic(name):
     assert replicas.pi.sum() == pytest.approx(1)
 
 
-@jit_off
 def test_errata__corrected_weights_are_those_of_the_move_that_runs():
     replicas = errata.tiny_replicas(0.1, 0.3, 3, seed=2)
     move = ch.AugmentedCrossover().prepare(replicas.target, replicas.target, *errata.BETAS)
@@ -137,7 +126,6 @@ def test_errata__corrected_weights_are_those_of_the_move_that_runs():
         np.testing.assert_allclose(found, expected, atol=6 / n)
 
 
-@jit_off
 def test_crossover_figure__shows_a_two_point_crossover():
     (u, v), weights = schema.auxiliary_weights()
     best = schema._candidate(u, v, int(weights.argmax()))[0].tolist()
@@ -146,7 +134,6 @@ def test_crossover_figure__shows_a_two_point_crossover():
     assert not any(best == candidate.tolist() for candidate in one_point)
 
 
-@jit_off
 def test_two_configurations__have_one_level():
     first, second = schema.two_configurations()
     np.testing.assert_allclose(np.array(schema.WEIGHTS) @ first, np.array(schema.WEIGHTS) @ second, atol=1e-12)

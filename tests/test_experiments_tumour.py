@@ -17,10 +17,8 @@ from chiasma.experiments.timings import EXACT
 from test_experiments_simulation import check
 
 LEVELS = np.array(genome.WEIGHTS)
-jit_off = pytest.mark.jit_off
 
 
-@jit_off
 def test_ambiguous_genome__has_the_rivals_it_promises():
     case = cases.ambiguous_genome(1, genome.N_BINS)
     assert case.states.shape == (6, 10_877)
@@ -45,7 +43,6 @@ def test_ambiguous_genome__signal_follows_the_states():
     assert y.mean() == pytest.approx(cases.DEPTH_MEAN * level, abs=5 * sd / np.sqrt(len(y)))
 
 
-@jit_off
 def test_span__covers_the_genome_in_order():
     case = cases.ambiguous_genome(1, 500)
     spans = [case.span(c) for c in range(1, 23)]
@@ -54,7 +51,6 @@ def test_span__covers_the_genome_in_order():
     assert all(a[1] == b[0] for a, b in pairwise(spans))
 
 
-@jit_off
 def test_only__keeps_the_chosen_chromosomes():
     whole = cases.ambiguous_genome(1, 500)
     part = whole.only((17, 22))
@@ -68,7 +64,6 @@ def test_only__keeps_the_chosen_chromosomes():
     assert part.data.n_columns == part.span(22)[1]
 
 
-@jit_off
 def test_ahead__needs_every_chain():
     values = {
         "alone": [3.0, 4.0],
@@ -82,7 +77,6 @@ def test_ahead__needs_every_chain():
     assert not tumour.ahead(values, ["swap", "augmented"])
 
 
-@jit_off
 def test_errors__are_those_of_each_chain():
     hits = {EXACT: np.array([[True, False]]), "swap": np.array([[True, True], [True, False]])}
     share = cases.Share.of("17", "a", hits)
@@ -122,7 +116,6 @@ def test_exact_band__is_where_the_exact_draws_are(outcome):
     assert abs(np.mean(cases.from_exact(outcome)[EXACT])) < 2
 
 
-@jit_off
 def test_switches__counts_rows_that_change():
     codes = np.array([[[0b00, 0b11, 0b11, 0b01], [0b10, 0b10, 0b10, 0b10]]], np.uint8)
     assert cases.switches(codes) == [1.5]
@@ -157,7 +150,6 @@ def profile(tmp_path, monkeypatch):
     return path
 
 
-@jit_off
 def test_real_profile__is_scaled_clipped_and_cut_at_chromosomes(profile):
     assert cases.real_path() == profile
     case = cases.real_profile(profile, 20)
@@ -169,7 +161,6 @@ def test_real_profile__is_scaled_clipped_and_cut_at_chromosomes(profile):
     assert np.nanmax(case.data.y) <= cases.CLIP[1]
 
 
-@jit_off
 @pytest.mark.parametrize("folder", ["", "nowhere"])
 def test_real_path__is_none_where_the_file_is_not(folder, monkeypatch, tmp_path):
     monkeypatch.setenv(cases.DATA_VARIABLE, folder and str(tmp_path / folder))

@@ -18,8 +18,6 @@ from matplotlib import pyplot as plt
 from chiasma.results.arrays import per_draw
 from test_configurations import by_hand, some_codes, with_dask
 
-pytestmark = pytest.mark.jit_off
-
 
 @pytest.fixture
 def posterior():

@@ -130,10 +130,16 @@ def test_hard_signals_equal_the_dense_reference_in_logarithms(case):
     assert reference.dense_smoother(problem)[np.arange(60), codes].min() > 1e-9
 
 
-@pytest.mark.parametrize("case", [HARD[i] for i in (0, 1, 3, 5, 7, 8)], ids=name)
-def test_a_million_columns_equal_the_reference_in_logarithms(case):
+# A million in scaled numbers and a million in logarithms; what else is hard about a signal shows in fewer.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "n_columns"),
+    [(HARD[i], MILLION if i in (1, 8) else MILLION // 10) for i in (0, 1, 3, 5, 7, 8)],
+    ids=lambda value: name(value) if isinstance(value, tuple) else f"{value:,}",
+)
+def test_very_many_columns_equal_the_reference_in_logarithms(case, n_columns):
     kind, sd, enter = case
-    y = signal(MILLION, kind, sd)
+    y = signal(n_columns, kind, sd)
     model, problem = build(y, [1.0, 2.0], sd, enter, enter / 2)
     start, step = (problem.log_column_matrix(t) for t in (0, 1))
     evidence, posterior, best = scan(problem.log_lik, start[0], step)
@@ -144,7 +150,7 @@ def test_a_million_columns_equal_the_reference_in_logarithms(case):
     assert ch.log_joint(model, y, ch.exact.map_states(model, y)) == pytest.approx(best, rel=RELATIVE)
     # A million columns drawn: the false-alarm rate is below 1e-6.
     codes = ch.exact.draws(model, y, 1, seed=0)[0]
-    assert chance[np.arange(MILLION), codes].min() > 1e-12
+    assert chance[np.arange(n_columns), codes].min() > 1e-12
 
 
 def test_a_million_columns_of_one_frozen_row_equal_the_two_sums():

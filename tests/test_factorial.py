@@ -10,8 +10,6 @@ import chiasma as ch
 import reference
 from chiasma.kernels.codes import pack
 
-pytestmark = pytest.mark.jit_off
-
 CHAINS = ch.BinaryChains(0.1, 0.2)
 MODEL = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([1.0, 2.0]))
 Y = [0.0, 1.0, 2.0]
@@ -26,6 +24,7 @@ EVERYTHING = [
 # ---- Targets --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("fixed", [{}, {1: 1}, {0: 1, 2: 0}], ids=str)
 @pytest.mark.parametrize("channels", [False, True])
 def test_a_target_holds_the_free_rows_and_the_level_of_the_fixed_ones(fixed, channels):
@@ -64,6 +63,7 @@ def test_a_table_gives_a_target_the_same_values_by_both_ways():
     assert (table[2] != 0).all()
 
 
+@pytest.mark.jit_off
 def test_the_table_of_a_target_is_the_same_in_one_piece_and_in_many():
     y = np.linspace(0, 3, 40)
     model = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian(np.linspace(0.1, 1, 12)))

@@ -53,7 +53,6 @@ def make_engine(kind: type[Engine], betas, every: int, seed: int = 1, update=Non
 # ---- Validation -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("betas", "message"),
     [
@@ -74,7 +73,6 @@ def test_betas__refused(betas, message):
         Ladder(betas=betas)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("temperatures", "message"),
     [
@@ -94,7 +92,6 @@ def test_temperatures__refused(temperatures, message):
         Ladder.of(temperatures)
 
 
-@pytest.mark.jit_off
 def test_temperatures__become_betas():
     assert Ladder.of([1, 2, 5]).betas == (0.2, 0.5, 1.0)
     assert Ladder.of([1, 4, INF]).betas == (0.0, 0.25, 1.0)
@@ -105,7 +102,6 @@ def test_temperatures__become_betas():
     assert len(fixed) == 2
 
 
-@pytest.mark.jit_off
 def test_geometric__has_equal_ratios():
     betas = np.array(Ladder.geometric(7, hottest=50).betas)
     np.testing.assert_allclose(betas[1:] / betas[:-1], 50 ** (1 / 6))
@@ -114,14 +110,12 @@ def test_geometric__has_equal_ratios():
     assert Ladder.geometric(7, hottest=50, prior=True).betas == (0.0, *betas)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(("size", "hottest"), [(1, 5.0), (3, 1.0), (3, NAN)])
 def test_geometric__refused(size, hottest):
     with pytest.raises(InvalidInput, match="size >= 2 and hottest > 1"):
         Ladder.geometric(size, hottest)
 
 
-@pytest.mark.jit_off
 def test_adapted__starts_at_the_prior():
     for size in (3, 6, None):
         ladder = Ladder.adapted(size)
@@ -138,7 +132,6 @@ def test_adapted__starts_at_the_prior():
 # ---- Barrier and adaptation -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1.0), st.floats(0.0, 6.0)), min_size=1, max_size=15),
     st.integers(2, 24),
@@ -153,7 +146,6 @@ def test_adapted_betas__is_a_ladder_with_the_same_ends(pieces, size):
     assert Ladder(betas=placed).betas == placed  # ascending, up to exactly 1
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("size", [3, 9, 16])
 def test_adapted_betas__divides_an_analytic_barrier_evenly(power, size):
@@ -163,13 +155,11 @@ def test_adapted_betas__divides_an_analytic_barrier_evenly(power, size):
     np.testing.assert_allclose(placed, np.linspace(0, 1, size) ** (1 / power), atol=1e-4)
 
 
-@pytest.mark.jit_off
 def test_adapted_betas__even_rungs_stay():
     betas = (0.0, 0.1, 0.4, 1.0)
     np.testing.assert_allclose(adapted_betas(betas, [0.3, 0.3, 0.3], 4), betas)
 
 
-@pytest.mark.jit_off
 def test_barrier_and_sizes():
     assert barrier([0.5, 0.25]).tolist() == [0.0, 0.5, 0.75]
     assert suggested_size([0.0]) == 2
@@ -179,7 +169,6 @@ def test_barrier_and_sizes():
     assert resized([5.0] * 20) == LARGEST
 
 
-@pytest.mark.jit_off
 def test_pair_lengths__tell_distances_apart_where_rejection_saturates():
     betas = [0.0, 0.5, 1.0]
     # Rejection below one half stands as it is, whatever the divergence.
@@ -191,7 +180,6 @@ def test_pair_lengths__tell_distances_apart_where_rejection_saturates():
     assert pair_lengths(betas, [0.9, 1.0], [-INF, -INF, -5.0]).tolist() == [0.9, 1.0]
 
 
-@pytest.mark.jit_off
 def test_warmup_rounds__double_and_add_up():
     for n in range(1500):
         rounds = sampler.warmup_rounds(n)
@@ -230,7 +218,6 @@ def sample(**options):
     return ch.sample(*problem(), **options)
 
 
-@pytest.mark.jit_off
 def test_adaptation__moves_the_rungs_and_freezes_them(monkeypatch):
     watched = Watched(monkeypatch)
     posterior = sample(ladder=Ladder.adapted(5), warmup=400 if JIT else 40, draws=5)
@@ -243,7 +230,6 @@ def test_adaptation__moves_the_rungs_and_freezes_them(monkeypatch):
     assert not np.allclose(posterior.betas, Ladder.adapted(5).betas)
 
 
-@pytest.mark.jit_off
 def test_adaptation__resizes_in_the_first_half_of_its_rounds(monkeypatch):
     """An easy problem needs fewer rungs than the ten it starts with."""
     watched = Watched(monkeypatch)
@@ -269,7 +255,6 @@ def test_adaptation__makes_rejections_equal():
     assert np.ptp(fixed.exchange_stats["rejection"].values) > 0.3
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("options", [{"exchange": None}, {"exchange_every": 1000}])
 def test_adaptation__without_exchanges_the_ladder_stays(options):
     """Nothing was learnt, so nothing moves; it used to grow to its largest size."""
@@ -278,7 +263,6 @@ def test_adaptation__without_exchanges_the_ladder_stays(options):
     assert posterior.info["warnings"] == []
 
 
-@pytest.mark.jit_off
 def test_warnings__a_ladder_that_is_too_short():
     model, y = problem(n_columns=80, sd=0.1, enter=0.05)
     options = {"update": "row", "ladder": [1, 1000], "warmup": 10, "draws": 40, "chains": 1, "seed": 1}
@@ -314,7 +298,6 @@ def check_even_odd(moves: np.ndarray) -> None:
     np.testing.assert_array_equal(moves, wanted)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("kind", [CompiledEngine, StepEngine])
 @pytest.mark.parametrize("every", [1, 2, 5, 10])
 @pytest.mark.parametrize("n_replicas", [2, 3, 4, 5])
@@ -323,7 +306,6 @@ def test_schedule__is_even_odd_in_exchange_steps(n_replicas, every, kind):
     check_even_odd(turns(engine, n_steps=6))
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("kind", [CompiledEngine, StepEngine])
 def test_schedule__goes_on_across_calls(kind):
     """Iterations in pieces that do not fit the exchanges: both parities take every second turn."""
@@ -334,7 +316,6 @@ def test_schedule__goes_on_across_calls(kind):
     assert engine.tally.moves.tolist() == [3, 3]
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("n_replicas", [2, 3, 4])
 def test_schedule__turns_of_a_pair_are_those_that_the_steps_take(n_replicas):
     for step, n_steps, pair in itertools.product(range(3), range(6), range(n_replicas - 1)):
@@ -342,7 +323,6 @@ def test_schedule__turns_of_a_pair_are_those_that_the_steps_take(n_replicas):
         assert ensemble.count_turns(pair, step, n_steps, n_replicas) == sum(taken)
 
 
-@pytest.mark.jit_off
 def test_schedule__mutant_with_the_parity_of_the_iteration_is_rejected(monkeypatch):
     every = 10
     mutant: Callable[[int, int], int] = lambda step, n: ((step + 1) * every - 1) % 2 if n > 2 else 0  # noqa: E731
@@ -353,7 +333,6 @@ def test_schedule__mutant_with_the_parity_of_the_iteration_is_rejected(monkeypat
         check_even_odd(moves)
 
 
-@pytest.mark.jit_off
 def test_schedule__mutant_with_idle_turns_of_two_replicas_is_rejected(monkeypatch):
     monkeypatch.setattr(ensemble, "first_pair", lambda step, n: step % 2)
     with pytest.raises(AssertionError):
@@ -363,7 +342,6 @@ def test_schedule__mutant_with_idle_turns_of_two_replicas_is_rejected(monkeypatc
 # ---- beta = 0 -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("kind", "update"),
     [
@@ -392,7 +370,6 @@ def test_prior_rung__draws_independently_from_the_prior(kind, update):
     assert np.abs(products.mean(axis=0) * math.sqrt(n - 1)).max() < MAX_Z
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("exchange", ["swap", "mosaic"])
 def test_prior_rung__stays_independent_with_exchanges(exchange):
     """Log-likelihoods of the rung, drawn afresh after every exchange: mean as under the prior, no autocorrelation."""

@@ -36,7 +36,6 @@ EMISSIONS = ("gaussian", "weights", "integrated", "poisson", "student", "negativ
 # ---- Slices ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 def test_slice__keeps_a_bimodal_density():
     """Two modes that a line connects. Bounds are 5 standard errors by batch means: false alarms 6e-7 each."""
 
@@ -56,7 +55,6 @@ def test_slice__keeps_a_bimodal_density():
         assert abs(values.mean() - expected) < 5 * batch_error(values)
 
 
-@pytest.mark.jit_off
 def test_slice__stays_where_there_is_nothing_else():
     rng = np.random.default_rng(2)
     start = np.zeros(1)
@@ -65,7 +63,6 @@ def test_slice__stays_where_there_is_nothing_else():
     assert here == 0.0
 
 
-@pytest.mark.jit_off
 def test_lines__follow_what_was_seen():
     lines = Lines(2, [np.array([0]), np.array([1, 2])])
     rng = np.random.default_rng(3)
@@ -293,6 +290,7 @@ def one_unknown() -> ch.FactorialHMM:
     )
 
 
+@pytest.mark.slow
 @needs_jit
 @pytest.mark.parametrize("update", ["exact", "row"])
 def test_evidence__is_the_integral_over_parameters(update):
@@ -305,7 +303,6 @@ def test_evidence__is_the_integral_over_parameters(update):
     assert abs(found.log_evidence.value - grid_evidence(y)) < 4 * found.log_evidence.standard_error
 
 
-@pytest.mark.jit_off
 def test_canonical_order__moves_rows_with_their_weights():
     model = ch.FactorialHMM(
         chains=ch.BinaryChains(ch.Beta([1, 1, 1, 1], 9), 0.1),
@@ -359,7 +356,6 @@ def test_sample__gives_parameters_with_coordinates(update):
     assert posterior.log_joint.values[1, 3] == pytest.approx(expected + learned.log_prior(flat))
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("update", ["exact", "row"])
 def test_store__resumes_parameters_bitwise(update, tmp_path):
     y = columns("gaussian", 8)
@@ -377,7 +373,6 @@ def test_store__resumes_parameters_bitwise(update, tmp_path):
         assert repr(found.log_evidence) == repr(whole.log_evidence)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -393,7 +388,6 @@ def test_sample__refuses(options, message):
         ch.sample(model_of("gaussian"), columns("gaussian", 8), draws=2, progress=False, **options)
 
 
-@pytest.mark.jit_off
 def test_gaps__restrict_the_prior():
     model = model_of("gaussian", initial=None, enter=ch.Beta(1, 1), leave=ch.Beta(1, 1))
     learning = Learning(model, Observations(columns("gaussian", 5), gaps=[1, 2, 1, 3.5]))
@@ -406,7 +400,6 @@ def test_gaps__restrict_the_prior():
         Learning(impossible, learning.data).sample_prior(rng)
 
 
-@pytest.mark.jit_off
 def test_impossible_data__are_named():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Poisson([1.0], depth=ch.Gamma(2, 1)))
     table = ch.Observations(np.array([0.0, 3.0]))

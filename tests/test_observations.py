@@ -5,8 +5,6 @@ import pytest
 
 import chiasma as ch
 
-pytestmark = pytest.mark.jit_off
-
 NAN, INF = np.nan, np.inf
 Y = [0.0, 1.0, 2.0, 3.0]
 

@@ -48,6 +48,7 @@ def gaussian_oracle(emission, chains, variances):
 LENGTHS = {"one sequence": [400], "three sequences": [150, 1, 249]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 4])
 def test_gaussian_equals_hmmlearn(n_rows, lengths):

@@ -16,8 +16,6 @@ PROSE = page.BLOCK.sub("", TEXT)
 # states, rows, lags and chromosomes.
 ALLOWED = {"2019", "2", "4.1", "4.2.1", "4.2.2", "1", "5", "6", "7", "8", "9", "10", "0", "3", "50", "17", "21", "22"}
 
-pytestmark = pytest.mark.jit_off
-
 
 @pytest.mark.parametrize("document", page.documents(DOCS), ids=lambda path: path.name)
 def test_blocks__are_what_the_results_say(document):

@@ -16,8 +16,6 @@ from chiasma.exact.passes import Passes
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.plan import Plan, exact_cost, plan_paths, plan_replicas
 
-pytestmark = pytest.mark.jit_off
-
 
 def model(n_rows: int) -> ch.FactorialHMM:
     return ch.FactorialHMM(
@@ -192,6 +190,7 @@ def run(**options: Any) -> ch.Posterior:
     return ch.sample(model(2), np.array([0.3, 1.2, 0.9, 0.1]), **options)
 
 
+@pytest.mark.jit_off
 def test_info__holds_the_plan():
     assert run(progress=False).info["plan"].startswith("exact independent draws: the exact filter over 2 free rows")
     assert run(progress=False, update="row", ladder=[1, 5]).info["plan"] == (

@@ -10,8 +10,6 @@ import pytest
 import chiasma as ch
 from chiasma.errors import InvalidInput
 
-pytestmark = pytest.mark.jit_off
-
 
 @pytest.fixture(scope="module")
 def posterior() -> ch.Posterior:

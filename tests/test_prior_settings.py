@@ -12,8 +12,6 @@ from chiasma.files.prior_settings import prior_names, read_prior, write_prior
 from chiasma.files.settings import Settings, settings_of
 from chiasma.models.priors import PRIORS
 
-pytestmark = pytest.mark.jit_off
-
 GAUSSIAN = {"weights": [0.2, 0.3, 0.5], "depth": 10.0, "sd": 1.0, "enter": 0.1}
 PRIORS_OF_ALL_KINDS = [
     ch.Normal(180, 30),
@@ -201,7 +199,7 @@ def test_parse_names():
     [
         (
             {"sd": 3},
-            "the prior of sd must be a table with one name, such as {half_normal = 20}, got 3; a number that is",
+            "the prior of sd must be a table with one name, such as {half_normal = 20}, got 3; put a number that is",
         ),
         ({"sd": {"gamma": [1, 1], "beta": [1, 1]}}, "the prior of sd must be a table with one name"),
         ({"sd": {"halfnormal": 3}}, "the prior of sd: there is no 'halfnormal'; did you mean 'half_normal'?"),

@@ -25,9 +25,9 @@ PRIORS = {
     "dirichlet": (ch.Dirichlet([1.0, 2.0, 0.7]), stats.dirichlet([1.0, 2.0, 0.7])),
 }
 each_prior = pytest.mark.parametrize("name", PRIORS)
-pytestmark = pytest.mark.jit_off
 
 
+@pytest.mark.jit_off
 @each_prior
 def test_log_density__is_that_of_scipy(name):
     prior, law = PRIORS[name]
@@ -41,6 +41,7 @@ def test_log_density__is_that_of_scipy(name):
         np.testing.assert_allclose(parameters.log_prior(value.ravel()), expected, rtol=1e-12)
 
 
+@pytest.mark.jit_off
 @each_prior
 def test_free_coordinates__go_there_and_back(name):
     prior, _ = PRIORS[name]
@@ -105,6 +106,7 @@ def test_describe__makes_it_again(name):
     assert np.isfinite(prior.log_density(prior.centre))
 
 
+@pytest.mark.jit_off
 @given(st.floats(-2000, 2000))
 def test_extreme_coordinates__give_numbers(z):
     """Nothing raises far out; a value on its bound is impossible, not an error."""
@@ -137,8 +139,8 @@ def test_extreme_coordinates__give_numbers(z):
         (lambda: ch.BinaryChains(ch.Gamma(1, 1), 0.1), "enter must be between 0 and 1, and Gamma.*use Beta"),
         (lambda: ch.BinaryChains(ch.Dirichlet([1, 1]), 0.1), "enter of the rows need not add up to 1; use Beta"),
         (lambda: learned(enter=ch.Beta([1, 1], 9)), r"enter must be a scalar or have 3 values \(rows\), got 2"),
-        (lambda: learned().target(np.zeros(3)), "weights, sd of this model have priors.*ch.sample.*model.at"),
-        (lambda: learned().at({"depth": 3.0}), "depth has no prior here; priors stand for weights, sd"),
+        (lambda: learned().target(np.zeros(3)), "got priors for weights, sd; .*ch.sample.*model.at"),
+        (lambda: learned().at({"depth": 3.0}), "depth has no prior here; the parameters with priors are weights, sd"),
         (lambda: learned().at({"sd": -1.0}), "sd must be positive"),
     ],
 )

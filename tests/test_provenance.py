@@ -12,8 +12,6 @@ import pytest
 import chiasma as ch
 from chiasma.results.provenance import describe_data, describe_model, differences, digest, rebuild_model, versions
 
-pytestmark = pytest.mark.jit_off
-
 WEIGHTS = [0.5, 1.0]
 EMISSIONS: dict[str, ch.models.emissions.Emission] = {
     "gaussian": ch.Gaussian(WEIGHTS, depth=2.0, sd=0.1 + 0.2),

@@ -31,8 +31,6 @@ from chiasma.sampling.exchanges import EXCHANGES, Exchange
 from chiasma.sampling.updates import UPDATES, Update
 from test_cli import refused, run
 
-pytestmark = pytest.mark.jit_off
-
 REGISTRIES: dict[type, dict[str, type]] = {
     Emission: EMISSIONS,
     BinaryChains: CHAINS,

@@ -12,8 +12,6 @@ from chiasma.files.tables import Signal
 from chiasma.models.observations import Observations
 from chiasma.results.configurations import code_text
 
-pytestmark = pytest.mark.jit_off
-
 N_SITES = 24
 
 

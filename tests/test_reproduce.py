@@ -6,17 +6,13 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numba
 import pytest
 from typer.testing import CliRunner
 
 from chiasma.cli import app
 from chiasma.errors import InvalidInput
-from chiasma.experiments import page, reproduce, schema, simulation, timings, toy, tumour, tumour_cases
+from chiasma.experiments import page, reproduce, schema, timings, tumour_cases
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable
-from test_experiments_tumour import write_profile
-
-jit_off = pytest.mark.jit_off
 
 
 def run(*arguments):
@@ -72,35 +68,16 @@ def check_files(out, names):
     assert pictures.tags.count("img") == n_figures
 
 
-@pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    """Sizes at which plain Python can run everything, a real profile included."""
-    monkeypatch.setattr(toy, "QUICK", toy.Size(n_iterations=20, n_runs=2, n_adapted_runs=1, n_adapted=6, n_warmup=4))
-    monkeypatch.setattr("chiasma.datasets.study.N_BLOCKS", 2)
-    monkeypatch.setattr(simulation, "QUICK", timings.Size(n_draws=60, n_adapted=60, n_warmup=6, n_data=(1,)))
-    for name, value in {"QUICK": 4, "N_REPEATS": 1, "N_COMPILE": 6, "EXCHANGE_EVERY": 2}.items():
-        monkeypatch.setattr(timings, name, value)
-    size = tumour.QUICK._replace(n_bins=30, n_iterations=6, n_alone=6, thin_alone=1, n_real=6, n_exact=10)
-    monkeypatch.setattr(tumour, "QUICK", size)
-    path = write_profile(tmp_path / "data", {"20": 6, "21": 6, "22": 6})
-    monkeypatch.setenv(tumour_cases.DATA_VARIABLE, str(path.parent))
-
-
-# Compiled, the run of all experiments below does the same at larger sizes.
-@jit_off
-@pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="carries the coverage of the plain pass")
-@pytest.mark.parametrize("names", [["schema", "errata", "toy"], ["simulation", "timings"], ["tumour"]], ids="-".join)
-def test_tiny_runs__write_files_and_page(names, tiny, tmp_path):
-    result = run(*names, "--quick", "--out", tmp_path / "paper", "--seed", "3")
+def test_reproduce__says_where_the_page_is_and_what_made_it(tmp_path):
+    result = run("errata", "--quick", "--out", tmp_path / "paper", "--seed", "3")
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{tmp_path / 'paper' / 'index.html'}\n"
     assert "seed 3" in result.stderr
-    check_files(tmp_path / "paper", names)
-    content = json.loads((tmp_path / "paper" / names[-1] / page.RESULT).read_text(encoding="utf-8"))
-    assert content["command"] == f"chiasma reproduce {names[-1]} --quick --seed 3 --out paper"
+    content = json.loads((tmp_path / "paper/errata" / page.RESULT).read_text(encoding="utf-8"))
+    assert content["command"] == "chiasma reproduce errata --quick --seed 3 --out paper"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("light_pictures")
 def test_all_quick__runs_and_says_what_it_left_out(tmp_path, monkeypatch):
     monkeypatch.delenv(tumour_cases.DATA_VARIABLE, raising=False)
     result = run("all", "--quick", "--out", tmp_path)
@@ -131,7 +108,6 @@ def test_all_quick__runs_and_says_what_it_left_out(tmp_path, monkeypatch):
     assert [row[0] for row in genomes.tables[0].rows] == [timings.EXACT, *timings.PAPER, "mosaic"]
 
 
-@jit_off
 def test_reproduce__keeps_earlier_experiments_on_the_page(tmp_path, monkeypatch):
     assert run("schema", "--quick", "--quiet", "--out", tmp_path).exit_code == 0
     result = run("errata", "--quick", "--quiet", "--out", tmp_path)
@@ -140,13 +116,11 @@ def test_reproduce__keeps_earlier_experiments_on_the_page(tmp_path, monkeypatch)
     check_files(tmp_path, ["schema", "errata"])
 
 
-@jit_off
 def test_chosen__all_and_the_order_of_the_paper():
     assert reproduce.chosen(["toy", "schema"]) == ["schema", "toy"]
     assert reproduce.chosen(["all", "toy"]) == reproduce.available()
 
 
-@jit_off
 def test_unknown_experiment__is_refused(tmp_path):
     result = run("dance", "--out", tmp_path)
     assert result.exit_code == 2
@@ -155,7 +129,6 @@ def test_unknown_experiment__is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@jit_off
 def test_record__comes_back_from_its_file(tmp_path):
     kept = record(tmp_path, figures=[Figure(stem="f", caption="c", paper_figure="Figure 4")])
     page.write_record(kept)
@@ -166,14 +139,12 @@ def test_record__comes_back_from_its_file(tmp_path):
     assert found.result.settings == {"n_draws": 10_000, "ladder": [1, 5], "nested": {"a_b": True}}
 
 
-@jit_off
 def test_record__holds_no_infinity(tmp_path):
     finding = Finding(claim="", ours="", verdict="differs", numbers={"seconds": float("inf")})
     page.write_record(record(tmp_path, findings=[finding]))
     assert page.read_record(tmp_path / page.RESULT).result.findings[0].numbers == {"seconds": None}
 
 
-@jit_off
 def test_page__escapes_text_and_shortens_tables(tmp_path):
     long = ResultTable(stem="long", caption="Many", header=["n"], rows=[[n] for n in range(page.SHOWN_LINES + 5)])
     page.write_page([record(tables=[long])], tmp_path / "index.html")
@@ -186,7 +157,6 @@ def test_page__escapes_text_and_shortens_tables(tmp_path):
     assert re.search(r"<title>.+</title>", html)
 
 
-@jit_off
 def test_page__warns_of_a_quick_run(tmp_path):
     page.write_page([replace(record(), quick=True)], tmp_path / "quick.html")
     page.write_page([record()], tmp_path / "full.html")
@@ -194,7 +164,6 @@ def test_page__warns_of_a_quick_run(tmp_path):
     assert "A quick run" not in (tmp_path / "full.html").read_text(encoding="utf-8")
 
 
-@jit_off
 def test_refresh__keeps_results_and_writes_the_blocks(tmp_path):
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -220,19 +189,16 @@ def test_refresh__keeps_results_and_writes_the_blocks(tmp_path):
     assert page.render(written, page.committed(docs)) == written
 
 
-@jit_off
 def test_refresh__refuses_quick_runs(tmp_path):
     with pytest.raises(InvalidInput, match="drop --quick"):
         page.refresh(tmp_path, [replace(record(), quick=True)])
 
 
-@jit_off
 def test_render__refuses_an_unknown_part():
     with pytest.raises(InvalidInput, match="it has findings, run, numbers"):
         page.render("<!-- results: toy pictures -->\n<!-- end -->", {"toy": record()})
 
 
-@jit_off
 def test_reproduce__refreshes_a_document(tmp_path, monkeypatch):
     monkeypatch.setattr("chiasma.experiments.errata.N_COLUMNS", 2)
     (tmp_path / "paper.md").write_text("<!-- results: errata errata -->\n<!-- end -->\n", encoding="utf-8")

@@ -13,7 +13,6 @@ import chiasma as ch
 from chiasma.sampling import engines, sampler
 from chiasma.sampling.streams import Streams, fresh_entropy
 
-pytestmark = pytest.mark.jit_off
 JIT = not numba.config.DISABLE_JIT
 # As plain Python a sweep over few columns already says everything.
 T = 40 if JIT else 7
@@ -115,6 +114,7 @@ def test_workers__adapted_ladder_of_open_size():
     assert_same_for_any_workers(*paths(), update="row", exchange="mosaic", ladder=ch.Ladder.adapted())
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("exchange", ["swap", "random", "augmented", "mosaic"])
 @pytest.mark.parametrize("update", ["row", "block", "hamming-ball"])
 def test_workers__streamed(update, exchange):
@@ -169,6 +169,7 @@ def test_chains__are_different():
 # ---- Engines --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
 def test_engines__compiled_and_step_by_step_agree(update, exchange, monkeypatch):

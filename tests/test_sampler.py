@@ -78,6 +78,7 @@ def check_marginals(posterior: ch.Posterior, exact: np.ndarray) -> None:
     assert n_checked > 60
 
 
+@pytest.mark.slow
 @needs_jit
 @pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
@@ -126,6 +127,7 @@ def check_temperatures(posterior: ch.Posterior, model: ch.FactorialHMM, y: np.nd
         assert abs(z) < MAX_Z, f"rung {r}, beta {beta:.3f}: z = {z:.1f}"
 
 
+@pytest.mark.slow
 @needs_jit
 @pytest.mark.parametrize(
     ("update", "exchange"),
@@ -191,7 +193,6 @@ def test_modes__are_balanced():
 # ---- What is kept ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("update", ["row", "exact"])
 def test_records__belong_to_the_draws(update):
     posterior = small(update=update, thin=2, exchange_every=3)
@@ -204,7 +205,6 @@ def test_records__belong_to_the_draws(update):
             assert float(posterior.log_likelihood[c, n]) == pytest.approx(ch.log_joint(model, y, codes) - log_prior)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(("update", "exchange"), [("row", "mosaic"), ("exact", "swap"), ("hamming-ball", None)])
 @pytest.mark.parametrize("thin", [2, 3, 7])
 def test_thin__keeps_every_nth(update, exchange, thin):
@@ -215,26 +215,22 @@ def test_thin__keeps_every_nth(update, exchange, thin):
         np.testing.assert_array_equal(getattr(thinned, name), getattr(whole, name)[:, thin - 1 :: thin], err_msg=name)
 
 
-@pytest.mark.jit_off
 def test_thin__of_exact_draws_is_as_many_as_asked():
     assert small(update="exact", exchange=None, ladder=[1], thin=5, draws=300).codes.shape == (2, 300, 6)
 
 
-@pytest.mark.jit_off
 def test_warmup__is_what_comes_before():
     """Without an adapting ladder, the iterations of warm-up are those of draws: only the schedule starts anew."""
     whole, later = small(warmup=0, draws=8), small(warmup=4, draws=4)
     np.testing.assert_array_equal(whole.draws[:, 4:], later.draws)
 
 
-@pytest.mark.jit_off
 def test_one_chain_without_warmup():
     posterior = small(warmup=0, chains=1, draws=1)
     assert posterior.codes.shape == (1, 1, 6)
     assert posterior.info["timings"]["draws"] >= 0
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("n_rows", "dtype"), [(3, np.uint8), (8, np.uint8), (9, np.uint16), (17, np.uint32), (40, np.uint64)]
 )
@@ -253,7 +249,6 @@ def test_codes__have_the_smallest_type(n_rows, dtype):
     assert ((posterior.codes.values & np.array(fixed, dtype)) == fixed).all()
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("update", ["row", "exact"])
 def test_fixed_rows__are_in_the_codes(update):
     assert (small(update=update).states(1) == 1).all()
@@ -277,7 +272,6 @@ def first_states(monkeypatch) -> list[np.ndarray]:
     return seen
 
 
-@pytest.mark.jit_off
 def test_init__states_and_codes_are_the_same_start(first_states):
     codes = np.array([2, 3, 7, 6, 2, 3])
     runs = [small(init=init) for init in (codes, codes.tolist(), unpack(codes, 3), unpack(codes, 3).astype(float))]
@@ -287,14 +281,12 @@ def test_init__states_and_codes_are_the_same_start(first_states):
         np.testing.assert_array_equal(states, [[0, 1, 3, 2, 0, 1]] * 2)
 
 
-@pytest.mark.jit_off
 def test_init__by_default_every_replica_starts_from_its_own_prior_draw(first_states):
     small(ladder=[1, 2, 4], chains=3)
     starts = np.concatenate(first_states)
     assert len(np.unique(starts, axis=0)) > 5
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("init", "message"),
     [
@@ -315,7 +307,6 @@ def test_init__refused(init, message):
         small(init=init)
 
 
-@pytest.mark.jit_off
 def test_init__of_a_density(first_states):
     target = ch.BlockModes(blocks=2, size=4, alpha=0.5)
     options = {"ladder": [1, 3], "draws": 3, "warmup": 0, "chains": 2, "seed": 1, "progress": False}
@@ -331,7 +322,6 @@ def test_init__of_a_density(first_states):
 # ---- Errors ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("name", ["draws", "chains", "thin", "exchange_every", "workers"])
 @pytest.mark.parametrize("count", [0, -3, 2.5, 2.0, NAN, "ten", True])
 def test_counts__refused(name, count):
@@ -339,7 +329,6 @@ def test_counts__refused(name, count):
         small(**{name: count})
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("name", ["warmup", "seed"])
 @pytest.mark.parametrize("count", [-1, 2.5, "ten"])
 def test_counts__zero_is_the_least(name, count):
@@ -347,7 +336,6 @@ def test_counts__zero_is_the_least(name, count):
         small(**{name: count})
 
 
-@pytest.mark.jit_off
 def test_model_and_data__refused():
     model, y = problem(6)
     with pytest.raises(InvalidInput, match=r"a FactorialHMM needs data: sample\(model, y\)"):
@@ -364,7 +352,6 @@ def test_model_and_data__refused():
         ch.sample(normal(update="walk"))
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -383,7 +370,6 @@ def test_options__refused(options, message):
         small(**options)
 
 
-@pytest.mark.jit_off
 def test_density__nan_names_the_state():
     """Fine where it starts, NaN beyond 1: the message shows where."""
     target = normal(log_density=lambda x: np.where(np.abs(x).max(axis=1) < 1, 0.0, NAN))
@@ -431,7 +417,6 @@ def interrupted(chains: int, ready: int, warmup: int = 0, **options: Any) -> ch.
     return ch.sample(target, warmup=warmup, **options)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupt__returns_what_all_chains_have(workers, monkeypatch):
     """With one worker for three chains too: they take turns."""
@@ -452,7 +437,6 @@ def test_interrupt__returns_what_all_chains_have(workers, monkeypatch):
     np.testing.assert_array_equal(posterior.log_joint, whole.log_joint)
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("chains", "ready", "warmup"),
     [(1, 1, 100_000), (3, 1, 0)],
@@ -466,7 +450,6 @@ def test_interrupt__without_draws_is_an_interrupt(chains, ready, warmup, monkeyp
     assert_threads_end(n_threads)
 
 
-@pytest.mark.jit_off
 def test_interrupt__of_an_ensemble(monkeypatch):
     """Ctrl-C while the main thread shows progress, after a few pieces of draws of every chain."""
     monkeypatch.setattr(sampler, "TURN", 0.0)
@@ -493,7 +476,6 @@ def test_interrupt__of_an_ensemble(monkeypatch):
     assert posterior.log_evidence == whole.log_evidence
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("workers", [1, 2])
 def test_failure__in_a_chain_comes_through(workers):
     """An emission that fails late, on the streamed path, in the thread of some chain."""

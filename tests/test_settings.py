@@ -11,8 +11,6 @@ from chiasma.files.options import as_sections, keys, parse_fixed_rows, parse_lad
 from chiasma.files.settings import Settings, fresh_seed, make_ladder, make_update, settings_of
 from chiasma.models.emissions import EMISSIONS
 
-pytestmark = pytest.mark.jit_off
-
 GAUSSIAN = {"weights": [0.2, 0.3], "depth": 10.0, "sd": 1.0, "enter": 0.1}
 MODELS = [
     ch.Gaussian([0.2, 0.3], depth=10, sd=2),
@@ -118,7 +116,7 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("parse", "what"),
     [
-        (lambda: parse_numbers("enter", "0.1,x"), "--enter must be numbers, several with commas between them; got 'x'"),
+        (lambda: parse_numbers("enter", "0.1,x"), "--enter must be numbers, separated by commas if several; got 'x'"),
         (lambda: parse_list("weights", ""), "--weights must be numbers"),
         (lambda: parse_ladder("ladder", "hot"), "--ladder must be numbers"),
         (lambda: make_ladder("auto:many"), "an adapted ladder of a given size is auto:RUNGS, got 'auto:many'"),

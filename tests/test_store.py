@@ -308,7 +308,7 @@ def assert_plain_readers_agree(path: Path, expected: ch.Posterior, n_draws: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "step", "flush"), [("compiled", 30, 2), ("exact", 40, 0), ("steps", 150, 0)])
+@pytest.mark.parametrize(("kind", "step", "flush"), [("compiled", 30, 2), ("exact", 80, 0), ("steps", 300, 0)])
 def test_kill__between_any_two_steps_of_writing(kind, step, flush, tmp_path):
     """Inside creation, at every step of a flush that replaces a partly filled chunk, and all along the run."""
     stores = killed(kind, tmp_path, step, flush)
@@ -329,13 +329,11 @@ def test_kill__at_random_instants(kind, n_instants, tmp_path):
 # ---- Stopped, resumed, extended -------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @each_kind
 def test_store__holds_what_memory_would(kind, tmp_path):
     assert_same(run(kind, tmp_path / "run"), whole(kind))
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize(
     ("kind", "n_appends", "expected"),
     [
@@ -358,7 +356,6 @@ def test_resume__chains_unequally_far(kind, n_appends, expected, tmp_path):
     assert_same(run(kind, tmp_path / "run", resume=True), whole(kind))
 
 
-@pytest.mark.jit_off
 @each_kind
 def test_resume__extends_a_run_again_and_again(kind, tmp_path):
     """Ends fall inside chunks and at their borders; more workers, and another stop in between, change nothing."""
@@ -373,7 +370,6 @@ def test_resume__extends_a_run_again_and_again(kind, tmp_path):
     assert extended.info["complete"]
 
 
-@pytest.mark.jit_off
 @each_kind
 def test_resume__of_a_finished_run_draws_nothing(kind, tmp_path, monkeypatch):
     assert_same(run(kind, tmp_path / "run"), whole(kind))
@@ -387,12 +383,10 @@ def test_resume__of_a_finished_run_draws_nothing(kind, tmp_path, monkeypatch):
     assert before.keys() == after.keys()
 
 
-@pytest.mark.jit_off
 def test_resume__without_a_store_begins_one(tmp_path):
     assert_same(run("exact", tmp_path / "deep" / "run", resume=True), whole("exact"))
 
 
-@pytest.mark.jit_off
 def test_resume__takes_the_stored_seed(tmp_path):
     first = run("exact", tmp_path / "run", seed=None, draws=5)
     more = run("exact", tmp_path / "run", seed=None, resume=True)
@@ -400,14 +394,12 @@ def test_resume__takes_the_stored_seed(tmp_path):
     assert_same(more, run("exact", seed=first.info["seed"]))
 
 
-@pytest.mark.jit_off
 def test_store__takes_settings_that_are_numpy_integers(tmp_path):
     counts = {name: np.int64(COMMON[name]) for name in ("draws", "chains", "seed")}
     assert_same(run("exact", tmp_path / "run", warmup=np.int32(WARMUP), **counts), whole("exact"))
     assert_same(run("exact", tmp_path / "run", resume=True), whole("exact"))
 
 
-@pytest.mark.jit_off
 def test_store__exact_draws_over_several_segments(tmp_path):
     """Messages that are filtered again for every pass: how draws are batched does not show."""
     update = ch.Exact(memory=8 * 8 * (3 * T // 2))
@@ -418,7 +410,6 @@ def test_store__exact_draws_over_several_segments(tmp_path):
     assert_same(run("exact", tmp_path / "other", resume=True, update=update), expected)
 
 
-@pytest.mark.jit_off
 def test_flush__waits_for_a_full_chunk_or_a_while(tmp_path, monkeypatch):
     path = tmp_path / "run"
     monkeypatch.setattr(store, "FLUSH_SECONDS", 1e9)
@@ -432,21 +423,18 @@ def test_flush__waits_for_a_full_chunk_or_a_while(tmp_path, monkeypatch):
     assert_same(run("exact", path, resume=True), whole("exact"))
 
 
-@pytest.mark.jit_off
 def test_fill__pieces_longer_than_a_chunk(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "CHUNK_BYTES", 2 * (T + 40))
     assert_same(run("compiled", tmp_path / "run"), whole("compiled"))
     assert len(list((tmp_path / "run" / "codes").glob("c.1.*"))) > DRAWS // 3
 
 
-@pytest.mark.jit_off
 def test_draws_per_chunk():
     assert store.draws_per_chunk(10**9, 1, "uint8", piece=1) == 1
     assert store.draws_per_chunk(T, 4, "uint8", piece=100) == 8
     assert store.draws_per_chunk(T, 4, "uint8", piece=3) == 6
 
 
-@pytest.mark.jit_off
 def test_store__holds_draws_that_are_all_zero(tmp_path):
     """Zeros are what Zarr takes a missing chunk for; here they are written, and a missing one is missed."""
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 1.0), emission=ch.Gaussian([5.0], sd=0.1))
@@ -489,7 +477,6 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("change", CHANGES)
 def test_resume__refuses_another_run(change, tmp_path):
     kind, altered, options, message = CHANGES[change]
@@ -503,7 +490,6 @@ def test_resume__refuses_another_run(change, tmp_path):
     assert files(tmp_path / "run") == before
 
 
-@pytest.mark.jit_off
 def test_resume__refuses_fewer_draws(tmp_path):
     run("exact", tmp_path / "run")
     before = files(tmp_path / "run")
@@ -512,7 +498,6 @@ def test_resume__refuses_fewer_draws(tmp_path):
     assert files(tmp_path / "run") == before
 
 
-@pytest.mark.jit_off
 def test_store__refuses_a_path_that_is_taken(tmp_path):
     run("exact", tmp_path / "run")
     (tmp_path / "file").write_text("mine")
@@ -524,7 +509,6 @@ def test_store__refuses_a_path_that_is_taken(tmp_path):
     assert files(tmp_path) == before
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("below", ["run", "deep/run"])
 def test_store__refuses_a_path_below_a_file(below, tmp_path):
     (tmp_path / "file").write_text("mine")
@@ -534,7 +518,6 @@ def test_store__refuses_a_path_below_a_file(below, tmp_path):
     assert files(tmp_path) == {"file": b"mine"}
 
 
-@pytest.mark.jit_off
 def test_store__refuses_a_folder_without_permission(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(StoreError, match=r"cannot create .*run: Permission denied; choose another path"):
@@ -542,7 +525,6 @@ def test_store__refuses_a_folder_without_permission(tmp_path, monkeypatch):
     assert files(tmp_path) == {}
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("content", [None, b"{", b"\xff\xfe", b"[]", b"{}", b'{"attributes": {"chiasma": 5}}', b"null"])
 def test_open__refuses_what_is_no_run(content, tmp_path):
     (tmp_path / "run").mkdir()
@@ -557,7 +539,6 @@ def test_open__refuses_what_is_no_run(content, tmp_path):
     assert files(tmp_path) == before
 
 
-@pytest.mark.jit_off
 def test_open__refuses_another_format(tmp_path):
     run("exact", tmp_path / "run")
     file = tmp_path / "run" / "zarr.json"
@@ -586,7 +567,6 @@ def spoil(file: Path, how: str) -> None:
         file.write_bytes(content[:-6] + bytes([content[-6] ^ 1]) + content[-5:])
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("how", ["missing", "empty", "truncated"])
 @pytest.mark.parametrize("name", ["codes/c.1.1.0", "replica_log_likelihood/c.1.1.0", "log_prior/c.1.1"])
 def test_open__names_a_damaged_chunk(name, how, tmp_path):
@@ -605,18 +585,16 @@ def test_open__names_a_damaged_chunk(name, how, tmp_path):
     assert_prefix(ch.open_posterior(tmp_path / "run", draws=10), whole("exact"))
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("how", ["missing", "empty", "truncated", "flipped"])
 def test_open__names_a_damaged_chunk_that_is_partly_filled(how, tmp_path):
     """Its size is not known: a kill may have left a fuller one."""
     run("exact", tmp_path / "run")
     spoil(tmp_path / "run" / "codes" / "c.0.2.0", how)
-    what = "is missing" if how == "missing" else "cannot be unpacked"
+    what = "is missing" if how == "missing" else "cannot be decompressed"
     with pytest.raises(StoreError, match=rf"codes/c\.0\.2\.0 {what}.*: draws 20 and later of chain 0 are damaged"):
         ch.open_posterior(tmp_path / "run")
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("how", ["missing", "empty", "truncated"])
 def test_open__names_a_damaged_checkpoint(how, tmp_path):
     run("exact", tmp_path / "run")
@@ -630,7 +608,6 @@ def test_open__names_a_damaged_checkpoint(how, tmp_path):
         np.testing.assert_array_equal(seen["codes"], whole("exact").codes)
 
 
-@pytest.mark.jit_off
 def test_open__while_the_run_goes_on(tmp_path, monkeypatch):
     """The checkpoint is replaced between the look at the header and the look at it."""
     run("exact", tmp_path / "run", draws=5)
@@ -671,10 +648,9 @@ class FullDisk:
 
 
 FULL = "cannot {} .*run: No space left on device; {}"
-AGAIN = "make room there, then go on with resume=True: draws up to the last flush are safe"
+AGAIN = "free some space there, then continue with resume=True: draws up to the last flush are safe"
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("room", range(4))
 def test_full_disk__when_a_store_is_created(room, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
@@ -685,8 +661,7 @@ def test_full_disk__when_a_store_is_created(room, tmp_path):
     assert_same(run("exact", tmp_path / "run", resume=True), whole("exact"))
 
 
-@pytest.mark.jit_off
-@pytest.mark.parametrize("room", range(0, 26, 1 if JIT else 5))
+@pytest.mark.parametrize("room", [*range(12), 16, 20, 25])
 def test_full_disk__when_draws_are_written(room, tmp_path):
     """A flush writes 8 files, or 11 where it fills a chunk: nothing that was committed changes."""
     path = tmp_path / "run"
@@ -732,7 +707,6 @@ def test_full_disk__by_a_limit_of_the_system(tmp_path):
 # ---- Interrupts -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.jit_off
 @pytest.mark.parametrize("kind", ["compiled", "exact"])
 def test_interrupt__keeps_everything_drawn(kind, tmp_path, monkeypatch):
     """Ctrl-C after a few pieces of both chains, none of them written yet."""

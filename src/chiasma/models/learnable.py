@@ -24,7 +24,7 @@ class Learnable:
         return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
-        """`with_values` for values inside the supports of all priors: nothing is checked again."""
+        """`with_values` without checks: values must cover all priors and lie inside their supports."""
         other = copy(self)
         vars(other).update({name: values[name] for name in self.priors})
         other.priors = {}

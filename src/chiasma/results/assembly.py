@@ -1,4 +1,4 @@
-"""From what a run hands over to a Posterior."""
+"""Assemble a Posterior from the arrays of a run."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def assemble(
     data: Observations | None,
     row_counts: Integers | None = None,
 ) -> Posterior:
-    """draws and log_prior (C, n), log_lik (C, n, R), a tally per chain.
+    """The posterior of draws (C, n, T) with log_prior (C, n), log_lik (C, n, R) and a tally per chain.
 
-    values (C, n, P): learned parameters; work (C, n, R - 1, 2): between rungs, where paths were integrated out.
+    values (C, n, P): learned parameters; work (C, n, R - 1, 2): work between rungs if paths were integrated out.
     """
     stats = pair_stats(tallies, betas)
     cold = log_lik[..., -1]

@@ -1,8 +1,8 @@
 """Summary: what was run, whether the chains agree, how well replicas exchange, and what to do about it.
 
-R-hat and the bulk effective sample size are over chains of the cold replica: other temperatures are other
-distributions and are never mixed in. They are taken of the log joint, of the learned parameters and, at some sites, of
-a quantity that no relabelling of rows changes.
+R-hat and the bulk effective sample size (ESS) use the cold replica of each chain only: other temperatures have other
+distributions. They are computed for the log joint, for the learned parameters and, at some sites, for a quantity that
+label switching does not affect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chiasma.types import Floats
 if TYPE_CHECKING:
     from rich.console import Group
 
-# Sites that are looked at: at most so many, and fewer when chains are so long that ranking them would take minutes.
+# Number of sites that are checked: at most SITES, fewer for chains so long that ranking their draws would take minutes.
 SITES, FEWEST_SITES = 200, 20
 VALUES = 8_000_000
 
@@ -39,14 +39,14 @@ def some_sites(draws: xr.DataArray) -> xr.DataArray:
 
 
 def tied(levels: xr.DataArray) -> xr.DataArray:
-    """Levels without the noise of their last digits: ranks must not tell 0.1 + 0.2 from 0.3."""
+    """Levels rounded so that equal sums are ties: ranks must not distinguish 0.1 + 0.2 from 0.3."""
     largest = float(np.abs(levels).max())
     return levels.round(10 - math.floor(math.log10(largest))) if largest > 0 else levels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchanges:
-    """Health of the ladder. Round trips are those of whole paths, and None for crossovers, which mix identities."""
+    """Health of the ladder. Round trips are counted for swaps of whole paths only; None for crossovers."""
 
     move: str
     worst_rejection: float
@@ -58,7 +58,7 @@ class Exchanges:
 
 
 def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
-    """From the statistics per pair of rungs; None where nothing was exchanged."""
+    """Health of the ladder from the statistics of each pair of rungs; None if nothing was exchanged."""
     moves = stats["moves"].values
     if not moves.sum():
         return None
@@ -76,7 +76,7 @@ def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Print it, or take `to_dict()`; `warnings` is empty where nothing is wrong."""
+    """Print it, or use `to_dict()`; `warnings` is empty if no problem was found."""
 
     run: dict[str, Any]
     convergence: tuple[Convergence, ...]
@@ -86,7 +86,7 @@ class Summary:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: None stands for what is not known, and for an infinite R-hat (`stuck` counts those)."""
+        """A dict ready for JSON. Unknown values and infinite R-hats are None; `stuck` counts the infinite R-hats."""
         content = {
             "run": self.run,
             "convergence": [asdict(part) for part in self.convergence],
@@ -141,7 +141,7 @@ def summarise(
     log_evidence: Evidence | None,
     info: RunInfo,
 ) -> Summary:
-    """draws: of the cold replica, for their sizes; series: (chain, draw, site, ...) at some sites."""
+    """draws: of the cold replica, used for their sizes only; series: (chain, draw, site, ...) at some sites."""
     n_chains, n_draws, n_sites = draws.shape
     run = {
         "plan": info.get("plan"),

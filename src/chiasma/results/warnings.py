@@ -15,15 +15,15 @@ from chiasma.results.exchange_stats import suggested_size
 from chiasma.results.parameters import ParameterSummary
 from chiasma.types import Floats
 
-# Vehtari and others (2021) want at least so many effective draws.
+# Vehtari and others (2021) recommend at least this effective sample size.
 ESS_PER_CHAIN = 100
-# In nats: two such errors are a factor e in a Bayes factor.
+# In nats: two such standard errors are a factor e in a Bayes factor.
 EVIDENCE_ERROR = 0.5
-# Parameters that one warning names.
+# A warning lists at most this many parameters.
 SHOWN_NAMES = 4
-# Neighbouring rungs that would swap less often than this hardly know of each other.
+# Neighbouring rungs with a higher rejection than this hardly ever swap.
 DISCONNECTED = 0.98
-# Past this, the evidence has no bridge between two rungs (verification/results/evidence.md).
+# With a higher rejection, two rungs overlap too little to estimate the evidence (verification/results/evidence.md).
 UNBRIDGED = 0.8
 
 
@@ -38,7 +38,7 @@ def chain_warnings(
         return [f"{count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
     found = []
     if n_chains == 1:
-        found.append("one chain only: nothing shows whether another would find other modes; run chains=4")
+        found.append("one chain only: it cannot show whether other chains would find other modes; run chains=4")
     for part in parts:
         what = part.name.replace("_", " ")
         if part.rhat_worst > RHAT:
@@ -65,13 +65,13 @@ def _disagree(what: str, betas: Floats) -> str:
 def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
     wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(ess, 1.0))
     return (
-        f"few effective draws: bulk ESS of {what}, wanted are {ESS_PER_CHAIN} per chain; take about draws={wanted}, or "
+        f"few effective draws: bulk ESS of {what}, expected {ESS_PER_CHAIN} per chain; take about draws={wanted}, or "
         f"thin={math.ceil(wanted / n_draws)} with as many draws as now"
     )
 
 
 def _listed(names: list[str]) -> str:
-    """The first few of them.
+    """The first few names, and how many more there are.
 
     >>> _listed(["a", "b", "c", "d", "e", "f"])
     'a, b, c, d and 2 more'
@@ -93,7 +93,7 @@ def count(n: int, noun: str) -> str:
 
 
 def _round_up(count: float) -> int:
-    """To two digits.
+    """Round up to two significant digits.
 
     >>> _round_up(1234.5)
     1300
@@ -106,14 +106,14 @@ def evidence_warnings(evidence: Evidence | None) -> list[str]:
     if evidence is None or evidence.standard_error <= EVIDENCE_ERROR:
         return []
     if not math.isfinite(evidence.value):
-        return ["the evidence is unknown: a rung met no possible draw; take more draws, or adapt the ladder"]
+        return ["the evidence is unknown: a rung has impossible draws; take more draws, or adapt the ladder"]
     error = evidence.standard_error
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
     return [f"the standard error of the log evidence is {size}; take more draws, or more rungs (Ladder.adapted(size))"]
 
 
 def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]]) -> list[str]:
-    """What is wrong with the ladder, and the remedy. follows_swaps: whole paths are exchanged or nothing."""
+    """Problems of the ladder and their remedies. follows_swaps: exchanges are swaps of whole paths."""
     if not stats["moves"].any():
         return []
     rejection = stats["rejection"]
