@@ -9,6 +9,7 @@ import pytest
 import chiasma as ch
 from chiasma.files.report import CERTAIN, region_text, uncertain_regions, write_region, write_report
 from chiasma.files.tables import Signal
+from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
 from chiasma.results.configurations import code_text
 
@@ -115,4 +116,4 @@ def test_place__can_be_typed_again(fitted):
 def test_uncertain_regions__none_without_doubt(fitted):
     posterior, _ = fitted
     assert uncertain_regions(posterior, []) == []
-    assert code_text(5, 3) == "101"
+    assert code_text(5, make_layout([2, 2, 2])) == "101"

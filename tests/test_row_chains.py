@@ -11,6 +11,7 @@ import chiasma as ch
 from chiasma.models.parameters import Parameters
 from chiasma.models.priors import DirichletRows
 from chiasma.models.row_chains import Markov, Sticky, Switch
+from reference import log_slope, to_free
 
 pytestmark = pytest.mark.jit_off
 

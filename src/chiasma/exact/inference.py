@@ -29,21 +29,15 @@ def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int
 
 
 def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> Floats:
-    """(K, T): P(x[k, t] = 1 | y) at the given beta; fixed rows included.
+    """(K, T): P(x[k, t] = 1 | y) at the given beta, of a row of more states P(not in state 0); fixed rows included.
 
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> ch.exact.marginals(model, [0.1, 2.9, 3.2]).round(2).tolist()
     [[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
     """
-    several = np.flatnonzero(model.layout.sizes > 2)
-    if len(several):
-        name = (model.row_names or [])[several[0]]
-        raise InvalidInput(
-            f"row {name!r} has {model.layout.sizes[several[0]]} states, and marginals are P(on) of rows of two; use "
-            f"ch.exact.probabilities(model, data, {name!r})"
-        )
-    return np.array([states[1] for states in _smoothed(model, data, beta, memory)])
+    smoothed = _smoothed(model, data, beta, memory)
+    return np.array([states[1] if len(states) == 2 else 1 - states[0] for states in smoothed])
 
 
 def probabilities(model: FactorialHMM, data: Data, row: int | str, beta: float = 1.0, memory: int = MEMORY) -> Floats:

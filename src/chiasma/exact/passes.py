@@ -149,7 +149,7 @@ class Passes:
             yield Messages(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
     def draw(self, segment: Messages, uniforms: Floats, paths: npt.NDArray[np.int64]) -> None:
-        """Backward sampling of the columns of a segment into paths (n, T), given paths[:, segment.stop] unless that is the end.
+        """Backward sampling of the columns of a segment into paths (n, T), given paths[:, segment.stop] if any.
 
         A path is one of codes of binary rows, or of indices of rows with any number of states.
         """

@@ -25,6 +25,7 @@ from chiasma.experiments import timings
 from chiasma.experiments.timings import CHAINS, EXACT, PAPER
 from chiasma.files.tables import Columns, read_signal
 from chiasma.kernels.codes import pack
+from chiasma.kernels.layout import make_layout
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Gaussian, IntegratedDepth
 from chiasma.models.factorial import FactorialHMM
@@ -48,6 +49,8 @@ DATA_FILE, SAMPLE = "rascal_hgsoc_300kb.tsv", "Y17204"
 REAL_WEIGHTS = (0.222, *(0.111,) * 7)
 REAL_DEPTH, REAL_SD, REAL_SWITCHING = 184.0, 7.5, 0.0005
 CLIP = (20.0, 200.0)
+
+LAYOUT = make_layout([2] * len(genome.WEIGHTS))
 
 
 class Case(NamedTuple):
@@ -189,11 +192,11 @@ def shares(outcome: Outcome) -> list[Share]:
         codes = {name: late(p.codes[..., columns]) for name, p in outcome.posteriors.items()}
         patterns: dict[bytes, npt.NDArray[Any]] = {}
         for name, some in codes.items():
-            for top in configurations.top_configurations(some, len(genome.WEIGHTS), 0, len(columns), TOP):
+            for top in configurations.top_configurations(some, LAYOUT, 0, len(columns), TOP):
                 if name == EXACT or top.probability > 0.1:
                     patterns.setdefault(top.states.tobytes(), pack(top.states))
         for pattern in patterns.values():
-            text = " | ".join(code_text(int(code), len(genome.WEIGHTS))[:N_FREE] for code in pattern)
+            text = " | ".join(code_text(int(code), LAYOUT)[:N_FREE] for code in pattern)
             out.append(Share.of(place, text, {n: (c.values == pattern).all(axis=-1) for n, c in codes.items()}))
     return out
 

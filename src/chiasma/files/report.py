@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 
 from chiasma import atomic, plots
 from chiasma.files.tables import Signal, write_table
+from chiasma.kernels.layout import Layout
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
@@ -89,15 +90,14 @@ def uncertain_regions(posterior: Posterior, segments: Iterable[Segment]) -> list
             codes, counts = np.unique(part[:, segment.start : segment.stop], return_counts=True)
             share.update(dict(zip(codes.tolist(), counts.tolist(), strict=True)))
     n_draws = posterior.codes.sizes["chain"] * posterior.codes.sizes["draw"]
-    n_rows = posterior.n_rows or 0
-    regions = [_region(*found, n_draws, n_rows) for found in zip(doubtful, shares, strict=True)]
+    regions = [_region(*found, n_draws, posterior.layout) for found in zip(doubtful, shares, strict=True)]
     return sorted(regions, key=lambda region: -region.doubt)
 
 
-def _region(segment: Segment, share: Counter[int], n_draws: int, n_rows: int) -> Region:
+def _region(segment: Segment, share: Counter[int], n_draws: int, layout: Layout) -> Region:
     ranked = sorted(share.items(), key=lambda item: (-item[1], item[0]))[:N_RIVALS]
     total = n_draws * (segment.stop - segment.start)
-    found = (Explanation(state=code_text(code, n_rows), probability=count / total) for code, count in ranked)
+    found = (Explanation(state=code_text(code, layout), probability=count / total) for code, count in ranked)
     return Region(segment=segment, explanations=tuple(found))
 
 

@@ -16,6 +16,7 @@ from chiasma._jit import njit
 from chiasma.kernels.axes import (
     FIRST,
     FIRST_ROW,
+    LANES,
     SIZE,
     STOP_ROW,
     STRIDE,
@@ -24,7 +25,7 @@ from chiasma.kernels.axes import (
     mix_one,
     plan_axes,
 )
-from chiasma.kernels.lanes import WIDTH, load, spread, store, total
+from chiasma.kernels.lanes import load, spread, store, total
 from chiasma.kernels.state_passes import divide_by, multiply, normalise, row_marginals
 
 
@@ -32,8 +33,8 @@ from chiasma.kernels.state_passes import divide_by, multiply, normalise, row_mar
 def _multiply_lowest(size, n_states, left, i, right, j, out):
     """out[x * size + y] = sum_o left[o, x] * right[o, y]: four y at a time, the last of them perhaps once more."""
     for x in range(size):
-        for y in range(0, size, WIDTH):
-            y = min(y, size - WIDTH)
+        for y in range(0, size, LANES):
+            y = min(y, size - LANES)
             sums = spread(0.0)
             for o in range(0, n_states, size):
                 sums = sums + spread(left[np.uint64(i + o + x)]) * load(right, j + o + y)
@@ -43,9 +44,9 @@ def _multiply_lowest(size, n_states, left, i, right, j, out):
 @njit
 def _multiply_axis(size, stride, n_states, left, i, right, j, out, first):
     """out[first + x * size + y] = sum_{o, s} left[o, x, s] * right[o, y, s]: four y at a time, as above."""
-    whole = stride - stride % WIDTH
+    whole = stride - stride % LANES
     for x in range(size):
-        for y in range(0, size, WIDTH):
+        for y in range(0, size, LANES):
             y_b, y_c, y_d = min(y + 1, size - 1), min(y + 2, size - 1), min(y + 3, size - 1)
             a = b = c = d = spread(0.0)
             tail_a = tail_b = tail_c = tail_d = 0.0
@@ -53,7 +54,7 @@ def _multiply_axis(size, stride, n_states, left, i, right, j, out, first):
                 here, there = i + o + x * stride, j + o
                 to_a, to_b = there + y * stride, there + y_b * stride
                 to_c, to_d = there + y_c * stride, there + y_d * stride
-                for s in range(0, whole, WIDTH):
+                for s in range(0, whole, LANES):
                     weights = load(left, here + s)
                     a = a + weights * load(right, to_a + s)
                     b = b + weights * load(right, to_b + s)
@@ -76,7 +77,7 @@ def _multiply_axis(size, stride, n_states, left, i, right, j, out, first):
 def _add_products(axes, g, n_states, left, i, right, j, out, sums):
     """Add to the part of axis g in sums the products of left[i:] and right[j:]; out is scratch of that shape."""
     size, first = axes[g, SIZE], axes[g, FIRST]
-    if g == 0 and size >= WIDTH:
+    if g == 0 and size >= LANES:
         _multiply_lowest(size, n_states, left, i, right, j, out)
     else:
         _multiply_axis(size, axes[g, STRIDE], n_states, left, i, right, j, out, first)

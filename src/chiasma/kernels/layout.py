@@ -6,7 +6,7 @@ bits: what is stored and exchanged. With binary rows both are the same number.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,11 @@ def make_layout(sizes: Sequence[int]) -> Layout:
     return Layout(*(np.array(part, np.int64) for part in (sizes, strides[:-1], shifts[:-1], masks, first[:-1])))
 
 
+def n_bits(layout: Layout) -> int:
+    """Bits of a code."""
+    return int(layout.shifts[-1]) + int(layout.masks[-1]).bit_length()
+
+
 def pack_states(states: npt.NDArray[np.integer], layout: Layout) -> npt.NDArray[np.int64]:
     """(..., K, T) states to (..., T) codes."""
     codes = np.zeros(states.shape[:-2] + states.shape[-1:], np.int64)
@@ -56,6 +61,17 @@ def unpack_codes(codes: npt.NDArray[np.integer], layout: Layout) -> npt.NDArray[
     """(..., T) codes to (..., K, T) states."""
     fields = np.asarray(codes).astype(np.int64)[..., None, :] >> layout.shifts[:, None] & layout.masks[:, None]
     return fields.astype(np.int8 if layout.sizes.max() <= 127 else np.int64)
+
+
+def on_bits(codes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
+    """Codes in which bit k says whether row k is in another state than 0; of binary rows, the codes themselves."""
+    if np.all(layout.sizes == 2):
+        return codes
+    whole = codes.astype(np.int64)
+    bits = np.zeros_like(whole)
+    for k, (shift, mask) in enumerate(zip(layout.shifts, layout.masks, strict=True)):
+        bits |= (whole >> shift & mask != 0).astype(np.int64) << k
+    return bits
 
 
 @njit

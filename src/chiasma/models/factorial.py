@@ -13,7 +13,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels import state_rows
 from chiasma.kernels.codes import unpack
-from chiasma.kernels.layout import Layout, make_layout, pack_states, unpack_codes
+from chiasma.kernels.layout import Layout, make_layout, n_bits, pack_states, unpack_codes
 from chiasma.kernels.rows import draw_prior_row
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import BinaryChains
@@ -299,8 +299,7 @@ def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> 
             f"got {given.shape}"
         )
     layout = model.layout
-    n_bits = int(layout.shifts[-1]) + int(layout.masks[-1]).bit_length()
-    top = layout.sizes[:, None] - 1 if given.ndim == 2 else (1 << n_bits) - 1
+    top = layout.sizes[:, None] - 1 if given.ndim == 2 else (1 << n_bits(layout)) - 1
     bad = ~((given >= 0) & (given <= top) & (given == np.floor(given)))
     if bad.any():
         most = layout.sizes.max() - 1

@@ -6,7 +6,7 @@ codes: (chain, draw, site), in memory or lazily on disk. They are read in pieces
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -17,7 +17,8 @@ import numpy.typing as npt
 import xarray as xr
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.codes import pack, subset_sums, unpack
+from chiasma.kernels.codes import pack, subset_sums
+from chiasma.kernels.layout import Layout, on_bits, unpack_codes
 from chiasma.results.evidence import batch_error
 from chiasma.types import Floats, Integers
 
@@ -84,10 +85,26 @@ def _own_levels(codes: Codes, weights: Floats) -> Floats:
     return out
 
 
-def rows_on(codes: xr.DataArray) -> xr.DataArray:
+def levels_of_rows(codes: xr.DataArray, layout: Layout, adds: Sequence[Floats]) -> xr.DataArray:
+    """As `levels`, for rows with any number of states; adds: (S_k,) what each state of every row adds."""
+
+    def level(part: Codes) -> Floats:
+        out = np.zeros(part.shape)
+        for own, shift, mask in zip(adds, layout.shifts, layout.masks, strict=True):
+            out += own[part.astype(np.int64) >> shift & mask]
+        return out
+
+    lazy = _lazy_if_large(codes, 8 * codes.size)
+    found: xr.DataArray = xr.apply_ufunc(level, lazy, dask="parallelized", output_dtypes=[np.float64])
+    return found.rename("level")
+
+
+def rows_on(codes: xr.DataArray, layout: Layout) -> xr.DataArray:
     """codes.shape: number of rows that are on, unaffected by label switching. Lazy under the same rule as levels."""
     lazy = _lazy_if_large(codes, codes.size)
-    count: xr.DataArray = xr.apply_ufunc(np.bitwise_count, lazy, dask="parallelized", output_dtypes=[np.uint8])
+    count: xr.DataArray = xr.apply_ufunc(
+        lambda part: np.bitwise_count(on_bits(part, layout)), lazy, dask="parallelized", output_dtypes=[np.uint8]
+    )
     return count.rename("rows_on")
 
 
@@ -114,40 +131,43 @@ def equal_runs(values: npt.NDArray[Any], starts: Integers | None = None) -> list
 
 
 def state_text(states: Iterable[int]) -> str:
-    """One digit per row, row 0 first.
+    """One digit per row, row 0 first; with - between them where a number has two digits.
 
-    >>> state_text([1, 1, 0, 0])
-    '1100'
+    >>> state_text([1, 1, 0, 0]), state_text([12, 0])
+    ('1100', '12-0')
     """
-    return "".join(str(int(x)) for x in states)
+    texts = [str(int(x)) for x in states]
+    return ("" if all(len(text) == 1 for text in texts) else "-").join(texts)
 
 
-def code_text(code: int, n_rows: int) -> str:
+def code_text(code: int, layout: Layout) -> str:
     """The state of a column code, as text.
 
-    >>> code_text(3, 4)
+    >>> code_text(3, make_layout([2, 2, 2, 2]))
     '1100'
     """
-    return state_text(unpack(np.array([code]), n_rows)[:, 0])
+    return state_text(unpack_codes(np.array([code]), layout)[:, 0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Configuration:
     """One pattern of a region and its share of the draws.
 
-    states : (K, stop - start) zeros and ones. standard_error : Monte Carlo error of the probability.
+    states : (K, stop - start) of every row. codes : (stop - start,).
+    standard_error : Monte Carlo error of the probability.
     """
 
     probability: float
     standard_error: float
     start: int
     stop: int
-    states: npt.NDArray[np.int8]
+    states: npt.NDArray[Any]
+    codes: Integers | None = None  # default: those of rows of two states
 
     @property
     def runs(self) -> list[tuple[int, int, int]]:
         """(first, last + 1, code) of every run of equal columns, in the columns of the whole signal."""
-        codes = pack(self.states)
+        codes = pack(self.states) if self.codes is None else self.codes
         return [(self.start + a, self.start + b, int(codes[a])) for a, b in equal_runs(codes)]
 
     def state_at(self, site: int) -> str:
@@ -159,7 +179,7 @@ class Configuration:
         return f"Configuration({self.probability:.3g} ± {self.standard_error:.1g}: {runs})"
 
 
-def top_configurations(codes: xr.DataArray, n_rows: int, start: int, stop: int, n: int) -> list[Configuration]:
+def top_configurations(codes: xr.DataArray, layout: Layout, start: int, stop: int, n: int) -> list[Configuration]:
     """The n most frequent patterns of columns start..stop-1, most frequent first; ties go to the one drawn first."""
     n_sites = codes.shape[2]
     if not 0 <= start < stop <= n_sites:
@@ -173,14 +193,15 @@ def top_configurations(codes: xr.DataArray, n_rows: int, start: int, stop: int, 
         for i, pattern in enumerate(np.ascontiguousarray(part)):
             label[chain, first + i] = seen.setdefault(pattern.tobytes(), len(seen))
     counts = np.bincount(label.ravel())
-    patterns = list(seen)
+    found = [np.frombuffer(pattern, codes.dtype).astype(np.int64) for pattern in seen]
     return [
         Configuration(
             probability=float(counts[i] / label.size),
             standard_error=batch_error((label == i).astype(float)),
             start=start,
             stop=stop,
-            states=unpack(np.frombuffer(patterns[i], codes.dtype), n_rows),
+            states=unpack_codes(found[i], layout),
+            codes=found[i],
         )
         for i in np.argsort(-counts, kind="stable")[:n]
     ]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from chiasma.errors import InvalidInput
+from chiasma.kernels.layout import on_bits
 from chiasma.models.density import BlockModes
 from chiasma.results.posterior import Posterior
 from chiasma.types import Floats
@@ -21,7 +22,7 @@ from chiasma.types import Floats
 def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -> xr.DataArray:
     """(chain, lag, draw): share of entries in which a draw differs from the draw `lag` later.
 
-    Entries are the K x T bits of a path, or the coordinates of a vector. Draws without a partner are NaN.
+    Entries are the K x T states of a path, or the coordinates of a vector. Draws without a partner are NaN.
     """
     draws = posterior.draws.values
     n_draws = draws.shape[1]
@@ -34,7 +35,9 @@ def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -
         if posterior.n_rows is None:
             out[:, i, :-lag] = (early != late).mean(axis=-1)
         else:
-            out[:, i, :-lag] = np.bitwise_count(early ^ late).mean(axis=-1) / posterior.n_rows
+            out[:, i, :-lag] = (
+                np.bitwise_count(on_bits(early ^ late, posterior.layout)).mean(axis=-1) / posterior.n_rows
+            )
     return xr.DataArray(
         out, dims=("chain", "lag", "draw"), coords={"lag": lags, "draw": np.arange(n_draws)}, name="hamming"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import xarray as xr
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.counting import add_counts
+from chiasma.kernels.layout import Layout, make_layout, on_bits
 from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
@@ -91,28 +93,55 @@ class Posterior:
 
     @property
     def codes(self) -> xr.DataArray:
-        """(chain, draw, site) column codes, bit k for row k."""
+        """(chain, draw, site) column codes: row k has a field of bits (`layout`), one bit if it has two states."""
         self._rows()
         return self.draws
 
-    def states(self, row: int) -> xr.DataArray:
-        """(chain, draw, site) zeros and ones of one row."""
-        self._check_row(row)
-        return (self.draws >> row & 1).astype(np.int8).rename("states")
+    @cached_property
+    def layout(self) -> Layout:
+        """Numbers of states of the rows, and their bits in a code."""
+        return make_layout(self.info.get("row_sizes") or [2] * self._rows())
+
+    def states(self, row: int | str) -> xr.DataArray:
+        """(chain, draw, site) states 0, 1, ... of one row, by its number or name."""
+        k = self._row(row)
+        shift, mask = (self.draws.dtype.type(part[k]) for part in (self.layout.shifts, self.layout.masks))
+        return (self.draws >> shift & mask).astype(np.int8 if mask <= 127 else np.int64).rename("states")
+
+    def probabilities(self, row: int | str) -> xr.DataArray:
+        """(state, site): share of draws with one row, by its number or name, in each of its states."""
+        k = self._row(row)
+        shift, mask, size = (int(part[k]) for part in (self.layout.shifts, self.layout.masks, self.layout.sizes))
+        counts = np.zeros((size, self.draws.sizes["site"]), np.int64)
+        for _, _, codes in configurations.pieces(self.codes):
+            states = codes.astype(np.int64) >> shift & mask
+            for state in range(size):
+                counts[state] += (states == state).sum(axis=0)
+        n_draws = self.draws.sizes["chain"] * self.draws.sizes["draw"]
+        return labelled("probabilities", counts / n_draws, "state", "site")
 
     def marginals(self) -> xr.DataArray:
-        """(row, site): share of draws with the row on. A stored run counts them while sampling."""
+        """(row, site): share of draws with the row on, that is in another state than 0.
+
+        A stored run counts them while sampling. `probabilities` has every state of a row.
+        """
         counts = self.row_counts
         if counts is None:
             counts = np.zeros((self._rows(), self.draws.sizes["site"]), np.int64)
             for _, _, codes in configurations.pieces(self.codes):
-                add_counts(codes, counts)
+                add_counts(on_bits(codes, self.layout), counts)
         n_draws = self.draws.sizes["chain"] * self.draws.sizes["draw"]
-        return labelled("marginals", counts / n_draws, "row", "site")
+        return self._by_row("marginals", counts / n_draws)
 
     def marginals_error(self) -> xr.DataArray:
         """(row, site): Monte Carlo standard error of the marginals, by batch means."""
-        return labelled("marginals_error", segments.marginals_error(self.codes, self._rows()), "row", "site")
+        return self._by_row("marginals_error", segments.marginals_error(self.codes, self.layout))
+
+    def _by_row(self, name: str, values: Floats) -> xr.DataArray:
+        """(row, site) values; rows by their names, where they have some."""
+        names = self.info.get("row_names")
+        found = labelled(name, values, "row", "site")
+        return found if names is None else found.assign_coords(row=names)
 
     @property
     def fitted_model(self) -> FactorialHMM | Density | None:
@@ -139,7 +168,7 @@ class Posterior:
         return model_at_draw(self.model, self.parameters, chain, draw)
 
     def levels(self) -> xr.DataArray:
-        """(chain, draw, site): sum of the weights of the rows that are on. With channels, a last axis.
+        """(chain, draw, site): sum over rows of weight times value of the state. With channels, a last axis.
 
         Learned weights are those of each draw. The result is lazy if the draws are, or if it would be large.
         """
@@ -150,27 +179,34 @@ class Posterior:
                 "levels need the weights of an additive emission, and this posterior has none (a Table, or a model "
                 "that was not kept); rows_on() counts the rows that are on"
             )
-        return configurations.levels(self.codes, weights)
+        return self._levels(self.codes, weights)
+
+    def _levels(self, codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
+        rows = self.model.rows if isinstance(self.model, FactorialHMM) else None
+        if rows is None:
+            return configurations.levels(codes, weights)
+        if not isinstance(weights, np.ndarray):
+            raise InvalidInput("levels of rows with values need weights that are given, and here they are learned")
+        return configurations.levels_of_rows(codes, self.layout, rows.contributions(weights))
 
     def rows_on(self) -> xr.DataArray:
-        """(chain, draw, site): number of rows that are on, fixed ones included."""
-        return configurations.rows_on(self.codes)
+        """(chain, draw, site): number of rows in another state than 0, fixed ones included."""
+        return configurations.rows_on(self.codes, self.layout)
 
     def top_configurations(self, start: int, stop: int, n: int = 5) -> list[Configuration]:
         """The n most probable patterns of columns start..stop-1, the most probable first."""
-        return configurations.top_configurations(self.codes, self._rows(), start, stop, n)
+        return configurations.top_configurations(self.codes, self.layout, start, stop, n)
 
     def segments(self, min_probability: float = 0.0) -> list[Segment]:
         """Runs of sites with the same most probable code; no run crosses a sequence start.
 
         Runs whose mean probability is below min_probability are left out.
         """
-        return segments.segments(self.codes, self._rows(), self._starts(), min_probability)
+        return segments.segments(self.codes, self.layout, self._starts(), min_probability)
 
-    def row_segments(self, row: int) -> list[RowSegment]:
+    def row_segments(self, row: int | str) -> list[RowSegment]:
         """Runs of sites where P(row is on) > 0.5; no run crosses a sequence start."""
-        self._check_row(row)
-        return segments.row_segments(self.codes, row, self._starts())
+        return segments.row_segments(self.codes, self.layout, self._row(row), self._starts())
 
     def summary(self) -> Summary:
         """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, and
@@ -180,9 +216,9 @@ class Posterior:
         """
         series, weights = summary.some_sites(self.draws), self._weights()
         if weights is not None:
-            series = summary.tied(configurations.levels(series, weights))
+            series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:
-            series = configurations.rows_on(series)
+            series = configurations.rows_on(series, self.layout)
         return summary.summarise(
             draws=self.draws,
             log_joint=self.log_joint,
@@ -224,9 +260,17 @@ class Posterior:
     def _starts(self) -> Integers:
         return np.zeros(1, np.int64) if self.data is None else self.data.starts
 
-    def _check_row(self, row: int) -> None:
+    def _row(self, row: int | str) -> int:
+        """The number of a row given by its number or name."""
+        names = self.info.get("row_names") or []
+        if isinstance(row, str):
+            if row not in names:
+                known = ", ".join(map(repr, names)) or f"numbers 0..{self._rows() - 1} only"
+                raise InvalidInput(f"there is no row {row!r}; this posterior has {known}")
+            return names.index(row)
         if not 0 <= row < self._rows():
             raise InvalidInput(f"row must be in 0..{self._rows() - 1}, got {row}")
+        return row
 
     @property
     def n_rows(self) -> int | None:

@@ -9,6 +9,8 @@ class RunInfo(TypedDict, total=False):
     """The entries of `Posterior.info`. A posterior made by hand may lack any of them."""
 
     n_rows: int | None  # None for plain vectors
+    row_sizes: list[int] | None  # states of every row
+    row_names: list[str] | None  # None where rows have numbers only
     seed: int
     plan: str  # what was chosen and why, in words
     update: str | None  # as Python code; None for a Density, which has its own update
@@ -29,6 +31,8 @@ def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
     run = about["run"]
     return {
         "n_rows": about["n_rows"],
+        "row_sizes": about.get("row_sizes"),
+        "row_names": about.get("row_names"),
         "seed": run["seed"],
         "plan": about["plan"],
         "update": run["update"],

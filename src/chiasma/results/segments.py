@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from chiasma.kernels.codes import unpack
 from chiasma.kernels.counting import add_counts
+from chiasma.kernels.layout import Layout, n_bits, on_bits, unpack_codes
 from chiasma.results.configurations import equal_runs, pieces, state_text
 from chiasma.results.evidence import BATCHES
 from chiasma.types import Floats, Integers
@@ -37,7 +37,7 @@ class Segment:
 
     @property
     def rows_on(self) -> int:
-        return sum(self.states)
+        return sum(state != 0 for state in self.states)
 
     @property
     def state(self) -> str:
@@ -55,15 +55,15 @@ class RowSegment:
     minimum: float
 
 
-def segments(codes: xr.DataArray, n_rows: int, starts: Integers, min_probability: float = 0.0) -> list[Segment]:
+def segments(codes: xr.DataArray, layout: Layout, starts: Integers, min_probability: float = 0.0) -> list[Segment]:
     """Runs of the most probable code; none crosses a start. Runs of mean probability < min_probability are dropped."""
-    mode, share = modal_codes(codes, n_rows)
+    mode, share = modal_codes(codes, n_bits(layout))
     found = [
         Segment(
             start=a,
             stop=b,
             code=int(mode[a]),
-            states=tuple(int(x) for x in unpack(mode[a : a + 1], n_rows)[:, 0]),
+            states=tuple(int(x) for x in unpack_codes(mode[a : a + 1], layout)[:, 0]),
             probability=float(share[a:b].mean()),
             minimum=float(share[a:b].min()),
         )
@@ -72,11 +72,11 @@ def segments(codes: xr.DataArray, n_rows: int, starts: Integers, min_probability
     return [segment for segment in found if segment.probability >= min_probability]
 
 
-def row_segments(codes: xr.DataArray, row: int, starts: Integers) -> list[RowSegment]:
+def row_segments(codes: xr.DataArray, layout: Layout, row: int, starts: Integers) -> list[RowSegment]:
     """Runs where the row is on in more than half of the draws; no run crosses a start."""
     count = np.zeros(codes.shape[2], np.int64)
     for _, _, part in pieces(codes):
-        count += (part >> row & 1).sum(axis=0, dtype=np.int64)
+        count += (on_bits(part, layout) >> row & 1).sum(axis=0, dtype=np.int64)
     share = count / (codes.shape[0] * codes.shape[1])
     return [
         RowSegment(start=a, stop=b, row=row, probability=float(share[a:b].mean()), minimum=float(share[a:b].min()))
@@ -85,16 +85,16 @@ def row_segments(codes: xr.DataArray, row: int, starts: Integers) -> list[RowSeg
     ]
 
 
-def modal_codes(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Floats]:
+def modal_codes(codes: xr.DataArray, n_bits: int) -> tuple[Integers, Floats]:
     """(T,) most frequent code of every site (the smallest in a tie), and (T,) its share of the draws."""
     n_chains, n_draws, n_sites = codes.shape
-    count = _tabulated if n_sites << n_rows <= TABLE_SIZE else _sorted
-    mode, n_mode = count(codes, n_rows)
+    count = _tabulated if n_sites << n_bits <= TABLE_SIZE else _sorted
+    mode, n_mode = count(codes, n_bits)
     return mode, n_mode / (n_chains * n_draws)
 
 
-def _tabulated(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Integers]:
-    n_sites, n_codes = codes.shape[2], 1 << n_rows
+def _tabulated(codes: xr.DataArray, n_bits: int) -> tuple[Integers, Integers]:
+    n_sites, n_codes = codes.shape[2], 1 << n_bits
     offset = np.arange(n_sites) * n_codes
     table = np.zeros(n_sites * n_codes, np.int64)
     for _, _, part in pieces(codes):
@@ -103,7 +103,7 @@ def _tabulated(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Integers]:
     return counts.argmax(axis=1), counts.max(axis=1)
 
 
-def _sorted(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Integers]:
+def _sorted(codes: xr.DataArray, n_bits: int) -> tuple[Integers, Integers]:
     n_chains, n_draws, n_sites = codes.shape
     mode, n_mode = np.zeros(n_sites, np.int64), np.zeros(n_sites, np.int64)
     width = max(1, BLOCK_BYTES // (n_chains * n_draws * codes.dtype.itemsize))
@@ -116,12 +116,13 @@ def _sorted(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Integers]:
     return mode, n_mode
 
 
-def marginals_error(codes: xr.DataArray, n_rows: int) -> Floats:
+def marginals_error(codes: xr.DataArray, layout: Layout) -> Floats:
     """(K, T): standard error of the share of draws with a row on, by batch means; NaN when there are too few draws.
 
     As `evidence.batch_error`, for all rows and sites at once; the sums are of integers and therefore exact.
     """
     n_chains, n_draws, n_sites = codes.shape
+    n_rows = len(layout.sizes)
     per_chain = min(BATCHES, n_draws // 2)
     if per_chain < 2:
         return np.full((n_rows, n_sites), np.nan)
@@ -129,7 +130,7 @@ def marginals_error(codes: xr.DataArray, n_rows: int) -> Floats:
     total, squares = np.zeros((n_rows, n_sites), np.int64), np.zeros((n_rows, n_sites), np.int64)
     batch = np.zeros((n_rows, n_sites), np.int64)
     for _, first, part in pieces(codes[:, : per_chain * length], length):
-        add_counts(part, batch)
+        add_counts(on_bits(part, layout), batch)
         if (first + len(part)) % length == 0:
             total += batch
             squares += batch**2

@@ -154,6 +154,8 @@ def describe_run(
         "follows_swaps": plan.exchange == Swap(),
         "independent": plan.is_exact,
         "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
+        "row_sizes": model.layout.sizes.tolist() if isinstance(model, FactorialHMM) else None,
+        "row_names": model.row_names if isinstance(model, FactorialHMM) else None,
         "versions": versions(),
     }
 

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.kernels.counting import add_counts
+from chiasma.kernels.layout import make_layout, on_bits
 from chiasma.storage.trace import Chain, Draws
 
 FORMAT = 1
@@ -114,6 +115,7 @@ class ZarrTrace:
         self.buffers = [ChainBuffer(layout) for _ in range(layout.n_chains)]
         self.checkpoints: list[dict[str, Any]] = [{} for _ in range(layout.n_chains)]
         self.arrays: dict[str, Any] = {}  # metadata of every array
+        self.row_layout = make_layout(header["provenance"].get("row_sizes") or [2] * max(layout.n_rows, 1))
         self._lock = Lock()
 
     @classmethod
@@ -203,7 +205,7 @@ class ZarrTrace:
         if not len(draws.log_prior):
             return
         if self.layout.n_rows:
-            add_counts(draws.states, buffer.counts)
+            add_counts(on_bits(draws.states, self.row_layout), buffer.counts)
         with clear_errors(self.path, "write to"):
             full = self._fill(index, buffer, draws)
         waited = time.monotonic() - buffer.written_at
