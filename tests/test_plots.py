@@ -282,8 +282,8 @@ def test_configurations__plain_tuples():
     ("given", "message"),
     [
         ([], "at least one, got none"),
-        ([(0.5, [[0, 2]], 0)], "zeros and ones"),
-        ([(0.5, [0, 1], 0)], "zeros and ones"),
+        ([(0.5, [[0, -2]], 0)], "whole numbers"),
+        ([(0.5, [0, 1], 0)], "whole numbers"),
         ([(0.5, [[0, 1]])], "a configuration must be"),
         ([0.5], "a configuration must be"),
         ([(0.5, [[0, 1]], 0), (0.4, [[0, 1]], 3)], "of one region"),

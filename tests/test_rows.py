@@ -8,13 +8,18 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numba
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
 import chiasma as ch
+from chiasma import plots
 from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.files.report import write_report
+from chiasma.files.settings import Settings, settings_of
+from chiasma.files.tables import Signal
 from chiasma.models.state_target import StateTarget
 
 pytestmark = pytest.mark.jit_off
@@ -363,3 +368,79 @@ def test_sixty_three_equal_rows_along_a_long_signal_are_exact():
     # The truth is a draw of the posterior, too: it agrees with a draw as often as another draw does.
     assert (one == states.sum(axis=0)).mean() == pytest.approx((one == two).mean(), abs=0.02)
     assert (one == two).mean() > 0.8
+
+
+def test_figures_and_tables_name_the_rows(tmp_path):
+    """All that a run leaves, with a row of three states whose highest is the most probable."""
+    rows = [ch.Row([0, 1.0, 3.0], ch.Sticky(renew=0.2), "washer"), ch.Row([0, 1.5], SWITCH, "lamp", copies=2)]
+    model = hmm(*rows, emission=ch.Gaussian(sd=0.8))
+    signal = Signal(data=ch.Observations([3.0, 3.1, 2.9, 0.0, 1.5, 1.4, 3.2]))
+    posterior = ch.sample(model, signal.data, **QUICK)
+    written = write_report(posterior, signal, tmp_path, {})
+    names, first, *_ = (tmp_path / "states.tsv").read_text().splitlines()
+    assert names.split("\t")[-3:] == ["p_washer", "p_lamp_1", "p_lamp_2"]
+    assert float(first.split("\t")[names.split("\t").index("level")]) == pytest.approx(3, abs=0.5)
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} >= {"level", "marginals"}
+    assert written.n_segments > 1
+    fig = plots.plot_marginals(posterior)
+    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp_1", "lamp_2"]
+    plt.close("all")
+
+
+TOML = """
+[model]
+emission = "gaussian"
+sd = 20
+
+[[row]]
+name = "washer"
+values = [0.0, 150.0, 2000.0]
+sticky = {renew = 0.01, probabilities = [0.8, 0.1, 0.1]}
+
+[[row]]
+values = [0.0, 100.0]
+switch = {enter = 0.01, leave = 0.02}
+copies = 8
+
+[[row]]
+name = "standby"
+values = [0.0, 60.0]
+fixed = 1
+"""
+
+
+def test_settings__rows_are_read_and_written(tmp_path):
+    (tmp_path / "house.toml").write_text(TOML)
+    settings = Settings.read(tmp_path / "house.toml")
+    model = settings.model()
+    assert [row.copies for row in model.rows.given] == [1, 8, 1]
+    assert model.exact_target([60.0]).n_states == 27
+    settings.write(tmp_path / "again.toml", "again")
+    assert repr(Settings.read(tmp_path / "again.toml").model()) == repr(model)
+    made = Settings(**settings_of(model))
+    assert repr(made.model()) == repr(model)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("values = [0, 1]\nfan = 3", "has no setting 'fan'; it knows name, values"),
+        ("values = [0, 1]\nswitch = {enter = 0.1}", "number 1: switch needs leave"),
+        ("values = [0, 1]\nswitch = {rate = 0.1}", "switch takes a table of enter, leave, initial"),
+        ("values = [0, 1]\nswitch = {enter = 0.1, leave = 0.1}\nsticky = {renew = 0.1}", "one Markov chain"),
+        ("switch = {enter = 0.1, leave = 0.1}", "needs values"),
+    ],
+)
+def test_settings__rows_that_cannot_be_read(row, message, tmp_path):
+    (tmp_path / "house.toml").write_text(f"[model]\nsd = 1\n[[row]]\n{row}\n")
+    with pytest.raises(InvalidInput, match=message):
+        Settings.read(tmp_path / "house.toml")
+
+
+def test_settings__rows_and_switching_options_exclude_each_other(tmp_path):
+    (tmp_path / "house.toml").write_text(TOML.replace("sd = 20", "sd = 20\nenter = 0.1"))
+    with pytest.raises(InvalidInput, match="say how rows switch; drop --enter"):
+        Settings.read(tmp_path / "house.toml").model()
+    (tmp_path / "house.toml").write_text(TOML.replace("sd = 20", ""))
+    with pytest.raises(InvalidInput, match="needs --sd"):
+        Settings.read(tmp_path / "house.toml").model()

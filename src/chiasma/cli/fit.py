@@ -118,7 +118,8 @@ def _fit(
         directory.check_new()
     settings = directory.stored_settings() if resume else Settings()
     if model is not None:
-        settings = settings.merged(**Settings.read(model).sections)
+        file = Settings.read(model)
+        settings = settings.merged(**file.sections, row=file.row)
     settings = settings.merged(**as_sections(options)).learning(parse_names(learn))
     run_fit(data, settings, directory, Voice(quiet, as_json), resume)
 

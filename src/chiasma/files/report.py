@@ -148,7 +148,8 @@ def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment
     if level is not None:
         columns["level"] = _rounded(level)
     columns["state"] = [segment.state for segment in segments for _ in range(segment.start, segment.stop)]
-    columns |= {f"p_{k}": _rounded(row) for k, row in enumerate(marginals)}
+    names = posterior.info.get("row_names") or range(len(marginals))
+    columns |= {f"p_{name}": _rounded(row) for name, row in zip(names, marginals, strict=True)}
     return list(columns), zip(*columns.values(), strict=True)
 
 
@@ -233,7 +234,7 @@ def _level(posterior: Posterior, marginals: Floats) -> Floats | None:
         return None
     if model.emission.weights.ndim > 1:
         return None
-    if "weights" in posterior.parameters:
+    if "weights" in posterior.parameters or model.rows is not None:
         return posterior.levels().mean(("chain", "draw")).values
     return marginals.T @ model.emission.weights
 

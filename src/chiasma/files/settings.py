@@ -4,6 +4,7 @@
     [model]    emission, its parameters, those of the chains, fixed_rows
     [priors]   priors of parameters of the model, which are then learned: sd = {half_normal = 20}
     [sampler]  arguments of chiasma.sample
+    [[row]]    rows with any number of states, in place of weights, enter and leave (`chiasma.files.row_settings`)
 
 `chiasma.files.options` lists every setting. A key is the option of the command line with _ in place of -. A parameter
 with a number and a prior is learned; a number given as an option replaces a prior from a file.
@@ -15,7 +16,7 @@ import json
 import math
 import secrets
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from chiasma.files.options import (
     update_names,
 )
 from chiasma.files.prior_settings import read_prior, write_prior
+from chiasma.files.row_settings import read_rows, write_rows
 from chiasma.files.tables import Columns
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import CHAINS, BinaryChains
@@ -51,8 +53,9 @@ Section = dict[str, Any]
 class Settings:
     """Sections of plain values, and the objects built from them: columns, a model, arguments of the sampler."""
 
-    def __init__(self, **sections: Mapping[str, Any]):
+    def __init__(self, row: Sequence[Section] = (), **sections: Any):
         self.sections: dict[str, Section] = {name: dict(sections.get(name, {})) for name in keys()}
+        self.row: list[Section] = list(row)  # the [[row]] tables
 
     @classmethod
     def read(cls, path: Path) -> Settings:
@@ -67,6 +70,9 @@ class Settings:
             raise InvalidInput(f"{path} is not a TOML file: {error}") from error
         known = keys()
         for name, section in content.items():
+            if name == "row":
+                read_rows(section)
+                continue
             if name not in known or not isinstance(section, dict):
                 sections = ", ".join(f"[{one}]" for one in known)
                 raise InvalidInput(f"{path}: expected the sections {sections}, got {name!r}{_hint(name, known)}")
@@ -75,8 +81,8 @@ class Settings:
                     raise InvalidInput(f"{path}: section [{name}] has no setting {key!r}{_hint(key, known[name])}")
         return cls(**content)
 
-    def merged(self, **sections: Mapping[str, Any]) -> Settings:
-        """A copy with other values for some settings; None changes nothing."""
+    def merged(self, row: Any = (), **sections: Any) -> Settings:
+        """A copy with other values for some settings; None changes nothing. row: all [[row]] tables, or none."""
         later = {
             name: {key: value for key, value in sections.get(name, {}).items() if value is not None}
             for name in self.sections
@@ -85,7 +91,7 @@ class Settings:
         merged["priors"] = {
             key: table for key, table in merged["priors"].items() if key in later["priors"] or key not in later["model"]
         }
-        return Settings(**merged)
+        return Settings(row or self.row, **merged)
 
     def learning(self, names: list[str]) -> Settings:
         """A copy in which these parameters have priors: by default, priors made from their numbers."""
@@ -110,6 +116,8 @@ class Settings:
         for name, section in self.sections.items():
             if section:
                 lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section.items())]
+        for table in self.row:
+            lines += ["", "[[row]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         atomic.write_text(path, "\n".join(lines) + "\n")
 
     def columns(self) -> Columns:
@@ -131,6 +139,8 @@ class Settings:
                     f"the emission is {name}; drop it or change the emission"
                 )
         values: Section = given | priors
+        if self.row:
+            return self._model_of_rows(name, kind, emission, values)
         own = emission | chains
         absent = [flag(key) for key, one in own.items() if one.about.required and key not in values]
         if absent:
@@ -146,6 +156,20 @@ class Settings:
             emission=kind(**_arguments(emission, values)),
             fixed_rows=_fixed_rows(given.get("fixed_rows", {})),
         )
+
+    def _model_of_rows(
+        self, name: str, kind: type[Additive], emission: Mapping[str, Parameter], values: Section
+    ) -> FactorialHMM:
+        extra = [flag(key) for key in (*chain_parameters(), "fixed_rows") if key in values]
+        if extra:
+            raise InvalidInput(f"[[row]] tables say how rows switch; drop {', '.join(extra)}, or drop the tables")
+        needed = (key for key, one in emission.items() if one.about.required and key != "weights")
+        absent = [flag(key) for key in needed if key not in values]
+        if absent:
+            raise InvalidInput(
+                f"the model ({name}) needs {', '.join(absent)}; give them on the command line or in a file with --model"
+            )
+        return FactorialHMM(rows=read_rows(self.row), emission=kind(**_arguments(emission, values)))
 
     def _emission(self) -> tuple[str, type[Additive]]:
         name = str(self.sections["model"].get("emission", next(iter(EMISSIONS))))
@@ -181,24 +205,28 @@ def fresh_seed() -> int:
     return secrets.randbelow(2**32)
 
 
-def settings_of(model: FactorialHMM) -> dict[str, Section]:
-    """The sections [model] and [priors] from which a model can be rebuilt."""
+def settings_of(model: FactorialHMM) -> dict[str, Any]:
+    """The sections [model] and [priors], and the [[row]] tables, from which a model can be rebuilt."""
     name = next((name for name, kind in EMISSIONS.items() if type(model.emission) is kind), None)
-    if name is None or type(model.chains) is not CHAINS["binary"]:
+    chains = model.chains
+    if name is None or (model.rows is None and type(chains) is not CHAINS["binary"]):
         raise InvalidInput(
             f"settings know the emissions {', '.join(EMISSIONS)} and BinaryChains, got "
-            f"{type(model.emission).__name__} and {type(model.chains).__name__}; keep this model as Python code"
+            f"{type(model.emission).__name__} and {type(chains).__name__}; keep this model as Python code"
         )
     section: Section = {"emission": name}
     tables: Section = {}
-    part: Emission | BinaryChains
-    for part in (model.emission, model.chains):
+    parts: list[Emission | BinaryChains] = [model.emission]
+    parts += [chains] if isinstance(chains, BinaryChains) else []
+    for part in parts:
         for key, parameter in parameters_of(type(part)).items():
             value = getattr(part, parameter.name)
             if parameter.name in part.priors:
                 tables[key] = write_prior(part.priors[parameter.name])
             elif value is not None:
                 section[key] = value.tolist()
+    if model.rows is not None:
+        return {"model": section, "priors": tables, "row": write_rows(model.rows.given)}
     if model.fixed_rows:
         section["fixed_rows"] = {str(k): x for k, x in model.fixed_rows.items()}
     return {"model": section, "priors": tables}

@@ -31,6 +31,7 @@ from chiasma.plots.style import (
     mark_starts,
     n_sites,
     region,
+    row_name,
     whole_ticks,
 )
 from chiasma.results.configurations import Configuration
@@ -99,6 +100,8 @@ def plot_row(
     values, kept = _trace_of(posterior, row, chain, draws, start, stop)
     ax = axes_for(ax, (7, 4))
     low, high = (0, 1) if posterior.n_rows is not None else (values.min(), values.max())
+    if row is not None:
+        high = int(posterior.layout.sizes[row]) - 1
     small, per_line = block_means(values, 0, HEATMAP_DRAWS)
     small, per_column = block_means(small, 1, HEATMAP_SITES)
     spacing = kept[1] - kept[0] if len(kept) > 1 else 1
@@ -139,7 +142,7 @@ def plot_marginals(posterior: Posterior, *, fig: Canvas | None = None, exact: np
         ax.set_ylim(-0.03, 1.06)
         ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
         held = f"\n(fixed at {fixed[k]})" if k in fixed else ""
-        ax.set_ylabel(f"row {k}{held}", rotation=0, ha="right", va="center", labelpad=8)
+        ax.set_ylabel(f"{row_name(posterior, k)}{held}", rotation=0, ha="right", va="center", labelpad=8)
         mark_starts(ax, posterior.data, 0, stop, numbers=k == 0)
     label_sites(panels[-1], posterior.data, 0, stop)
     overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
@@ -148,7 +151,7 @@ def plot_marginals(posterior: Posterior, *, fig: Canvas | None = None, exact: np
 
 
 def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = None) -> Canvas:
-    """Configurations of a region below each other, dark is 1, each with its probability as a bar.
+    """Configurations of a region below each other, the darker the higher the state, each with its probability as a bar.
 
     A configuration is an item of `Posterior.top_configurations`, or (probability, states (K, L), start).
     """
@@ -161,10 +164,11 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
     ((n_rows, length), start) = shapes.pop()
     fig = canvas_for(fig, (8, 0.9 + len(patterns) * max(0.5, 0.16 * n_rows + 0.12)))
     widest = max(probability for probability, *_ in patterns)
+    highest = max(1, *(int(states.max()) for _, _, states, _ in patterns))
     panels = fig.subplots(len(patterns), 2, squeeze=False, sharex="col", width_ratios=[5, 1])
     for i, ((ax, bar), (probability, error, states, _)) in enumerate(zip(panels, patterns, strict=True)):
         extent = (start - 0.5, start + length - 0.5, n_rows - 0.5, -0.5)
-        ax.imshow(states, cmap=STATES, vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="none")
+        ax.imshow(states, cmap=STATES, vmin=0, vmax=highest, aspect="auto", extent=extent, interpolation="none")
         # White lines separate neighbouring rows that are equal.
         ax.hlines(np.arange(n_rows - 1) + 0.5, *extent[:2], colors="white", linewidths=1)
         ax.set_yticks(range(n_rows), labels=[str(k) if n_rows <= 8 else "" for k in range(n_rows)], fontsize="small")
@@ -244,8 +248,10 @@ def _trace_of(
     kept = posterior.draws[chain, draws, start:stop]
     if not kept.sizes["draw"]:
         raise InvalidInput(f"draws must choose some of 0..{posterior.draws.sizes['draw'] - 1}, got {draws}")
-    values = kept.values if row is None else kept.values >> row & 1
-    return values, kept["draw"].values
+    if row is None:
+        return kept.values, kept["draw"].values
+    shift, mask = int(posterior.layout.shifts[row]), int(posterior.layout.masks[row])
+    return kept.values.astype(np.int64) >> shift & mask, kept["draw"].values
 
 
 def _pattern(item: Any) -> tuple[float, str, npt.NDArray[np.int8], int]:
@@ -254,12 +260,12 @@ def _pattern(item: Any) -> tuple[float, str, npt.NDArray[np.int8], int]:
     try:
         probability, states, start = (item.probability, item.states, item.start) if own else item
         states = np.asarray(states)
-        if states.ndim != 2 or not states.size or not np.isin(states, (0, 1)).all():
+        if states.ndim != 2 or not states.size or states.dtype.kind not in "biu" or states.min() < 0:
             raise ValueError
         error = f" ± {item.standard_error:.1g}" if own else ""
         return float(probability), error, states.astype(np.int8), int(start)
     except (TypeError, ValueError):
         raise InvalidInput(
-            "a configuration must be an item of top_configurations or (probability, states (K, L) of zeros and ones, "
+            "a configuration must be an item of top_configurations or (probability, states (K, L) of whole numbers, "
             f"start), got {item!r}"
         ) from None

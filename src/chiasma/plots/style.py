@@ -155,5 +155,11 @@ def block_means(values: npt.NDArray[Any], axis: int, most: int) -> tuple[Floats,
     return np.add.reduceat(values, first, axis=axis, dtype=float) / counts.reshape(shape), step
 
 
+def row_name(posterior: Posterior, k: int) -> str:
+    """The name of a row, or its number."""
+    names = posterior.info.get("row_names")
+    return f"row {k}" if names is None else names[k]
+
+
 def n_sites(posterior: Posterior) -> int:
     return int(posterior.draws.sizes["site"])
