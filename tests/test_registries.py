@@ -339,7 +339,7 @@ def test_new_prior__in_a_file_and_in_a_stored_run(monkeypatch):
     again = rebuild_model(describe_model(model))
     assert again is not None
     assert type(again.emission.priors["sd"]) is HalfNormal2
-    assert "dirichlet, half_normal2" in fit_help()
+    assert "dirichlet_rows, half_normal2" in fit_help()
 
 
 def test_table__with_learned_chains_takes_values():

@@ -12,8 +12,7 @@ import state_reference as twin
 from chiasma.kernels import axes, expected_moves, log_state_passes, logspace, state_passes, tensor
 from chiasma.kernels.layout import make_layout
 from chiasma.kernels.tensor import TINY_STAY
-from chiasma.models.target import temper
-from reference import log
+from reference import log, temper
 
 pytestmark = pytest.mark.jit_off
 

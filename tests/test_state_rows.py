@@ -10,8 +10,7 @@ import state_reference as twin
 from chiasma.kernels import layout as layouts
 from chiasma.kernels import state_paths, state_rows
 from chiasma.kernels.layout import make_layout
-from chiasma.models.target import temper
-from reference import invert, log
+from reference import invert, log, temper
 
 pytestmark = pytest.mark.jit_off
 

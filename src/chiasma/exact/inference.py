@@ -12,6 +12,7 @@ from chiasma.kernels.layout import unpack_codes
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.state_target import StateTarget
+from chiasma.models.target import Target
 from chiasma.types import Floats
 
 Data = Observations | npt.ArrayLike
@@ -52,27 +53,56 @@ def probabilities(model: FactorialHMM, data: Data, row: int | str, beta: float =
     return _smoothed(model, data, beta, memory)[model.row_number(row)]
 
 
-def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
-    """(S_k, T) probabilities of the states of every row, fixed rows included."""
+def count_probabilities(
+    model: FactorialHMM, data: Data, row: int | str, beta: float = 1.0, memory: int = MEMORY
+) -> Floats:
+    """(C, T): probabilities of how many of the rows that cannot be told from `row` are in each state.
+
+    For rows of two states, entry n of C = copies + 1 is P(n of them are on): the number of open channels, of lamps that
+    are lit. For rows of more states the entries are in the order of `chiasma.models.groups.Group.counts`.
+
+    >>> import chiasma as ch
+    >>> channel = ch.Row([0, 1.0], ch.Switch(0.1, 0.1), copies=3)
+    >>> model = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.2))
+    >>> ch.exact.count_probabilities(model, [0.1, 2.1, 1.9], 0).argmax(axis=0).tolist()
+    [0, 2, 2]
+    """
+    k = model.row_number(row)
     target = model.exact_target(data)
+    if k in model.fixed_rows or not isinstance(target, StateTarget):
+        return probabilities(model, data, row, beta, memory)
+    smoothed = _smoothed_axes(target, beta, memory)
+    return next(np.ascontiguousarray(own.T) for axis, own in zip(target.axes, smoothed, strict=True) if k in axis.rows)
+
+
+def _smoothed_axes(target: StateTarget, beta: float, memory: int) -> list[Floats]:
+    """(T, C) probabilities of the states of every axis."""
+    ends = np.cumsum([axis.size for axis in target.axes])
+    return np.split(_smooth(target, int(ends[-1]), beta, memory), ends[:-1], axis=1)
+
+
+def _smooth(target: Target | StateTarget, n_smoothed: int, beta: float, memory: int) -> Floats:
+    """(T, n_smoothed) as the kernels give it: P(on) of binary rows, or probabilities of all states of all axes."""
     passes = Passes(target, beta, memory=memory)
     gamma = np.empty(passes.n_states)
-    n_smoothed = int(target.layout.sizes.sum()) if isinstance(target, StateTarget) else target.n_rows
     smoothed = np.empty((target.n_columns, n_smoothed))
     for segment in passes.backward():
         passes.kernels.smooth(segment.alpha, segment.first, gamma, smoothed)
+    return smoothed
+
+
+def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
+    """(S_k, T) probabilities of the states of every row, fixed rows included."""
+    target = model.exact_target(data)
     out = [np.zeros((size, target.n_columns)) for size in model.layout.sizes]
     for k, x in model.fixed_rows.items():
         out[k][x] = 1.0
     if isinstance(target, StateTarget):
-        first = 0
-        for axis in target.axes:
-            states = axis.row_probabilities(smoothed[:, first : first + axis.size])
-            first += axis.size
+        for axis, smoothed in zip(target.axes, _smoothed_axes(target, beta, memory), strict=True):
             for k in axis.rows:
-                out[k] = states
+                out[k] = axis.row_probabilities(smoothed)
     else:
-        for k, on in zip(target.free, smoothed.T, strict=True):
+        for k, on in zip(target.free, _smooth(target, target.n_rows, beta, memory).T, strict=True):
             out[k] = np.array([1 - on, on])
     return out
 

@@ -102,10 +102,10 @@ class Passes:
         self.beta = check_beta(beta)
         self.best = best
         self.linear = not best and target.linear()
-        self.kernels = pass_kernels(target, self.linear, best)
         self.n_states = target.n_states
         self._keep = keep
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
+        self.kernels = pass_kernels(target, self.linear, best)
         self._fused = target.likelihood.fused_filter(self.beta) if self.linear and self.beta > 0 else None
         most = max(1, CHUNK // self.n_states)
         few = max(SMALL_CHUNK // self.n_states, min(most, LEAST_COLUMNS))

@@ -137,9 +137,11 @@ class FactorialHMM:
         return None if self.rows is None else self.rows.names
 
     def row_number(self, row: int | str) -> int:
-        """The number of a row given by its number or name."""
+        """The number of a row given by its number or name; the name of several copies is that of the first."""
         names = self.row_names or []
         if isinstance(row, str):
+            if f"{row}_1" in names and row not in names:
+                return names.index(f"{row}_1")
             if row not in names:
                 known = ", ".join(map(repr, names)) or f"numbers 0..{self.n_rows - 1} only"
                 raise InvalidInput(f"there is no row {row!r}; this model has {known}")
