@@ -41,7 +41,7 @@ test: $(STAMP) ## all tests: proofs, kernels as plain Python, then everything co
 	@$(MAKE) --no-print-directory test-jit-on COVERAGE='--cov --cov-append --cov-report=term --cov-fail-under=$(COVERAGE_MIN)'
 
 kernels: $(STAMP) # compiled before the tests that need them
-	@PYTHONPATH=tests $(PY) -c 'import conftest; conftest.compile_kernels()'
+	@$(PY) -c 'import sys; sys.path.insert(0, "tests"); import conftest; conftest.compile_kernels()'
 
 test-proofs: $(STAMP) ## full transition matrices of every move, kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m symbolic
