@@ -11,7 +11,7 @@ COVERAGE_MIN ?= 98
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test kernels test-proofs test-jit-off test-jit-on coverage lint types imports check format bench verify recompile clean
+.PHONY: help install demo test kernels test-proofs test-jit-off test-jit-on coverage lint types imports check format package bench verify recompile clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -71,6 +71,13 @@ imports: $(STAMP) ## import-linter: imports go one way
 format: $(STAMP) ## format the code and apply safe fixes
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+package: $(STAMP) ## build the sdist and the wheel in dist/ and check them
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt build twine check-wheel-contents
+	rm -rf dist
+	$(PY) -m build
+	$(PY) -m twine check --strict dist/*
+	$(VENV)/bin/check-wheel-contents dist/*.whl
 
 bench: $(VENV)/.bench ## run the benchmarks
 	$(PY) benchmarks/run.py

@@ -186,7 +186,7 @@ def test_fit__refuses_what_would_spoil_a_run(fitted):
         "fit", "genome.tsv", "--model", "genome.toml", "--out", "run"
     )
     assert "sd is 12.0 in the store, got 9.0" in refused("fit", "genome.tsv", "--out", "run", "--resume", "--sd", 9)
-    assert "there is no run in other to go on with; drop --resume" in refused(
+    assert "there is no run in other to resume; drop --resume" in refused(
         "fit", "genome.tsv", "--out", "other", "--resume"
     )
     (fitted / "mine").mkdir()
@@ -236,7 +236,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     fit = ["fit", "genome.tsv", "--model", "genome.toml", "--chains", "2"]
     result = run(*fit, "--draws", 20, "--out", "none")
     assert result.exit_code == 130
-    resume = "go on with: chiasma fit genome.tsv --out none --resume"
+    resume = "continue with: chiasma fit genome.tsv --out none --resume"
     assert result.stderr.endswith(f"interrupted: there are no draws yet; {resume}\n")
     result = run(*fit, "--draws", 10, "--out", "some")
     assert result.exit_code == 130
@@ -244,7 +244,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     monkeypatch.setattr("chiasma.sampling.sampler.sample", sample)
     result = run("show", "some")
     assert result.exit_code == 0, result.output
-    assert "interrupted: 5 of 10 draws per chain; go on with: chiasma fit DATA --out some --resume" in result.stderr
+    assert "interrupted: 5 of 10 draws per chain; continue with: chiasma fit DATA --out some --resume" in result.stderr
     assert "there is no run in none: it has no draws yet" in refused("show", "none")
     for name, draws in {"some": 10, "none": 20}.items():
         assert run("fit", "genome.tsv", "--out", name, "--resume", "-q").exit_code == 0
@@ -310,7 +310,7 @@ def test_demo__does_the_main_job_again_and_again(here):
         assert f"$ chiasma simulate chiasma-demo/genome.tsv --seed {seed} --sites 60" in result.stderr
         assert f"--seed {seed} --draws 20 --out chiasma-demo/run" in result.stderr
         assert "log evidence" in result.stdout
-        assert re.search(r"Against the truth: .* right at [\d.]+% of sites and rows", result.stdout)
+        assert re.search(r"Compared with the truth: .* right at [\d.]+% of sites and rows", result.stdout)
     assert (here / "chiasma-demo/run/figures/level.png").exists()
     (here / "mine").mkdir()
     (here / "mine/thesis.txt").write_text("precious")

@@ -16,7 +16,7 @@ from chiasma.results import configurations, segments
 from chiasma.results.arrays import per_draw
 from chiasma.results.evidence import batch_error
 from chiasma.results.posterior import Posterior
-from chiasma.results.segments import Segment, modal_codes, segment_rows
+from chiasma.results.segments import Segment, modal_codes
 
 NO_PAIRS = xr.Dataset({name: ("pair", np.zeros(0)) for name in ("rejection", "moves", "changed", "columns")})
 
@@ -207,17 +207,6 @@ def test_segments__are_runs_of_the_modal_code_within_sequences(kept):
     ]
     assert [segment.rows_on for segment in found] == [2, 2, 1, 2]
     assert kept(by_hand(codes, starts=[2])).segments(min_probability=0.88) == [found[0], found[1], found[3]]
-    assert segment_rows(found)[2] == {
-        "start": 3,
-        "stop": 5,
-        "code": 1,
-        "row_0": 1,
-        "row_1": 0,
-        "row_2": 0,
-        "rows_on": 1,
-        "probability": found[2].probability,
-        "minimum": 0.75,
-    }
 
 
 def test_segments__without_data_are_one_sequence():

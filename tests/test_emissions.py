@@ -164,7 +164,7 @@ def test_expected_signal_of_channels():
 
 
 def test_expected_signal_of_a_density_of_one_s_own_is_not_known():
-    with pytest.raises(ch.InvalidInput, match="a Custom does not say which signal it expects; plot_row"):
+    with pytest.raises(ch.InvalidInput, match="a Custom has no expected signal; use plot_row"):
         ch.Custom(lambda y, level: y + level, [1.0]).expected(np.zeros(1))
 
 

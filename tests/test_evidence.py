@@ -16,7 +16,8 @@ from scipy.stats import poisson
 import chiasma as ch
 from chiasma.kernels.ensemble import make_tally
 from chiasma.results.evidence import Evidence, batch_error, ladder_evidence
-from chiasma.results.exchange_stats import ladder_warnings, pair_stats
+from chiasma.results.exchange_stats import pair_stats
+from chiasma.results.warnings import ladder_warnings
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")

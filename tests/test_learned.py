@@ -134,7 +134,7 @@ def test_model_at__refuses():
         posterior.model_at(4, 0)
     with pytest.raises(InvalidInput, match=r"draw must be in 0\.\.59, got -1"):
         posterior.model_at(0, -1)
-    with pytest.raises(InvalidInput, match="this posterior holds no FactorialHMM; where a stored run could not keep"):
+    with pytest.raises(InvalidInput, match="this posterior holds no FactorialHMM; if a stored run could not keep"):
         replace(posterior, model=None).model_at(0, 0)
 
 
@@ -201,7 +201,7 @@ def test_summary__parameters_on_which_chains_disagree_are_named():
     assert f"R-hat of depth ({rhat:.3g}) is above 1.01; warm up longer (warmup), take more draws, or add" in text
     ess = apart.summary().parameters[-1].ess
     (text,) = about(apart, "few effective draws", "depth")
-    assert f"bulk ESS of depth ({ess:,.0f}) is low, wanted are 100 per chain; take about draws=" in text
+    assert f"bulk ESS of depth ({ess:,.0f}) is low, expected 100 per chain; take about draws=" in text
     asked = int(text.split("draws=")[1].split(",")[0])
     assert 600 * 400 / ess <= asked < 1.1 * 600 * 400 / ess
 

@@ -140,7 +140,7 @@ def test_model__of_ones_own_must_be_given(tmp_path):
     other = ch.FactorialHMM(
         chains=ch.BinaryChains(0.2, 0.3), emission=ch.Custom(lambda y, level: -((y - level) ** 4), [1.0, 0.5])
     )
-    with pytest.raises(StoreError, match="a function of the model has changed: put it back, or give another store"):
+    with pytest.raises(StoreError, match="a function of the model has changed: restore the old one, or give another"):
         ch.sample(other, signal(), **(QUICK | {"draws": 15}), store=tmp_path / "run", resume=True)
 
 
@@ -198,7 +198,7 @@ def test_draws__the_first_ones(tmp_path):
 
 
 def test_draws__are_loaded_when_they_are_looked_at(tmp_path):
-    """Chunks that cannot be unpacked do not matter before; then their checksums tell."""
+    """Chunks that cannot be decompressed do not matter before; then their checksums tell."""
     ch.sample(gaussian(), signal(), **(QUICK | {"draws": 12}), store=tmp_path / "run")
     chunks = sorted((tmp_path / "run" / "codes").glob("c.*"))
     assert len(chunks) > 2

@@ -155,14 +155,14 @@ def test_level__long_runs_are_thinned(posterior, monkeypatch):
 
 
 def test_level__raises(posterior, vectors):
-    with pytest.raises(ch.InvalidInput, match="holds no model; plot_row"):
+    with pytest.raises(ch.InvalidInput, match="holds no model; use plot_row"):
         plots.plot_level(replace(posterior, model=None))
     with pytest.raises(ch.InvalidInput, match="holds no data"):
         plots.plot_level(vectors)
     with pytest.raises(ch.InvalidInput, match=r"0 <= start < stop <= 24 \(sites\), got 9 and 9"):
         plots.plot_level(posterior, start=9, stop=9)
     table = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Table(np.zeros((24, 8))))
-    with pytest.raises(ch.InvalidInput, match="a Table does not say which signal it expects"):
+    with pytest.raises(ch.InvalidInput, match="a Table has no expected signal"):
         plots.plot_level(replace(posterior, model=table))
 
 

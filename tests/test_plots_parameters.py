@@ -150,7 +150,7 @@ def test_names__are_refused(draw):
 
 
 def test_pairs__refuse_too_few_and_too_many(monkeypatch):
-    with pytest.raises(ch.InvalidInput, match=r"pairs are drawn of 2\.\.10 values, got 1; choose with names="):
+    with pytest.raises(ch.InvalidInput, match=r"pairs can be plotted of 2\.\.10 values, got 1; choose with"):
         plots.plot_pairs(learned(), ["depth"])
     monkeypatch.setattr(parameters, "MOST_PAIRS", 4)
     with pytest.raises(ch.InvalidInput, match=r"of 2\.\.4 values, got 7; choose with names=, such as names=\['enter"):
@@ -187,5 +187,5 @@ def test_level__of_a_channel_has_its_own_learned_depth():
 def test_level__an_emission_that_does_not_say_its_signal():
     emission = ch.Custom(lambda y, level: -np.abs(y - level), weights=[0.2, 0.3, 0.5])
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
-    with pytest.raises(ch.InvalidInput, match="a Custom does not say which signal it expects; plot_row"):
+    with pytest.raises(ch.InvalidInput, match="a Custom has no expected signal; use plot_row"):
         plots.plot_level(by_hand(some_codes(), model=model))

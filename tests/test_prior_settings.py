@@ -199,7 +199,7 @@ def test_parse_names():
     [
         (
             {"sd": 3},
-            "the prior of sd must be a table with one name, such as {half_normal = 20}, got 3; a number that is",
+            "the prior of sd must be a table with one name, such as {half_normal = 20}, got 3; put a number that is",
         ),
         ({"sd": {"gamma": [1, 1], "beta": [1, 1]}}, "the prior of sd must be a table with one name"),
         ({"sd": {"halfnormal": 3}}, "the prior of sd: there is no 'halfnormal'; did you mean 'half_normal'?"),

@@ -139,8 +139,8 @@ def test_extreme_coordinates__give_numbers(z):
         (lambda: ch.BinaryChains(ch.Gamma(1, 1), 0.1), "enter must be between 0 and 1, and Gamma.*use Beta"),
         (lambda: ch.BinaryChains(ch.Dirichlet([1, 1]), 0.1), "enter of the rows need not add up to 1; use Beta"),
         (lambda: learned(enter=ch.Beta([1, 1], 9)), r"enter must be a scalar or have 3 values \(rows\), got 2"),
-        (lambda: learned().target(np.zeros(3)), "weights, sd of this model have priors.*ch.sample.*model.at"),
-        (lambda: learned().at({"depth": 3.0}), "depth has no prior here; priors stand for weights, sd"),
+        (lambda: learned().target(np.zeros(3)), "got priors for weights, sd; .*ch.sample.*model.at"),
+        (lambda: learned().at({"depth": 3.0}), "depth has no prior here; the parameters with priors are weights, sd"),
         (lambda: learned().at({"sd": -1.0}), "sd must be positive"),
     ],
 )

@@ -116,7 +116,7 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("parse", "what"),
     [
-        (lambda: parse_numbers("enter", "0.1,x"), "--enter must be numbers, several with commas between them; got 'x'"),
+        (lambda: parse_numbers("enter", "0.1,x"), "--enter must be numbers, separated by commas if several; got 'x'"),
         (lambda: parse_list("weights", ""), "--weights must be numbers"),
         (lambda: parse_ladder("ladder", "hot"), "--ladder must be numbers"),
         (lambda: make_ladder("auto:many"), "an adapted ladder of a given size is auto:RUNGS, got 'auto:many'"),

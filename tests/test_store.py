@@ -590,7 +590,7 @@ def test_open__names_a_damaged_chunk_that_is_partly_filled(how, tmp_path):
     """Its size is not known: a kill may have left a fuller one."""
     run("exact", tmp_path / "run")
     spoil(tmp_path / "run" / "codes" / "c.0.2.0", how)
-    what = "is missing" if how == "missing" else "cannot be unpacked"
+    what = "is missing" if how == "missing" else "cannot be decompressed"
     with pytest.raises(StoreError, match=rf"codes/c\.0\.2\.0 {what}.*: draws 20 and later of chain 0 are damaged"):
         ch.open_posterior(tmp_path / "run")
 
@@ -648,7 +648,7 @@ class FullDisk:
 
 
 FULL = "cannot {} .*run: No space left on device; {}"
-AGAIN = "make room there, then go on with resume=True: draws up to the last flush are safe"
+AGAIN = "free some space there, then continue with resume=True: draws up to the last flush are safe"
 
 
 @pytest.mark.parametrize("room", range(4))

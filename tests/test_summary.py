@@ -103,7 +103,7 @@ def test_slow_chains_are_told_how_many_draws_to_take():
     ess = slow.summary().convergence[0].ess_worst
     wanted = 400 * 400 / ess
     assert ess < 200
-    assert f"bulk ESS of log joint is {ess:.0f}, wanted are 100 per chain" in text
+    assert f"bulk ESS of log joint is {ess:.0f}, expected 100 per chain" in text
     assert f"thin={math.ceil(wanted / 400)}" in text
     asked = int(text.split("draws=")[1].split(",")[0])
     assert wanted <= asked < 1.1 * wanted
@@ -179,7 +179,7 @@ def test_exchanges_and_the_warnings_of_the_ladder():
         (Evidence(-10.0, 0.3), None),
         (Evidence(-10.0, 1.234), "the log evidence is 1.2 nats, above 0.5; take more draws, or more rungs"),
         (Evidence(-10.0, math.nan), "is unknown (too few draws)"),
-        (Evidence(-math.inf, math.inf), "a rung met no possible draw"),
+        (Evidence(-math.inf, math.inf), "a rung has impossible draws"),
     ],
 )
 def test_a_large_error_of_the_evidence_is_told(evidence, expected):

@@ -93,7 +93,7 @@ def test_read__arrays(tmp_path):
             "c,b\nchr1,2\n2,2\n1,3\n",
             Columns(value="b", chromosome="c"),
             "line 4",
-            "chromosome '1' began in line 2 and is back after '2'; sort the file",
+            "chromosome '1' began in line 2 and appears again after '2'; sort the file",
         ),
         ("c,b\n1,2\n,2\n", Columns(value="b", chromosome="c"), "line 3", "must name a chromosome, got ''"),
         ("p,b\n5,2\n3,2\n", Columns(value="b", position="p"), "line 3", "got 3 after 5; sort the file by position, or"),

@@ -19,5 +19,5 @@ njit, vector_njit, inlined_njit = njit(), vector_njit(), inlined_njit()
 
 
 def interpreted_as(plain):
-    """Decorator of a generator of machine code: `plain` is what it does when kernels are not compiled."""
+    """Decorator of a numba intrinsic: `plain` replaces it when kernels are not compiled (NUMBA_DISABLE_JIT=1)."""
     return lambda generator: plain if numba.config.DISABLE_JIT else intrinsic(generator)

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is written beside its place and renamed into it, so it appears whole or not at all."""
+"""Atomic writes: a file is written under a temporary name and then renamed, so it appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Where to write what shall become `path`: renamed at the end of the block, removed if the block fails."""
+    """A temporary path to write to: renamed to `path` at the end of the block, removed if the block fails."""
     partial = path.with_name(f"{path.name}.partial")
     try:
         yield partial
@@ -20,7 +20,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise
 
 
-def write_bytes(path: Path, content: bytes | memoryview) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
     with whole_file(path) as partial:
         partial.write_bytes(content)
 

@@ -1,12 +1,12 @@
-"""The exceptions that chiasma raises on purpose. Each message says what was expected, what came, and the remedy."""
+"""The exceptions that chiasma raises on purpose. Each message says what was expected, what it got, and the remedy."""
 
 
 class ChiasmaError(Exception):
-    """Base of all of them."""
+    """Base class of all exceptions of chiasma."""
 
 
 class InvalidInput(ChiasmaError, ValueError):
-    """An argument that cannot be used as it is."""
+    """An invalid argument."""
 
 
 class ImpossibleData(ChiasmaError, ValueError):

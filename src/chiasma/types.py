@@ -1,4 +1,4 @@
-"""Arrays by their names: what annotations say, and what a user's numbers are turned into."""
+"""Array types for annotations, and the conversion of a user's numbers to arrays."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The command line: parse, call one public function, print.
 
 Results go to stdout; progress, notes and errors go to stderr. Commands import what they need when they run, so that
-help and completion do not wait for it. Exit codes: 0, 2 for a user's mistake, 130 after Ctrl-C.
+help and completion are fast. Exit codes: 0, 2 for a user's mistake, 130 after Ctrl-C.
 """
 
 from __future__ import annotations

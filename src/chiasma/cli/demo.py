@@ -1,4 +1,4 @@
-"""chiasma demo: the main job on a simulated tumour genome; with --study, the paper's updates compared."""
+"""chiasma demo: simulate and fit a tumour genome; with --study, compare the paper's updates."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def demo(
 
 
 def _make_room(out: Path) -> None:
-    """Remove an earlier demo, and nothing else."""
+    """Remove an earlier demo; raise InvalidInput if the directory holds anything else."""
     files = [out / DATA, truth_file(out / DATA), (out / DATA).with_suffix(".toml")]
     if out.exists() and any(out.iterdir()):
         if not all(path.exists() for path in files):
@@ -72,8 +72,8 @@ def _compare_with_truth(directory: RunDirectory, states: npt.NDArray[np.int8]) -
     posterior, _ = directory.open()
     expected, found = agreement(posterior, states)
     typer.echo(
-        f"Against the truth: the more probable state of a row is right at {found:.1%} of sites and rows; "
-        f"its probabilities promise {expected:.1%}."
+        f"Compared with the truth: the more probable state of a row is right at {found:.1%} of sites and rows; "
+        f"expected from its probabilities: {expected:.1%}."
     )
 
 

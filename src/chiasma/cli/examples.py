@@ -1,4 +1,4 @@
-"""Examples that the help ends with. Tests run every one of them."""
+"""Examples at the end of the help of each command. Tests run all of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXAMPLES = {
 
 
 def examples(command: str) -> str:
-    """The examples of a command as the end of its help."""
+    """The examples of a command, formatted for the end of its help."""
     # A blank line between paragraphs keeps the lines apart; a backslash keeps rich from reading [..] as a style.
     lines = "\n\n".join(f"  {line}" for line in EXAMPLES[command])
     return f"[bold]Examples[/bold]\n\n{lines}\n"

@@ -32,14 +32,14 @@ def fit() -> None:
     states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv where some are learned.
     Missing values are NA, NaN, . or empty.
     """
-    # The name and the help of the command; FitCommand adds the options, and `_fit` is what it does.
+    # Only the name and the help of the command: FitCommand adds the options, and `_fit` does the work.
 
 
 class FitCommand(TyperCommand):
     """`fit` with its options, most of which come from the table of settings.
 
-    The table imports the models and the samplers, and numba with them, which takes longer than a help text should. It
-    is read when the options of `fit` are asked for, and not for the list of commands or for another command.
+    The table imports the models, the samplers and numba, which is slow. It is therefore read only when the options of
+    `fit` are needed, and not for the list of commands or for another command.
     """
 
     def __init__(self, **attributes: Any):
@@ -57,15 +57,15 @@ class FitCommand(TyperCommand):
 
 
 def _with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with a signature that typer reads: its own options, and one for every setting."""
+    """The function with a signature for typer: its own options, and one option per setting."""
     from chiasma.files.options import all_settings, learn_help
 
     settings: dict[str, list[inspect.Parameter]] = {}
     for one in all_settings():
         option = _option(one.key, one.kind | None, one.section.title(), one.help, one.flag, min=one.least)
         settings.setdefault(one.section, []).append(option)
-    file = "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options win over it."
-    resume = "Go on with the run in --out, with its settings; --draws can be raised."
+    file = "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options override it."
+    resume = "Resume the run in --out with its settings; --draws can be raised."
     parameters = [
         _parameter("data", Path, typer.Argument(help="CSV, TSV or NPY file, one line per site.", show_default=False)),
         *settings["data"],
@@ -109,7 +109,7 @@ def _fit(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """options: what was given for every setting, by key."""
+    """options: the value given for every setting, by key."""
     from chiasma.files.options import as_sections, parse_names
     from chiasma.files.settings import Settings
 
@@ -146,7 +146,7 @@ def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Vo
 
 
 def complete(settings: Settings) -> Settings:
-    """With a seed and a number of draws, so that a run can be repeated and resumed."""
+    """Settings with a seed and a number of draws filled in, so that a run can be repeated and resumed."""
     from chiasma.files.settings import fresh_seed
     from chiasma.sampling.sampler import sample
 

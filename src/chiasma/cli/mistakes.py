@@ -1,4 +1,4 @@
-"""How commands fail: one line on stderr and an exit code, never a traceback for what a user can put right."""
+"""How commands fail: one line on stderr and an exit code, never a traceback for a user's mistake."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class Commands(TyperGroup):
 
 
 def stop(message: str, code: int) -> typer.Exit:
-    """Say why on stderr; the exception to raise."""
+    """Print the message on stderr; returns the exception to raise."""
     typer.echo(" ".join(message.split()), err=True)
     return typer.Exit(code)

@@ -1,4 +1,4 @@
-"""What is printed where: results on stdout, notes on stderr; less of both when asked."""
+"""Printing: results on stdout, notes on stderr; less of both with --quiet or --json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from chiasma.files.tables import Signal
     from chiasma.results.configurations import Configuration
 
-# Segments in doubt that are worth a place on the screen; the file has them all.
+# Number of uncertain segments shown on the screen; the file has them all.
 SHOWN_REGIONS = 5
 SHOWN_RIVALS = 3
 SHOWN_PROBABILITY = 0.01
@@ -33,16 +33,16 @@ class Voice:
         return not self.quiet
 
     def note(self, text: str) -> None:
-        """A line on stderr."""
+        """Print a line on stderr."""
         if not self.quiet:
             typer.echo(text, err=True)
 
     def seed(self, seed: int) -> None:
-        """The seed, whatever was asked."""
+        """Print the seed, even with --quiet or --json."""
         typer.echo(f"seed {seed}", err=True)
 
     def report(self, report: Report, signal: Signal, run: Path) -> None:
-        """The summary, the largest doubts, and where the files are."""
+        """Print the summary, the most uncertain segments, and where the files are."""
         if self.as_json:
             typer.echo(json.dumps(report.content, indent=2))
         elif not self.quiet:
@@ -58,7 +58,7 @@ class Voice:
             )
 
     def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
-        """The most probable patterns of a region."""
+        """Print the most probable patterns of a region."""
         patterns = [
             {
                 "probability": one.probability,

@@ -18,9 +18,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Directory for figures, tables, numbers and the page.")] = Path(
         "chiasma-paper"
     ),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes: shows that all of it runs, and proves nothing.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only checks that everything runs.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data and samplers.")] = 1,
     docs: Annotated[
         Path | None,

@@ -23,7 +23,7 @@ def show(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write the files, print the seed only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
-    """Summarise a run, finished or interrupted, and write its tables and figures anew."""
+    """Summarise a run, finished or interrupted, and rewrite its tables and figures."""
     from chiasma.files.regions import find_region
     from chiasma.files.report import region_text, write_region, write_report
 

@@ -1,7 +1,7 @@
 """A simulated tumour genome in the shape of the paper's: K = 6 rows, one of them a baseline, T = 10,877 bins.
 
-Rows 0..4 are subclonal gains of the given weights, row 5 is what all cells share and is always on. Several sums of
-weights coincide (0.075 + 0.125 = 0.2, 0.075 + 0.2 = 0.125 + 0.15), so many segments have several explanations.
+Rows 0..4 are subclonal gains with the given weights; row 5 is the baseline of all cells and is always on. Several sums
+of weights coincide (0.075 + 0.125 = 0.2, 0.075 + 0.2 = 0.125 + 0.15), so many segments have several explanations.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def tumour_genome(seed: int | None = None, n_bins: int = N_BINS, sd: float = SD)
 
 
 def agreement(posterior: Posterior, states: npt.NDArray[np.int8]) -> tuple[float, float]:
-    """Share of sites and free rows whose more probable state is the true one: as the marginals promise, and in fact."""
+    """Share of sites and free rows whose more probable state is true: as expected from the marginals, and actual."""
     free = [k for k in range(len(states)) if k not in FIXED_ROWS]
     on = posterior.marginals().values[free]
     return float(np.maximum(on, 1 - on).mean()), float(((on > 0.5) == states[free]).mean())
 
 
 def chromosome_sizes(n_bins: int) -> list[int]:
-    """Bins of each chromosome, in proportion to its length: one each, the others by largest remainder.
+    """Bins of each chromosome, in proportion to its length: at least one each, the others by largest remainder.
 
     >>> sum(chromosome_sizes(10_877)), chromosome_sizes(10_877)[:2]
     (10877, [942, 915])

@@ -88,7 +88,7 @@ class Comparison:
     entries: tuple[Entry, ...]
 
     def in_words(self) -> str:
-        """What the table shows: which updates have covered less than half of the way from the start."""
+        """The result in one sentence: which updates covered less than half of the way from the start."""
         _, start, *updates = self.entries
         stuck = [entry.name for entry in updates if entry.error > start.error / 2]
         arrived = [entry.name for entry in updates if entry.error <= start.error / 2]
@@ -98,9 +98,9 @@ class Comparison:
 
 
 def compare_updates(study: Study, n_sweeps: int = 1_000, seed: int | None = None) -> Comparison:
-    """Sample the study by every update, each from the true states, and compare the marginals with the exact ones.
+    """Sample the study with every update, each from the true states, and compare the marginals with the exact ones.
 
-    Seconds leave out compilation: everything has run once before it is timed.
+    Times exclude compilation: everything runs once before it is timed.
     """
     if n_sweeps < 1:
         raise InvalidInput(f"the number of sweeps must be at least 1, got {n_sweeps}")

@@ -1,4 +1,4 @@
-"""Exact inference: evidence, marginals, the most probable path, independent draws."""
+"""Exact inference: evidence, marginals (forward-backward), most probable path (Viterbi), independent draws (FFBS)."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def draws(
 ) -> npt.NDArray[np.unsignedinteger]:
     """(n, T) codes: independent draws of the whole path from its posterior at the given beta.
 
-    The data are filtered once; a draw is one backward pass. The same seed gives the same draws for any `memory`, which
-    is what the messages may take; paths in the making take up to a quarter of it beside them, or 32 MiB.
-    A bit generator in place of a seed is read on, and left after the last number that was used.
+    Forward filtering-backward sampling (FFBS): the data are filtered once; a draw is one backward pass. `memory` limits
+    the bytes of the messages; buffers for the draws take up to a quarter of it more, or 32 MiB. The same seed gives the
+    same draws for any `memory`. A bit generator given as seed is advanced past the last number that was used.
 
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))

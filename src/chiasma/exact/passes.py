@@ -1,8 +1,8 @@
-"""Forward passes over a target and their messages from back to front; O(K 2^K T), memory bounded.
+"""Forward filtering and the backward passes over its messages (forward-backward, FFBS, Viterbi); O(K 2^K T).
 
-A target is filtered forwards once and then walked backwards. When the messages of all columns do not fit the
-memory budget, only every n-th is kept and the columns between are filtered again on the way back: twice the time
-for a memory that grows with the square root of T.
+A target is filtered forwards once; the messages are then read backwards. When the messages of all columns do not fit
+the memory budget, only every n-th is kept as a checkpoint, and the columns between are filtered again on the way back:
+twice the time, and memory that grows with the square root of T.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from chiasma.models.target import Target, check_beta
 from chiasma.types import Floats
 
 MEMORY = 512 * 2**20
-# Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache; fewer where
-# no call from Python is needed for each, but some columns at least.
+# Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache. The fused
+# filter, which needs no Python call per chunk, takes smaller chunks of at least LEAST_COLUMNS columns.
 CHUNK = 2**15
 SMALL_CHUNK = 2**11
 LEAST_COLUMNS = 16
-# Pairs filtered in one call at the most: Ctrl-C is heard between calls.
+# At most this many pairs are filtered in one call, because Ctrl-C takes effect only between calls.
 LARGE_CHUNK = 2**26
-# Paths drawn side by side, so that they read the same messages one soon after the other; fewer of long signals, whose
-# codes and uniforms (two numbers per column) would need much memory: more than this many columns, or than an eighth of
-# the messages.
+# Paths drawn side by side, so that they read the same messages while these are in cache. Long signals take fewer: codes
+# and uniforms (two numbers per column) may cover COLUMNS_TOGETHER columns, or an eighth of the messages if more.
 TOGETHER = 512
 COLUMNS_TOGETHER = 2**21
 
@@ -38,7 +37,7 @@ COLUMNS_TOGETHER = 2**21
 def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.integer]) -> None:
     """Fill out (n, T) with independent paths of the free rows.
 
-    Draw i reads the numbers i * T .. i * T + T - 1 of the stream, wherever segments are cut.
+    Draw i reads the numbers i * T .. i * T + T - 1 of the stream, however the columns are cut into segments.
     """
     n_columns = out.shape[1]
     scratch = np.empty(passes.n_states)
@@ -49,7 +48,7 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
     uniforms = np.empty((n_together, n_columns))
     rng = np.random.Generator(stream)
     cut = passes.n_segments > 1
-    start = cast(Any, stream.state if cut else None)  # only asked for where it is needed: it takes a while
+    start = cast(Any, stream.state if cut else None)  # read only where needed, because it is slow
     for segment in passes.backward():
         first, stop = segment.first, segment.stop
         if cut:
@@ -72,7 +71,7 @@ def draw_paths(passes: Passes, stream: np.random.PCG64, out: npt.NDArray[np.inte
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of columns first..stop-1: alpha (n, S), and stay (n + 1, S) where asked for."""
+    """Messages of columns first..stop-1: alpha (n, S), and stay (n + 1, S) if it was requested."""
 
     first: int
     stop: int
@@ -81,11 +80,11 @@ class Messages:
 
 
 class Passes:
-    """Forward pass over a target at one beta, and its messages from the last segment to the first.
+    """Forward pass over a target at one beta; yields its messages from the last segment to the first.
 
-    keep : whether messages are wanted at all, or only the evidence.
-    stay : also keep the stay probabilities that make draws lazy.
-    best : maximise over paths where the filter sums.
+    keep : keep the messages; False computes only the evidence.
+    stay : also keep the probabilities of staying in a state, which speed up draws.
+    best : maximise over paths instead of summing (Viterbi).
     """
 
     def __init__(
@@ -110,18 +109,18 @@ class Passes:
         most = max(1, CHUNK // self.n_states)
         few = max(SMALL_CHUNK // self.n_states, min(most, LEAST_COLUMNS))
         self._step = min(self._length, few if self._fused else most)
-        # A linear filter needs only the message before.
+        # A linear filter needs only the previous message.
         n_alpha = self._length if keep else 2 if self.linear else self._step
         n_stay = self._length + 1 if stay and self.linear else 0
         n_lik = self._step if self.linear else 0
-        # One block: the allocator then keeps its pages for the next call, and touching new ones is what costs.
+        # One block, so that the allocator keeps its pages for the next call: touching new pages is slow.
         block = np.empty((n_alpha + n_stay + n_lik, self.n_states))
         self._alpha = block[:n_alpha]
         self._stay = block[n_alpha : n_alpha + n_stay]
         self._lik = block[n_alpha + n_stay :]
         self._tops = np.zeros(n_lik)
         if self.beta == 0:
-            self._lik[:] = 1.0  # the data do not count, impossible ones included
+            self._lik[:] = 1.0  # the data have no effect, even impossible ones
         self._diagonal = np.empty(self.n_states)
         self._message = np.zeros(self.n_states)
         self._checkpoints: list[Floats] = []
@@ -134,11 +133,11 @@ class Passes:
 
     @property
     def message_size(self) -> int:
-        """Numbers in the filtered distributions of a segment."""
+        """How many numbers the filtered distributions of a segment hold."""
         return self._alpha.size
 
     def backward(self) -> Iterator[Messages]:
-        """Segments from the last to the first; each is valid until the next is asked for."""
+        """Yield segments from the last to the first; each is valid until the next one is requested."""
         last = len(self._checkpoints) - 1
         for i in range(last, -1, -1):
             first = i * self._length
@@ -150,7 +149,7 @@ class Passes:
             yield Messages(first, stop, self._alpha[: stop - first], self._stay[: stop - first + 1])
 
     def draw(self, segment: Messages, uniforms: Floats, codes: npt.NDArray[np.int64], scratch: Floats) -> None:
-        """Draw the columns of a segment into codes (n, T), given codes[:, segment.stop] unless that is the end."""
+        """Backward sampling of the columns of a segment into codes (n, T), given codes[:, segment.stop] if any."""
         edge = self.target.edge
         if self.linear:
             tensor.draw_blocks(segment.alpha, segment.stay, self.trans, edge, segment.first, uniforms, codes, scratch)
@@ -159,7 +158,7 @@ class Passes:
                 logspace.log_draw_block(segment.alpha, self.trans, edge, segment.first, numbers, path, scratch)
 
     def _forward(self) -> float:
-        # Any normalised message serves before column 0: its edge forgets where it comes from.
+        # Any normalised message works before column 0: a start edge does not depend on the previous state.
         if not self.linear:
             self._message[1:] = -math.inf
         else:
@@ -174,7 +173,7 @@ class Passes:
         return total + (self._message.max() if self.best else logspace.log_sum(self._message))
 
     def _filter(self, first: int, stop: int) -> float:
-        """Filter columns first..stop-1 into the buffers; returns their share of the log evidence."""
+        """Filter columns first..stop-1 into the buffers; returns their contribution to the log evidence."""
         step, part = self._step, self._filter_chunk
         if self._fused:
             step, part = max(1, LARGE_CHUNK // self.n_states), self._filter_fused
@@ -194,7 +193,7 @@ class Passes:
         return float(self._fused(self.trans, self.target.edge, a, b, *arrays))
 
     def _filter_chunk(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
-        """The same for columns whose likelihoods are all evaluated first."""
+        """As `_filter_fused`, but evaluates the likelihoods of all these columns first."""
         edge, likelihood, message = self.target.edge, self.target.likelihood, self._message
         if self.linear:
             lik, tops = self._lik[: b - a], self._tops[: b - a]
@@ -207,16 +206,16 @@ class Passes:
         if impossible >= 0:
             raise ImpossibleData(
                 f"no path with positive probability reaches column {impossible}: the transitions of "
-                "probability zero exclude what was observed; raise enter or leave, or set it to NaN"
+                "probability zero exclude what was observed; raise enter or leave, or set y there to NaN"
             )
         return float(part)
 
     def _segment_length(self, memory: int, keep: bool, width: int) -> int:
-        """Columns per segment: all of them, or as few as minimise the memory of checkpoints and one segment."""
+        """Columns per segment: all if they fit, else the number that minimises checkpoints plus one segment."""
         per_column = 8 * self.n_states
         n_columns = self.target.n_columns
         if not keep:
-            # Two messages, a column of likelihoods, and what is kept once for all columns.
+            # Two messages, a column of likelihoods, and arrays that do not grow with the columns.
             length, needed = n_columns, 7 * per_column + 8 * CHUNK
         elif n_columns * width * per_column <= memory:
             return n_columns

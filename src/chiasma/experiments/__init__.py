@@ -1,1 +1,1 @@
-"""The paper's experiments as settings and calls; the algorithms live elsewhere."""
+"""The paper's experiments: settings and calls only; the algorithms are in the other packages."""

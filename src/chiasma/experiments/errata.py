@@ -25,9 +25,9 @@ N_COLUMNS = 4
 BETAS = (1.0, 0.2)
 # enter, leave of the row.
 CHAINS = {"switching 0.1": (0.1, 0.1), "switching 0.4": (0.4, 0.4), "enter 0.05, leave 0.3": (0.05, 0.3)}
-# Rounding leaves this much at most.
+# Largest error that rounding can cause.
 INVARIANT = 1e-12
-# Errors that count as one; those of the mistakes are far larger.
+# Errors above this count as a mistake; the actual mistakes are far larger.
 WRONG = 1e-4
 
 Pair = tuple[int, int]
@@ -56,7 +56,7 @@ class Replicas:
         return np.outer(self.law(BETAS[0]), self.law(BETAS[1])).ravel()
 
     def cross(self, pair: Pair, candidate: int) -> Pair:
-        """A candidate applied to a pair: bits of the exchanged columns change places."""
+        """Apply a candidate to a pair: swap the bits of the exchanged columns."""
         t = candidate % self.n_columns + 1
         prefix = (1 << t) - 1
         mask = prefix if candidate < self.n_columns else (1 << self.n_columns) - 1 - prefix
@@ -77,7 +77,7 @@ def joint_weights(replicas: Replicas, pair: Pair) -> Floats:
 
 
 def printed_weights(replicas: Replicas, pair: Pair) -> Floats:
-    """As Algorithm 2 prints them: the flipped candidate is named (z_j, z_i) and scored as pi_i(z_j) pi_j(z_i)."""
+    """As printed in Algorithm 2: the flipped candidate is named (z_j, z_i) and scored as pi_i(z_j) pi_j(z_i)."""
     pi_i, pi_j = (replicas.law(beta) for beta in BETAS)
     normal = [replicas.cross(pair, t) for t in range(replicas.n_columns)]
     weights = np.array([pi_i[a] * pi_j[b] for a, b in normal] * 2)
@@ -100,7 +100,7 @@ def augmented_matrix(replicas: Replicas, weights: Weights, cross_auxiliary: bool
 
 
 def random_matrix(replicas: Replicas, both_likelihoods: bool) -> Floats:
-    """One-point random crossover; without both likelihoods, the ratio forgets that of replica j."""
+    """One-point random crossover; both_likelihoods=False leaves the likelihood of replica j out of the ratio."""
     n_paths = 2**replicas.n_columns
     log_i = replicas.log_prior + BETAS[0] * replicas.log_lik
     log_j = replicas.log_prior + (BETAS[1] * replicas.log_lik if both_likelihoods else 0.0)
@@ -138,7 +138,7 @@ def errors(n_columns: int, seed: int) -> dict[str, list[float]]:
 
 
 def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
-    """The table of errors. quick: three columns instead of four."""
+    """Compute the table of errors. quick: three columns instead of four."""
     began = perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     n_columns = N_COLUMNS - 1 if quick else N_COLUMNS

@@ -1,6 +1,6 @@
-"""What was found: as JSON for machines, as one self-contained HTML page, as blocks of numbers in docs/paper.md.
+"""Write results as JSON, as one self-contained HTML page, and as blocks of numbers in docs/paper.md.
 
-A block of the document stands between two comments, <!-- results: NAME PART --> and <!-- end -->, and is written by
+A block of the document is between two comments, <!-- results: NAME PART --> and <!-- end -->, and is written by
 `refresh`, never by hand. PART is "findings", "run", or the stem of a table; NAME alone may be "summary".
 """
 
@@ -25,11 +25,11 @@ from chiasma.errors import InvalidInput
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
 from chiasma.files.tables import write_table
 
-# In the order of the paper; each is a module with run(folder, quick, seed).
+# Experiments in the order of the paper; each is a module with run(folder, quick, seed).
 EXPERIMENTS = ("schema", "errata", "toy", "simulation", "timings", "tumour")
 RESULT = "result.json"
 
-# A table with more lines than this is shown as far as this, and named.
+# The page shows at most this many lines of a table, and names the file with the rest.
 SHOWN_LINES = 60
 BADGES: dict[Verdict, str] = {"agrees": "yes", "differs": "no", "beyond the paper": "own"}
 SHOWN = re.compile(r"\]\(results/([\w-]+)\.png\)")
@@ -90,7 +90,7 @@ footer { margin-top: 3rem; color: var(--quiet); font-size: .85rem; }
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A result and how it came about."""
+    """A result with the command and the versions that produced it."""
 
     result: ExperimentResult
     quick: bool
@@ -99,7 +99,7 @@ class Record:
 
 
 def in_words(result: ExperimentResult) -> str:
-    """How the findings of an experiment came out.
+    """The verdicts of an experiment, counted.
 
     >>> from pathlib import Path
     >>> finding = Finding(claim="", ours="", verdict="agrees")
@@ -112,7 +112,7 @@ def in_words(result: ExperimentResult) -> str:
 
 
 def write_record(record: Record) -> None:
-    """result.json and the tables, into the folder of the result."""
+    """Write result.json and the tables into the folder of the result."""
     result = record.result
     content = {"command": record.command, "quick": record.quick, "versions": record.versions} | asdict(result)
     del content["folder"]
@@ -123,7 +123,7 @@ def write_record(record: Record) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """A record from its JSON file; figures are looked for beside it."""
+    """Read a record from its JSON file; its figures are in the same folder."""
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     result = ExperimentResult(
         name=content["name"],
@@ -139,13 +139,13 @@ def read_record(path: Path) -> Record:
 
 
 def read_records(out: Path) -> list[Record]:
-    """Everything that `out` holds, in the order of the paper."""
+    """All records in `out`, in the order of the paper."""
     paths = [out / name / RESULT for name in EXPERIMENTS]
     return [read_record(path) for path in paths if path.exists()]
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: lists for tuples and arrays, null for what is not a finite number.
+    """Convert a value for JSON: tuples and arrays to lists, NaN and infinities to None (null).
 
     >>> plain({"a": (np.int64(1), float("inf"))})
     {'a': [1, None]}
@@ -162,7 +162,7 @@ def plain(value: Any) -> Any:
 
 
 def write_page(records: Sequence[Record], path: Path) -> None:
-    """One file with everything in it: pictures, style, no scripts."""
+    """Write one self-contained HTML file: figures and style included, no scripts."""
     overview = "".join(
         f'<tr><td><a href="#{r.result.name}">{escape(r.result.title)}</a></td>'
         f'<td>{escape(in_words(r.result))}</td><td class="number">{r.result.seconds:.0f} s</td></tr>'
@@ -266,7 +266,7 @@ def _value(value: Any) -> str:
 
 
 def refresh(docs: Path, records: Sequence[Record]) -> None:
-    """Keep results as docs/results/NAME.json, and the figures that paper.md shows; write the blocks of documents."""
+    """Write docs/results/NAME.json and the figures that paper.md shows, and refresh the blocks of the documents."""
     for record in records:
         if record.quick:
             raise InvalidInput(f"{record.result.name} was a quick run, and a document quotes full ones; drop --quick")
@@ -276,7 +276,7 @@ def refresh(docs: Path, records: Sequence[Record]) -> None:
     for result in (record.result for record in records):
         shutil.copyfile(result.folder / RESULT, kept / f"{result.name}.json")
         for stem in shown & {figure.stem for figure in result.figures}:
-            # A palette makes a picture of lines and fields a third as large, and nobody sees it.
+            # A colour palette makes such a PNG a third as large, without visible loss.
             with Image.open(result.folder / f"{stem}.png") as picture:
                 picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(kept / f"{stem}.png", optimize=True)
     for document in documents(docs):
@@ -284,7 +284,7 @@ def refresh(docs: Path, records: Sequence[Record]) -> None:
 
 
 def documents(docs: Path) -> list[Path]:
-    """Where blocks are: paper.md, and the README beside `docs` if there is one."""
+    """The documents with blocks: paper.md, and the README next to `docs` if there is one."""
     readme = docs.parent / "README.md"
     return [docs / "paper.md", *([readme] if readme.exists() else [])]
 

@@ -1,4 +1,4 @@
-"""Run experiments of the paper by name, and keep what they found.
+"""Run experiments of the paper by name, and write their results.
 
 out/<name>/result.json          claims, numbers, settings, versions, the command
 out/<name>/*.tsv, *.png, *.pdf  tables and figures
@@ -34,7 +34,7 @@ def available() -> list[str]:
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """The experiments that are meant, in their order; "all" is all of them."""
+    """The selected experiments, in the order of the paper; "all" selects all of them."""
     wanted = set(names)
     unknown = sorted(wanted - {*available(), ALL})
     if unknown or not wanted:
@@ -47,9 +47,9 @@ def chosen(names: Iterable[str]) -> list[str]:
 def reproduce(
     names: Iterable[str], out: Path, *, quick: bool = False, seed: int = 1, note: Callable[[str], None] = print
 ) -> list[Record]:
-    """Run experiments one after the other; returns those that `out` holds now, earlier ones included.
+    """Run experiments one after the other; returns all results in `out`, including earlier ones.
 
-    The page is written after each one, so that an interrupt leaves what is finished.
+    The page is written after each experiment, so that an interrupt keeps the finished ones.
     """
     wanted = chosen(names)
     records: list[Record] = []

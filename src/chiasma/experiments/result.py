@@ -1,4 +1,4 @@
-"""What an experiment hands over: claims of the paper beside our numbers, figures, tables."""
+"""The result of an experiment: claims of the paper with our numbers, figures, tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ResultTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
-    """All of one experiment. settings: what a reader needs to run it again."""
+    """The complete result of one experiment. settings: everything needed to run it again."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Pictures that the experiments draw themselves: the paper's two diagrams, and those of the toy target.
+"""Figures specific to the experiments: the paper's two diagrams, and those of the toy target.
 
 Figures are numbered as in the LaTeX source of the paper, in the order of its captions.
 """
@@ -34,9 +34,9 @@ BLOCK = 12
 
 
 def save(picture: Picture, folder: Path, figure: Figure) -> Figure:
-    """Write <stem>.png and <stem>.pdf; the same picture gives the same files."""
+    """Write <stem>.png and <stem>.pdf; the same figure gives identical files."""
     picture.savefig(folder / f"{figure.stem}.png", dpi=DPI, metadata={"Software": None})
-    picture.set_layout_engine("none")  # it has been laid out already, and that takes most of the time
+    picture.set_layout_engine("none")  # the layout is done already, and it is the slowest part
     picture.savefig(folder / f"{figure.stem}.pdf", metadata={"CreationDate": None})
     return figure
 
@@ -46,7 +46,7 @@ def canvas(width: float, height: float) -> Picture:
 
 
 def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
-    """Both diagrams. They are the same whatever the size; the seed makes the noise of figure 6."""
+    """Draw both diagrams. `quick` has no effect; the seed determines the noise of figure 6."""
     began = perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     states = two_configurations()
@@ -142,7 +142,7 @@ def _candidate(a: Vector, b: Vector, candidate: int) -> tuple[Vector, Vector]:
 
 
 def _strips(ax: Axes, bits: list[Vector], origins: list[Vector], names: list[str]) -> None:
-    """Sequences below each other: digits for states, colours for where they came from."""
+    """Draw sequences below each other: digits show the states, colours the replica they came from."""
     colours = np.array([[0.63, 0.80, 0.92], [0.96, 0.80, 0.50]])
     ax.imshow(colours[np.stack(origins)], aspect="auto", interpolation="none")
     for y, row in enumerate(bits):
@@ -269,7 +269,7 @@ def jumps_figure(folder: Path, jumps: Mapping[tuple[int, str, str], npt.NDArray[
             legend = ax.get_legend()
             assert legend is not None
             legend.remove()
-            ax.set_ylim(0, max(5.0, ax.get_ylim()[1]))  # so that no jump at all looks like it
+            ax.set_ylim(0, max(5.0, ax.get_ylim()[1]))  # so that a curve without jumps is visibly flat
             entitle(ax, f"B = {b}, {reading}")
             ax.set_ylabel("jumps" if b == blocks[0] else "")
             ax.set_xlabel("iteration" if reading == readings[-1] else "")

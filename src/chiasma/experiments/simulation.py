@@ -1,7 +1,7 @@
-"""The paper's simulation study (section 4.2.1, figures 7 and 8) beside the exact posterior of the same model.
+"""The paper's simulation study (section 4.2.1, figures 7 and 8), compared with the exact posterior of the same model.
 
-Data sets differ in their noise; two runs of each sampler on each go side by side. Log joints are counted from the
-exact mean of their data set, so that runs on several are comparable.
+Data sets differ in their noise; each sampler has two runs on each. Log joints are differences from the exact mean of
+their data set, so that runs on different data sets are comparable.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 def examine(
     switching: float, n_data: int, size: Size, seed: int, samplers: Sequence[str] = timings.SAMPLERS
 ) -> Outcome:
-    """Every sampler on every data set."""
+    """Run every sampler on every data set."""
     data_seeds = np.random.SeedSequence([seed, round(1e6 * switching)]).generate_state(n_data)
     studies = [simulation_study(int(s), switching) for s in data_seeds]
     truths = [timings.solve(data, size, seed + i) for i, data in enumerate(studies)]
@@ -67,7 +67,7 @@ def examine(
 
 
 def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
-    """The whole study: figures and tables into `folder`."""
+    """Run the whole study; writes figures and tables into `folder`."""
     began = perf_counter()
     size = QUICK if quick else FULL
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,14 +108,14 @@ def mean_of(runs: Iterable[ChainRun], name: str) -> float:
 
 
 def ordering(higher: Sequence[float], lower: Sequence[float]) -> dict[str, float]:
-    """Paired runs in which the first is higher, and the chance of so many if there were no difference (sign test)."""
+    """Number of paired runs in which the first is higher, and its p-value if there is no difference (sign test)."""
     wins = int(np.sum(np.array(higher) > np.array(lower)))
     chance = float(binomtest(wins, len(higher), alternative="greater").pvalue)
     return {"difference": float(np.mean(higher) - np.mean(lower)), "wins": wins, "runs": len(higher), "chance": chance}
 
 
 def _late_orderings(outcome: Outcome, update: str) -> dict[str, dict[str, float]]:
-    """Late log joint of augmented over each of the paper's other samplers."""
+    """Orderings of the late log joint: augmented against each of the paper's other samplers."""
     late = {sampler: [run.late for run in outcome.runs[update, sampler]] for sampler in PAPER}
     return {sampler: ordering(late["augmented"], late[sampler]) for sampler in PAPER[:-1]}
 

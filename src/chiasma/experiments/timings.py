@@ -1,4 +1,4 @@
-"""Samplers of the simulation study, what a run of them costs (the paper's table 1), and when it is right.
+"""Samplers of the simulation study, their computation times (the paper's table 1), and when their marginals are right.
 
 A run is one chain from mode (a), the true states: log joint (n,), error (m,) of its marginals at m checkpoints,
 Hamming distances (lags,).
@@ -40,7 +40,7 @@ RIGHT = 0.02
 TABLE_1 = {"HB": (130, 132, 133, 135), "Gibbs": (213, 216, 214, 218)}
 N_REPEATS = 9
 FULL, QUICK = 10_000, 200  # iterations
-# Draws of a sampler that is only run to be compiled: an exchange and a round of adaptation must be among them.
+# Draws of a run that only triggers compilation; it must include an exchange and a round of adaptation.
 N_COMPILE = 60
 
 
@@ -56,14 +56,14 @@ class Size:
 
 
 def options_of(exchange: str) -> dict[str, Any]:
-    """What `sample` is told for one of the paper's samplers, or for the mosaic on the same two rungs."""
+    """Arguments of `sample` for one of the paper's samplers, or for the mosaic on the same two rungs."""
     if exchange == "alone":
         return {"exchange": None, "ladder": [1], "warmup": 0}
     return {"exchange": exchange, "ladder": TEMPERATURES, "exchange_every": EXCHANGE_EVERY, "warmup": 0}
 
 
 def own_seed(seed: int, *place: int) -> int:
-    """A seed of its own for every sampler: with the same one, samplers whose exchanges fail would agree draw by draw.
+    """A separate seed for every sampler: with a shared seed, samplers whose exchanges all fail would give equal draws.
 
     >>> own_seed(1, 0) == own_seed(1, 0), own_seed(1, 0) == own_seed(1, 1)
     (True, False)
@@ -107,12 +107,12 @@ def exact_band(posterior: Posterior) -> tuple[float, float, float]:
     values = posterior.log_joint.values
     low, high = np.quantile(values, [0.05, 0.95])
     mean = float(values.mean())
-    # Where one path has nearly all the mass, the few others pull the mean below the quantiles.
+    # If one path has nearly all the mass, the few others pull the mean below the quantiles.
     return mean, min(float(low), mean), float(high)
 
 
 class ChainRun(NamedTuple):
-    """What one chain is judged by; log joints are counted from the exact mean, so that data sets are comparable."""
+    """Statistics of one chain; log joints are differences from the exact mean, so that data sets are comparable."""
 
     early: float  # mean log joint of the first tenth
     late: float  # of the last half
@@ -125,7 +125,7 @@ class ChainRun(NamedTuple):
 
 
 def checkpoints(n: int) -> npt.NDArray[np.int64]:
-    """Iterations at which errors are read off."""
+    """Iterations at which errors are evaluated."""
     return np.unique(np.geomspace(min(20, n), n, 40).astype(np.int64))
 
 
@@ -170,7 +170,7 @@ def _seconds_until_right(curve: Floats, seconds: Floats) -> float:
 
 
 def compile_all(seed: int) -> None:
-    """Everything once at the smallest size, so that seconds leave out compilation."""
+    """Run everything once at the smallest size, so that timings exclude compilation."""
     tiny = Size(n_draws=N_COMPILE, n_adapted=N_COMPILE, n_warmup=N_COMPILE // 3)
     data = simulation_study(seed)
     solve(data, tiny, seed)
@@ -180,7 +180,7 @@ def compile_all(seed: int) -> None:
 
 
 class Times(NamedTuple):
-    """Seconds of one chain (of the processor, and by the clock), of two chains on one worker, and on two workers."""
+    """Seconds of one chain (CPU time and wall-clock time), of two chains on one worker, and on two workers."""
 
     cpu: float
     one: float
@@ -195,8 +195,8 @@ def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
     n = QUICK if quick else FULL
     compile_all(seed)
     data = simulation_study(seed)
-    # The clock also counts what others do on the machine, so that small differences are read off the processor's time.
-    # Repeats go round all samplers, so that a busy moment does not fall on one of them.
+    # Wall-clock time includes other load on the machine, so small differences are measured in CPU time. Each repeat
+    # runs all samplers, so that a busy moment does not affect only one of them.
     repeats = [[measure(data, *cell, n, seed) for cell in product(TABLE_1, PAPER)] for _ in range(N_REPEATS)]
     fastest = iter(Times(*best) for best in np.min(repeats, axis=0).tolist())
     times = {update: [next(fastest) for _ in PAPER] for update in TABLE_1}

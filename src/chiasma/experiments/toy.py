@@ -37,7 +37,7 @@ HEATMAPS = ("one site", "full sweep")
 SAMPLERS: dict[str, str | None] = {"Gibbs": None, "swap": "swap", "random": "random", "augmented": "augmented"}
 PAPER = {"swap": 3, "random": 27, "augmented": 144}  # modes visited, B = 10
 ORDER = ("augmented", "random", "swap")
-# Chance that two samplers that are equally good are called ordered; each of two comparisons gets half of it.
+# Probability of calling equally good samplers ordered; each of the two comparisons gets half of it.
 ERROR_RATE = 0.05
 # "Hardly leaves its mode": at most this many modes in a run, on average.
 HARDLY = 2.0
@@ -105,7 +105,7 @@ def changed_share(posterior: Posterior) -> float:
 
 
 def adapted_runs(blocks: int, size: Size, seed: int) -> tuple[npt.NDArray[np.int64], list[int]]:
-    """Modes visited, and rungs, of runs on adapted ladders: full sweeps, an augmented crossover after each."""
+    """Modes visited and number of rungs of runs on adapted ladders: full sweeps, each with an augmented crossover."""
     visited, rungs = [], []
     for r, target in enumerate(targets(blocks, None, size.n_adapted_runs, seed)):
         posterior = sample(
@@ -129,7 +129,7 @@ def block_law(length: int, alpha: float, beta: float) -> Floats:
 
 
 def log_density_law(target: BlockModes, beta: float) -> tuple[Floats, Floats]:
-    """Values of log pi and their probabilities under the target at beta, exact: block by block."""
+    """Values of log pi and their exact probabilities under the target at beta, computed block by block."""
     values: Floats = np.zeros(1)
     chances: Floats = np.ones(1)
     for length, alpha in zip(target.lengths.tolist(), target.alpha, strict=True):
@@ -163,7 +163,7 @@ def ordering(better: npt.ArrayLike, worse: npt.ArrayLike) -> float:
 
 
 def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
-    """The whole experiment: figures into `folder`."""
+    """Run the whole experiment; writes figures into `folder`."""
     began = perf_counter()
     size = QUICK if quick else FULL
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The paper's tumour analysis (section 4.2.2, figure 9) beside the exact posterior of the same model.
+"""The paper's tumour analysis (section 4.2.2, figure 9), compared with the exact posterior of the same model.
 
 Three cases: a simulated genome, its three ambiguous chromosomes alone for many more iterations, and a real tumour. Two
 chains of every sampler start from one draw of the prior. If all samplers were equally good, both chains of augmented
-would be ahead of the six of the other three once in C(8, 2) = 28 times: that is the error rate of "agrees".
+would be ahead of the six chains of the other three with probability 1 / C(8, 2) = 1/28, the error rate of "agrees".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QUICK = Size(
 
 
 def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
-    """All three; the real one is left out where its data are not there."""
+    """Run all three cases; the real one is skipped if its data are not available."""
     began = perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     size = QUICK if quick else FULL

@@ -1,4 +1,4 @@
-"""Genomes of the tumour analysis, what the samplers make of them, and the exact answers beside it.
+"""Genomes of the tumour analysis, the posteriors from each sampler, and the exact posterior for comparison.
 
 A case holds the states (K, T) that made its data. Simulated: K = 6 rows, the last fixed to 1, T = 10,877 bins on 22
 chromosomes, depth N(180, 30^2) integrated out. The patient of the paper is not public, so three chromosomes are built
@@ -42,7 +42,7 @@ AMBIGUOUS = (17, 21, 22)
 BURN_IN = 5  # one part in five, as in the paper: 10,000 of 50,000
 N_SEGMENTS, N_FREE, TOP = 5, 5, 4
 
-# Where the real profile is, and how it is read: relative copy number x 100, divided by its median segment.
+# Location of the real profile, and how it is scaled: relative copy number x 100, divided by its median segment.
 DATA_VARIABLE = "CHIASMA_DATA"
 DATA_FILE, SAMPLE = "rascal_hgsoc_300kb.tsv", "Y17204"
 REAL_WEIGHTS = (0.222, *(0.111,) * 7)
@@ -86,7 +86,7 @@ class Outcome(NamedTuple):
 
 
 def ambiguous_genome(seed: int, n_bins: int) -> Case:
-    """States from the prior but for the three chromosomes; the signal from the emission."""
+    """States drawn from the prior, except on the three chromosomes; the signal drawn from the emission."""
     emission = IntegratedDepth(genome.WEIGHTS, depth_mean=DEPTH_MEAN, depth_sd=DEPTH_SD, sd=SD)
     chains = BinaryChains(enter=SWITCHING, leave=SWITCHING, initial=0.5)
     model = FactorialHMM(chains=chains, emission=emission, fixed_rows=genome.FIXED_ROWS)
@@ -121,7 +121,7 @@ def real_profile(path: Path, first_chromosome: int) -> Case:
 
 
 def real_path() -> Path | None:
-    """The file of the profile, where the environment says where it is."""
+    """The file of the profile, if the environment variable gives its folder."""
     folder = os.environ.get(DATA_VARIABLE)
     return path if folder and (path := Path(folder) / DATA_FILE).is_file() else None
 
@@ -132,7 +132,7 @@ def examine(case: Case, n_iterations: int, thin: int, n_exact: int, seed: int) -
     start, _ = model.simulate(data.n_columns, seed, data.starts)
     shared: dict[str, Any] = {"chains": CHAINS, "workers": timings.WORKERS, "progress": False}
     ball: dict[str, Any] = {"update": HammingBall(radius=RADIUS), "init": start} | shared
-    # Once at the smallest size, so that seconds leave out compilation.
+    # Run once at the smallest size, so that timings exclude compilation.
     for name in SAMPLERS:
         sample(model, data, **timings.options_of(name), draws=1, thin=timings.EXCHANGE_EVERY, seed=seed, **ball)
     sample(model, data, update="exact", draws=1, seed=seed, **shared)
@@ -149,13 +149,13 @@ def late(values: xr.DataArray) -> xr.DataArray:
 
 
 def from_exact(outcome: Outcome) -> dict[str, list[float]]:
-    """Mean log joint of the last fifth of every chain, counted from the exact mean."""
+    """Mean log joint of the last fifth of every chain, minus the exact mean."""
     log = {name: posterior.log_joint.values for name, posterior in outcome.posteriors.items()}
     return {name: (v[:, -v.shape[1] // BURN_IN :].mean(axis=1) - outcome.band[0]).tolist() for name, v in log.items()}
 
 
 def switches(codes: npt.NDArray[Any]) -> list[float]:
-    """Mean number of times that rows switch along codes (chain, draw, T), of every chain."""
+    """Mean number of switches of rows along codes (chain, draw, T), for every chain."""
     along = np.bitwise_count(codes[..., 1:] ^ codes[..., :-1]).sum(axis=-1)
     return [float(mean) for mean in along.mean(axis=1)]
 
@@ -213,6 +213,6 @@ def totals(outcome: Outcome) -> list[Share]:
 
 
 def errors(listed: Sequence[Share], sampler: str) -> list[float]:
-    """Mean absolute difference between the probabilities and the exact ones, of every chain."""
+    """Mean absolute error of the probabilities, for every chain."""
     probabilities = np.array([share.by_chain[sampler] for share in listed])
     return [float(e) for e in np.abs(probabilities - np.array([[share.exact] for share in listed])).mean(axis=0)]

@@ -1,4 +1,4 @@
-"""Tables and pictures of the tumour analysis: traces, rows on chosen chromosomes, probabilities of configurations."""
+"""Tables and figures of the tumour analysis: traces, rows on chosen chromosomes, probabilities of configurations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from chiasma.experiments.timings import EXACT
 from chiasma.experiments.tumour_cases import N_FREE, SAMPLERS, Outcome, Share
 from chiasma.plots.style import ORANGE, STATES, entitle, legend_beside, look, mark_starts
 
-# Draws shown in a picture of rows.
+# Number of draws shown in a figure of rows.
 N_SHOWN = 100
 
 
 def tables(outcome: Outcome, listed: Sequence[Share], stem: str, what: str) -> list[ResultTable]:
-    """How far each sampler came, and the probabilities it gives."""
+    """Distance of each sampler from the exact log joint, and the probabilities it gives."""
     reached, seconds = cases.from_exact(outcome), outcome.seconds()
     on = {name: cases.late(p.rows_on()).values.mean(axis=(0, 1)) for name, p in outcome.posteriors.items()}
     moved = {name: float(p.exchange_stats["columns"].sum()) for name, p in outcome.posteriors.items()}
@@ -71,7 +71,7 @@ def rows(folder: Path, outcome: Outcome, stem: str, what: str) -> Figure:
         start, stop = outcome.case.span(first)[0], outcome.case.span(last)[1]
         for ax, (name, posterior) in zip(line, outcome.posteriors.items(), strict=True):
             codes = posterior.codes[0, :, start:stop].values
-            # Single draws, not means of neighbours: grey would look like doubt that no draw has.
+            # Single draws, not means of neighbours: averages would be grey, a value that no draw has.
             codes = codes[:: -(-len(codes) // N_SHOWN)]
             bands = [(codes >> k & 1)[::-1] for k in range(N_FREE)]
             extent = (start - 0.5, stop - 0.5, N_FREE, 0)
@@ -91,7 +91,7 @@ def rows(folder: Path, outcome: Outcome, stem: str, what: str) -> Figure:
 
 
 def probabilities(folder: Path, listed: Sequence[Share], stem: str, what: str) -> Figure:
-    """Bars: each configuration by exact draws and by each sampler."""
+    """Bar chart of the probability of each configuration by exact draws and by each sampler."""
     ax = (picture := canvas(11, 1.5 + 0.62 * len(listed))).subplots()
     names = (EXACT, *SAMPLERS)
     for i, name in enumerate(names):

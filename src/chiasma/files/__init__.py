@@ -1,1 +1,1 @@
-"""Files of users: tables, settings, the directory of a run and its report."""
+"""Files that users read and write: data tables, settings, the directory of a run and its report."""

@@ -1,7 +1,7 @@
-"""Every setting of a fit, once: its key in a TOML file, its option of `chiasma fit`, how the option is read, its help.
+"""The table of all settings of a fit: key in a TOML file, option of `chiasma fit`, parser of the option, help text.
 
-Emissions, chains, updates, exchanges and priors come from their registries. Text from the command line is read as TOML
-would hold it: "0.2,0.3" is a list, "5=1" a table.
+Emissions, chains, updates, exchanges and priors come from their registries. Text from the command line is converted to
+the values that a TOML file would hold: "0.2,0.3" is a list, "5=1" a table.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from chiasma.sampling.updates import UPDATES
 class Setting(NamedTuple):
     """A key of a section and an option of `chiasma fit`.
 
-    kind : what the option accepts; list[str] for one that can be repeated.
-    parse : turns the key and what the option accepted into what a TOML file would hold.
-    option : its name without --, if that is not the key with - for _.
+    kind : type of the option; list[str] for one that can be repeated.
+    parse : converts the key and the value of the option to the value that a TOML file would hold.
+    option : its name without --, unless that is the key with - in place of _.
     """
 
     section: str
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
 
 
 def parse_numbers(key: str, text: str) -> float | list[float]:
-    """A number, or several with commas between them.
+    """A number, or several separated by commas.
 
     >>> parse_numbers("weights", "0.2,0.3"), parse_numbers("enter", "0.01")
     ([0.2, 0.3], 0.01)
@@ -55,7 +55,7 @@ def parse_numbers(key: str, text: str) -> float | list[float]:
 
 
 def parse_list(key: str, text: str) -> list[float]:
-    """Numbers with commas between them, a list even of one."""
+    """Numbers separated by commas; always a list, even of one number."""
     numbers = parse_numbers(key, text)
     return [numbers] if isinstance(numbers, float) else numbers
 
@@ -85,7 +85,7 @@ def parse_fixed_rows(key: str, texts: list[str]) -> dict[str, int]:
 
 
 def parse_names(text: str | None) -> list[str]:
-    """Names with commas between them, - for _ as in options.
+    """Names separated by commas; - counts as _, as in options.
 
     >>> parse_names("weights, depth-sd")
     ['weights', 'depth_sd']
@@ -97,14 +97,14 @@ def as_number(key: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{flag(key)} must be numbers, several with commas between them; got {value!r}") from None
+        raise InvalidInput(f"{flag(key)} must be numbers, separated by commas if several; got {value!r}") from None
 
 
 # ---- Parameters of the model -----------------------------------------------------------------------------------------
 
 
 class Parameter(NamedTuple):
-    """An argument of the constructor of an emission or of chains; default: None where it has none."""
+    """An argument of the constructor of an emission or of chains; default is None if it has no default."""
 
     name: str
     about: Argument
@@ -112,7 +112,7 @@ class Parameter(NamedTuple):
 
 
 def parameters_of(kind: type[Emission] | type[BinaryChains]) -> dict[str, Parameter]:
-    """By their keys."""
+    """The parameters of a class, by key."""
     given = inspect.signature(kind).parameters
     return {
         about.key or name: Parameter(
@@ -123,7 +123,7 @@ def parameters_of(kind: type[Emission] | type[BinaryChains]) -> dict[str, Parame
 
 
 def emission_parameters() -> dict[str, dict[str, Parameter]]:
-    """By their keys and the names of the emissions that have them."""
+    """The parameters of all emissions: key -> name of the emission -> parameter."""
     found: dict[str, dict[str, Parameter]] = {}
     for name, kind in EMISSIONS.items():
         for key, parameter in parameters_of(kind).items():
@@ -132,12 +132,12 @@ def emission_parameters() -> dict[str, dict[str, Parameter]]:
 
 
 def chain_parameters() -> dict[str, Parameter]:
-    """By their keys."""
+    """The parameters of the chains, by key."""
     return parameters_of(CHAINS["binary"])
 
 
 def _of_parameter(key: str, users: Mapping[str, Parameter], all_users: int) -> Setting:
-    """The setting of a parameter; its help names the users where not all of them have it."""
+    """The setting of a parameter; if not all emissions have it, its help names those that do."""
     first = next(iter(users.values())).about
     text = first.help[0].upper() + first.help[1:] if len(users) == all_users else f"{', '.join(users)}: {first.help}"
     defaults = {one.default for one in users.values() if one.default is not None and not one.about.required}
@@ -197,7 +197,7 @@ def _sampler_settings() -> list[Setting]:
 
 
 def all_settings() -> list[Setting]:
-    """In the order of the help."""
+    """All settings, in the order of the help."""
     return [*DATA, *_model_settings(), *_sampler_settings()]
 
 
@@ -220,7 +220,7 @@ def flag(key: str) -> str:
 
 
 def as_sections(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the command line gave, by key, as the sections of a file; None: not given."""
+    """Options of the command line, by key, as the sections of a file; None: not given."""
     sections: dict[str, dict[str, Any]] = {}
     for setting in all_settings():
         given = options.get(setting.key)
@@ -233,7 +233,7 @@ def as_sections(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def update_names(with_number: bool = False) -> list[str]:
-    """Names of the updates, and those with a number behind a colon; with_number: only the latter.
+    """Names of the updates, including those with a number after a colon; with_number: only the latter.
 
     >>> update_names(with_number=True)
     ['block:SIZE', 'hamming-ball:RADIUS']
@@ -246,7 +246,7 @@ def update_names(with_number: bool = False) -> list[str]:
 
 
 def learn_help() -> str:
-    """Which priors parameters get when they are learned and only have a number."""
+    """Help of --learn: the default priors of parameters that are given as a number."""
     labels: dict[str, list[str]] = {}
     for key, users in [*emission_parameters().items(), *((key, {"": one}) for key, one in chain_parameters().items())]:
         formulas = {name: one.about.default_prior.formula for name, one in users.items()}

@@ -6,7 +6,7 @@
     weights = {dirichlet = [1, 1, 1]}
     enter = {beta = [[1, 1, 1], 99]}          # one value per row
 
-A prior has one name, that of its class in snake case.
+The name of a prior is that of its class in snake case.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from chiasma.models.priors import PRIORS, Prior
 
 
 def prior_names() -> dict[str, type[Prior]]:
-    """The priors by their names in a file."""
+    """Prior classes by their names in a file."""
     return {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): kind for name, kind in PRIORS.items()}
 
 
 def read_prior(key: str, given: Any) -> Prior:
-    """The prior of a parameter, from the table that stands for it in [priors].
+    """The prior of a parameter, from its table in [priors].
 
     >>> read_prior("depth", {"normal": [180, 30]})
     Normal(180, 30)
     """
     if not isinstance(given, dict) or len(given) != 1:
         raise InvalidInput(
-            f"the prior of {key} must be a table with one name, such as {{half_normal = 20}}, got {given!r}; a number "
-            "that is not learned belongs in [model]"
+            f"the prior of {key} must be a table with one name, such as {{half_normal = 20}}, got {given!r}; put a "
+            "number that is not learned into [model]"
         )
     ((name, arguments),) = given.items()
     known = prior_names()
@@ -60,7 +60,7 @@ def _by_name(key: str, name: str, wanted: tuple[str, ...], given: Any) -> dict[s
 
 
 def write_prior(prior: Prior) -> dict[str, Any]:
-    """The table that `read_prior` takes to make it again."""
+    """The table from which `read_prior` rebuilds the prior."""
     name = next(name for name, kind in prior_names().items() if kind is type(prior))
     arguments = [getattr(prior, argument).tolist() for argument in prior.arguments]
     return {name: arguments[0] if len(arguments) == 1 else arguments}

@@ -1,4 +1,4 @@
-"""Regions of a signal as people write them."""
+"""Parse regions of a signal, such as chr17:30000000-50000000 or sites 120-180."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What a run leaves in its directory: tables for other programs, a summary for machines, figures for people.
+"""The report of a run, in its directory: tables, a summary in JSON, and figures.
 
     states.tsv        one line per site: labels, value, mean level, most probable state, P(row on) for every row
     segments.tsv      runs of one most probable state, with its probability
     explanations.tsv  the rival states of every segment that is not certain, with their probabilities
-    parameters.tsv    where some are learned: their means, intervals, R-hat and effective sample sizes
+    parameters.tsv    learned parameters, if any: means, intervals, R-hat and effective sample sizes
     summary.json      the summary with settings, seed and versions
     figures/*.png
 
-A state is written as one digit per row, row 0 first. A file appears whole or not at all.
+A state is written as one digit per row, row 0 first. All files are written atomically.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from chiasma.results.segments import Segment
 from chiasma.results.summary import Summary
 from chiasma.types import Floats
 
-# A segment whose most probable state has at least this mean probability has no rivals worth a line.
+# A segment counts as certain if its most probable state has at least this mean probability.
 CERTAIN = 0.95
 N_RIVALS = 5
 DPI = 120
@@ -54,21 +54,21 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """A segment with what may explain it, the most probable first."""
+    """A segment with the states that may explain it, the most probable first."""
 
     segment: Segment
     explanations: tuple[Explanation, ...]
 
     @property
     def doubt(self) -> float:
-        """Expected number of sites whose state is another one than the most probable."""
+        """Expected number of sites whose state is not the most probable one."""
         return (self.segment.stop - self.segment.start) * (1 - self.segment.probability)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was written, for whoever prints it: the summary, the content of summary.json, the segments in doubt, and the
-    names of the files.
+    """What was written: the summary, the content of summary.json, the uncertain segments, and the names of
+    the files.
     """
 
     summary: Summary
@@ -79,7 +79,7 @@ class Report:
 
 
 def uncertain_regions(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
-    """Segments that are not certain, with their rival states; the largest doubt first."""
+    """Segments that are not certain, with their rival states; the most doubtful first."""
     doubtful = [segment for segment in segments if segment.probability < CERTAIN]
     if not doubtful:
         return []
@@ -102,7 +102,7 @@ def _region(segment: Segment, share: Counter[int], n_draws: int, n_rows: int) ->
 
 
 def region_text(signal: Signal, start: int, stop: int) -> str:
-    """Where sites start..stop-1 are, in a form that can be typed again as a region."""
+    """The location of sites start..stop-1, in a form that --region accepts."""
     sites = f"{start}-{stop - 1}"
     if signal.chromosome is None:
         return sites
@@ -112,7 +112,7 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
 
 
 def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any]) -> Report:
-    """All files of a run. about: what summary.json says before the summary, ready for JSON."""
+    """Write all files of the report. about: first entries of summary.json, before the summary; ready for JSON."""
     segments = posterior.segments()
     regions = uncertain_regions(posterior, segments)
     summary = posterior.summary()
@@ -138,7 +138,7 @@ def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[st
 
 
 def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment]) -> NamedLines:
-    """Names and lines of states.tsv."""
+    """Column names and lines of states.tsv."""
     marginals = posterior.marginals().values
     values = signal.data.y.reshape(signal.data.n_columns, -1).T
     columns: dict[str, Iterable[Any]] = {"site": range(signal.data.n_columns)}
@@ -153,7 +153,7 @@ def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment
 
 
 def segment_table(signal: Signal, segments: Iterable[Segment]) -> NamedLines:
-    """Names and lines of segments.tsv."""
+    """Column names and lines of segments.tsv."""
     names = [*_span_names(signal), "state", "rows_on", "probability", "least_probability"]
     rows = (
         [*_span(signal, one), one.state, one.rows_on, *_rounded([one.probability, one.minimum])] for one in segments
@@ -162,7 +162,7 @@ def segment_table(signal: Signal, segments: Iterable[Segment]) -> NamedLines:
 
 
 def explanation_table(signal: Signal, regions: Iterable[Region]) -> NamedLines:
-    """Names and lines of explanations.tsv, in the order of the sites."""
+    """Column names and lines of explanations.tsv, in the order of the sites."""
     names = [*_span_names(signal), "rank", "state", "probability"]
     rows = (
         [*_span(signal, region.segment), rank, one.state, *_rounded([one.probability])]
@@ -173,7 +173,7 @@ def explanation_table(signal: Signal, regions: Iterable[Region]) -> NamedLines:
 
 
 def parameter_table(summary: Summary) -> NamedLines:
-    """Names and lines of parameters.tsv: one line for every learned value."""
+    """Column names and lines of parameters.tsv: one line for every learned value."""
     names = ["parameter", "mean", "sd", "q05", "q95", "rhat", "ess"]
     rows = (
         [one.name, *_rounded([one.mean, one.sd, one.low, one.high, one.rhat, one.ess])] for one in summary.parameters
@@ -182,7 +182,7 @@ def parameter_table(summary: Summary) -> NamedLines:
 
 
 def write_region(posterior: Posterior, start: int, stop: int, folder: Path) -> tuple[list[Configuration], list[Path]]:
-    """The most probable patterns of sites start..stop-1, and two pictures of them."""
+    """The most probable patterns of sites start..stop-1, and two figures of them."""
     found = posterior.top_configurations(start, stop, n=N_RIVALS)
     pictures: dict[str, Picture] = {"patterns": (TALL, lambda fig: plots.plot_configurations(found, fig=fig))}
     if _is_additive(posterior):
@@ -191,7 +191,7 @@ def write_region(posterior: Posterior, start: int, stop: int, folder: Path) -> t
 
 
 def write_figures(posterior: Posterior, folder: Path, regions: Sequence[Region]) -> list[Path]:
-    """The pictures that fit the run: a ladder only where there is one, rivals only where there are some."""
+    """Write the figures that apply to the run: the ladder only if there is one, rivals only if there are any."""
     tall = (11.0, 1 + 0.9 * (posterior.n_rows or 0))
     pictures: dict[str, Picture] = {
         "marginals": (tall, lambda fig: plots.plot_marginals(posterior, fig=fig)),
@@ -239,7 +239,7 @@ def _level(posterior: Posterior, marginals: Floats) -> Floats | None:
 
 
 def _labels(signal: Signal) -> dict[str, Sequence[Any] | Floats]:
-    """The labels of the sites that the data file had, by name."""
+    """The site labels of the data file, by name."""
     labels = {"chromosome": signal.chromosome, "position": signal.position}
     return {name: label for name, label in labels.items() if label is not None}
 
@@ -250,7 +250,7 @@ def _span_names(signal: Signal) -> list[str]:
 
 
 def _span(signal: Signal, segment: Segment) -> list[Any]:
-    """Labels and numbers of the first and of the last site, both included, as _span_names names them."""
+    """Labels and numbers of the first and the last site, in the order of _span_names."""
     first, last = segment.start, segment.stop - 1
     chromosome = [] if signal.chromosome is None else [signal.chromosome[first]]
     position = [] if signal.position is None else [signal.position[first], signal.position[last]]

@@ -1,4 +1,4 @@
-"""The directory of a run: run.zarr, the settings and the data that made it, and what a report adds."""
+"""The directory of a run: run.zarr, the settings and the data of the run, and the files of its report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RunDirectory:
-    """Paths of one run, and what is written before sampling begins."""
+    """The files of one run; writes those that must exist before sampling begins."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -25,7 +25,7 @@ class RunDirectory:
         self.data_file = path / "data.npz"
 
     def begin(self, settings: Settings, signal: Signal, source: Path) -> None:
-        """Keep the settings and the data, so that the run can be resumed and shown without anything else."""
+        """Store the settings and the data, so that the run can be resumed and shown without other files."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             signal.save(self.data_file)
@@ -37,7 +37,7 @@ class RunDirectory:
         settings.write(self.settings_file, f"Settings of a fit of {source}.")
 
     def abandon(self) -> None:
-        """Take back what `begin` wrote, where sampling never began."""
+        """Remove what `begin` wrote, if sampling never began."""
         if not self.store.exists():
             self.settings_file.unlink(missing_ok=True)
             self.data_file.unlink(missing_ok=True)
@@ -45,10 +45,10 @@ class RunDirectory:
                 self.path.rmdir()
 
     def check_new(self) -> None:
-        """Refuse a directory that holds anything: nothing is ever overwritten."""
+        """Raise InvalidInput if the directory is not empty: nothing is ever overwritten."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             resumable = self.settings_file.exists()
-            more = f", add --resume to go on with that run, or look at it with: {self.how_to_show()}"
+            more = f", add --resume to continue that run, or look at it with: {self.how_to_show()}"
             raise InvalidInput(f"{self.path} exists already; choose another --out{more if resumable else ''}")
 
     def stored_settings(self) -> Settings:
@@ -56,11 +56,11 @@ class RunDirectory:
         from chiasma.files.settings import Settings
 
         if not self.settings_file.exists():
-            raise InvalidInput(f"there is no run in {self.path} to go on with; drop --resume to start one")
+            raise InvalidInput(f"there is no run in {self.path} to resume; drop --resume to start one")
         return Settings.read(self.settings_file)
 
     def open(self) -> tuple[Posterior, Signal]:
-        """The draws there are, and the data with the labels of their sites."""
+        """The draws so far, and the data with their site labels."""
         import chiasma as ch
         from chiasma.files.tables import Signal
 
@@ -75,18 +75,18 @@ class RunDirectory:
         return posterior if posterior.data is not None else replace(posterior, data=signal.data), signal
 
     def wanted_draws(self) -> int:
-        """Draws per chain that the run was meant to have."""
+        """Draws per chain that were requested."""
         return int(self.stored_settings().sections["sampler"]["draws"])
 
     def about(self) -> dict[str, Any]:
-        """What summary.json says of the run besides its summary."""
+        """The entries of summary.json that describe the run."""
         from chiasma import __version__
 
         return {"chiasma": __version__, "draws_wanted": self.wanted_draws()}
 
     def how_to_resume(self, source: Path | None = None) -> str:
         data = "DATA" if source is None else shlex.quote(str(source))
-        return f"go on with: chiasma fit {data} --out {shlex.quote(str(self.path))} --resume"
+        return f"continue with: chiasma fit {data} --out {shlex.quote(str(self.path))} --resume"
 
     def how_to_show(self) -> str:
         return f"chiasma show {shlex.quote(str(self.path))}"

@@ -1,12 +1,12 @@
-"""Settings of a fit, from a TOML file and from the command line, where the command line wins.
+"""Settings of a fit, from a TOML file and from the command line, which takes precedence.
 
     [data]     which columns of the data file to read
     [model]    emission, its parameters, those of the chains, fixed_rows
-    [priors]   of parameters of the model, which are then learned: sd = {half_normal = 20}
+    [priors]   priors of parameters of the model, which are then learned: sd = {half_normal = 20}
     [sampler]  arguments of chiasma.sample
 
-`chiasma.files.options` lists every setting. A key is the command line's option with _ for -. A parameter with a number
-and a prior is learned; a number that comes later, as an option after a file, replaces a prior.
+`chiasma.files.options` lists every setting. A key is the option of the command line with _ in place of -. A parameter
+with a number and a prior is learned; a number given as an option replaces a prior from a file.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Section = dict[str, Any]
 
 
 class Settings:
-    """Sections of plain values, and what they make: columns to read, a model, arguments of the sampler."""
+    """Sections of plain values, and the objects built from them: columns, a model, arguments of the sampler."""
 
     def __init__(self, **sections: Mapping[str, Any]):
         self.sections: dict[str, Section] = {name: dict(sections.get(name, {})) for name in keys()}
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        """From a TOML file; refuses sections and keys that do not exist."""
+        """Read a TOML file; raises InvalidInput for unknown sections and keys."""
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class Settings:
         return cls(**content)
 
     def merged(self, **sections: Mapping[str, Any]) -> Settings:
-        """With other values on top; None changes nothing."""
+        """A copy with other values for some settings; None changes nothing."""
         later = {
             name: {key: value for key, value in sections.get(name, {}).items() if value is not None}
             for name in self.sections
@@ -88,7 +88,7 @@ class Settings:
         return Settings(**merged)
 
     def learning(self, names: list[str]) -> Settings:
-        """With default priors, made from the numbers given, of these parameters where they have no prior yet."""
+        """A copy in which these parameters have priors: by default, priors made from their numbers."""
         given, tables = self.sections["model"], dict(self.sections["priors"])
         own = parameters_of(self._emission()[1]) | chain_parameters()
         for key in names:
@@ -105,7 +105,7 @@ class Settings:
         return self.merged(priors=tables)
 
     def write(self, path: Path, title: str) -> None:
-        """As a TOML file that `read` takes; it appears whole or not at all."""
+        """Write a TOML file that `read` accepts; the write is atomic."""
         lines = [f"# {title}"]
         for name, section in self.sections.items():
             if section:
@@ -120,7 +120,7 @@ class Settings:
         return Columns(**values)  # type: ignore[arg-type]
 
     def model(self) -> FactorialHMM:
-        """The model; says all that is missing at once."""
+        """The model; the error message lists all missing settings at once."""
         given, priors = self.sections["model"], self._priors()
         name, kind = self._emission()
         emission, chains = parameters_of(kind), chain_parameters()
@@ -139,7 +139,7 @@ class Settings:
             )
         for key, one in own.items():
             if one.about.same_as and key not in values:
-                # With a number and a prior of the other, this is the number.
+                # If the other parameter has a number and a prior, use the number.
                 values[key] = given.get(one.about.same_as, values[one.about.same_as])
         return FactorialHMM(
             chains=CHAINS["binary"](**_arguments(chains, values)),
@@ -154,7 +154,7 @@ class Settings:
         return name, EMISSIONS[name]
 
     def _priors(self) -> dict[str, Prior]:
-        """By key; a prior of weights must not contradict the number of weights."""
+        """Priors by key; a prior of weights must match the number of weights."""
         priors = {key: read_prior(key, table) for key, table in self.sections["priors"].items()}
         weights = self.sections["model"].get("weights")
         if "weights" in priors and weights is not None and priors["weights"].shape != np.shape(weights):
@@ -177,12 +177,12 @@ class Settings:
 
 
 def fresh_seed() -> int:
-    """A seed that is short enough to be typed again."""
+    """A random seed that is short enough to type."""
     return secrets.randbelow(2**32)
 
 
 def settings_of(model: FactorialHMM) -> dict[str, Section]:
-    """The sections [model] and [priors] that make a model again."""
+    """The sections [model] and [priors] from which a model can be rebuilt."""
     name = next((name for name, kind in EMISSIONS.items() if type(model.emission) is kind), None)
     if name is None or type(model.chains) is not CHAINS["binary"]:
         raise InvalidInput(
@@ -205,7 +205,7 @@ def settings_of(model: FactorialHMM) -> dict[str, Section]:
 
 
 def make_ladder(given: Any) -> Any:
-    """An adapted ladder of a given number of rungs for "auto:RUNGS"; anything else as it is."""
+    """Convert "auto:RUNGS" to an adapted ladder of that size; return anything else unchanged."""
     kind, _, size = given.partition(":") if isinstance(given, str) else ("", "", "")
     if not size:
         return given
@@ -215,7 +215,7 @@ def make_ladder(given: Any) -> Any:
 
 
 def make_update(given: Any) -> Any:
-    """An update for its name with a number behind a colon; anything else as it is.
+    """Convert a name with a number after a colon to an update; return anything else unchanged.
 
     >>> make_update("hamming-ball:3"), make_update("row")
     (HammingBall(radius=3), 'row')

@@ -1,7 +1,7 @@
-"""Data files of other people: a signal along sites from CSV, TSV or NPY, with the lines that errors speak of.
+"""Read a signal along sites from CSV, TSV or NPY files; errors name the line of the file.
 
-A table has one line per site: a value, and where wanted a chromosome, whose changes start new sequences, and a
-position, whose differences are the gaps.
+A table has one line per site: a value, optionally a chromosome, whose changes start new sequences, and a position,
+whose differences are the gaps.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Signal:
-    """A data file as it was read: the observations, and the labels of their sites where the file has them."""
+    """The content of a data file: the observations, and the labels of their sites if the file has them."""
 
     data: Observations
     chromosome: tuple[str, ...] | None = None
@@ -84,7 +84,7 @@ class Signal:
         return ", ".join(parts)
 
     def save(self, path: Path) -> None:
-        """Keep all of it, exactly, in an NPZ file."""
+        """Save everything without loss in an NPZ file."""
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
         labels = None if self.chromosome is None else np.array(self.chromosome)
         content: dict[str, Any] = fields | {"chromosome": labels, "gap_unit": self.gap_unit}
@@ -117,7 +117,7 @@ class Line(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """The lines of a file, split; names are 1, 2, ... where it has no header."""
+    """The lines of a file, split into cells; column names are 1, 2, ... if it has no header."""
 
     path: Path
     names: list[str]
@@ -125,7 +125,7 @@ class Sheet(NamedTuple):
     has_header: bool
 
     def numbers(self, column: int) -> Floats:
-        """A column as floats, NaN where missing; refuses text and infinities by their line."""
+        """A column as floats, NaN where missing; errors name the line of a text or an infinity."""
         return np.array([self._number(row, column) for row in self.rows])
 
     def _number(self, row: Line, column: int) -> float:
@@ -161,7 +161,7 @@ def read_signal(path: Path, columns: Columns | None = None) -> Signal:
 
 
 def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """A CSV or TSV file, by the suffix; it appears whole or not at all."""
+    """Write a CSV or TSV file, depending on the suffix; the write is atomic."""
     delimiter = _delimiter(path, None)
     try:
         with atomic.whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
@@ -186,7 +186,7 @@ def cell_text(value: Any) -> str:
 
 
 def same_chromosome(name: str) -> str:
-    """What identifies a chromosome: its name without spaces, case and a "chr" in front.
+    """The normalised name of a chromosome: without spaces, case and a "chr" prefix.
 
     >>> same_chromosome("chr17") == same_chromosome("17") == same_chromosome("Chr17")
     True
@@ -329,7 +329,7 @@ def _find(table: Sheet, wanted: str, role: str) -> int:
 
 
 def _chromosomes(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
-    """The label of every site, as its block first wrote it, and where blocks start."""
+    """The label of every site, spelled as in the first line of its block, and where blocks start."""
     labels: list[str] = []
     starts: list[int] = []
     seen: dict[str, int] = {}
@@ -343,7 +343,7 @@ def _chromosomes(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArra
             if key in seen:
                 raise table.error(
                     row.line,
-                    f"chromosome {name!r} began in line {seen[key]} and is back after {labels[-1]!r}; "
+                    f"chromosome {name!r} began in line {seen[key]} and appears again after {labels[-1]!r}; "
                     "sort the file by chromosome and position",
                 )
             seen[key], current = row.line, key
@@ -355,7 +355,7 @@ def _chromosomes(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArra
 
 
 def _gaps(table: Sheet, column: int, starts: npt.NDArray[np.int64], unit: float | None) -> tuple[Floats, Floats, float]:
-    """Positions (T,), gaps (T-1,) in units, and the unit."""
+    """Positions (T,), gaps (T-1,) in units of one step, and that unit."""
     position = table.numbers(column)
     name = table.names[column]
     if np.isnan(position).any():
@@ -394,6 +394,6 @@ def _has_decimal_comma(text: str) -> bool:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message, not too many of them."""
+    """Names as text for a message, shortened if there are many."""
     shown = [repr(name) for name in names]
     return ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "")

@@ -1,4 +1,4 @@
-"""What all emissions share: rows, weights, parameters that may be learned, columns summarised by their levels."""
+"""Base classes of emissions: number of rows, weights, learned parameters, sufficient statistics of columns."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from chiasma.types import Floats, Integers, as_floats
 MAX_ROWS = 63
 
 
-# tensor.filter_block for columns first..stop-1 of the data it is bound to: (trans, edge, first, stop, message, alpha,
-# stay, diagonal, lik, tops) -> log evidence; lik (n, S) and tops (n,) are scratch for n columns at a time.
+# A forward filter bound to data; it filters columns first..stop-1 like tensor.filter_block: (trans, edge, first, stop,
+# message, alpha, stay, diagonal, lik, tops) -> log evidence; lik (n, S) and tops (n,) are scratch for n columns.
 FusedFilter = Callable[..., float]
 
 
 class Emission(ABC):
-    """What a model needs to know of an emission: how many rows it has, and what data it accepts."""
+    """Base of all emissions: how many rows there are, and which data are accepted."""
 
     arguments: ClassVar[Mapping[str, Argument]] = {}
-    in_settings: ClassVar[bool] = True  # numbers make it, so that a file can name it and a stored run rebuild it
+    in_settings: ClassVar[bool] = True  # defined by numbers alone, so a settings file or a stored run can rebuild it
     n_rows: int
-    priors: Mapping[str, Prior] = {}  # of the parameters that are learned
+    priors: Mapping[str, Prior] = {}  # of the learned parameters
 
     @abstractmethod
     def check(self, data: Observations) -> None:
@@ -42,14 +42,14 @@ class Emission(ABC):
         return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
-        """`with_values` for values inside the supports of all priors: nothing is checked again."""
+        """`with_values` without checks: values must cover all priors and lie inside their supports."""
         other = copy(self)
         vars(other).update({name: values[name] for name in self.priors})
         other.priors = {}
         return other
 
     def _learn(self, name: str, value: Any, low: float = -np.inf, shapes: Any = ((),)) -> Any:
-        """A number as it is; a prior is remembered, and its typical value stands in for it."""
+        """Return a number unchanged; keep a prior in `priors` and return its typical value."""
         if not isinstance(value, Prior):
             return value
         check_prior(name, value, shapes, low, np.inf)
@@ -58,7 +58,7 @@ class Emission(ABC):
 
 
 class Additive(Emission):
-    """An emission that sees a column through its level alone."""
+    """An emission that depends on a column only through its level, the sum of the weights of the rows that are on."""
 
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     n_channels: int | None = None
@@ -86,17 +86,17 @@ class Additive(Emission):
 
     @abstractmethod
     def log_density(self, y: Floats, level: Floats) -> Floats:
-        """log p(y | level), broadcast; y is never NaN here. With channels, they are the last axis of both."""
+        """log p(y | level), broadcast; y is never NaN here. Channels, if any, are the last axis of both."""
 
     @abstractmethod
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
-        """One y for every level."""
+        """Draw one y for every level."""
 
     def expected(self, level: Floats) -> Floats:
-        """The signal that a level stands for: the mean of y, or its centre where y has no mean."""
+        """The expected signal at a level: the mean of y, or its centre where y has no mean."""
         raise InvalidInput(
-            f"a {type(self).__name__} does not say which signal it expects; plot_row and plot_marginals do without, "
-            "and an emission of your own can have a method expected(level)"
+            f"a {type(self).__name__} has no expected signal; use plot_row or plot_marginals, which do not need it, "
+            "or add a method expected(level) to your own emission"
         )
 
     def check(self, data: Observations) -> None:
@@ -108,7 +108,7 @@ class Additive(Emission):
             )
 
     def log_likelihood(self, y: Floats, level: Floats) -> Floats:
-        """(n,) or (n, D) y and (S,) or (n, m) levels (with channels: a last axis D) to (n, S) or (n, m).
+        """log p(y | level), shape (n, S) or (n, m), for y (n,) or (n, D) and levels (S,) or (n, m), plus axis D if any.
 
         Missing columns give 0.
         """
@@ -122,21 +122,21 @@ class Additive(Emission):
         return out
 
     def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
-        """What `summed` needs to know of columns y whose levels are equal within groups 0..n_groups-1.
+        """A summary of columns y for `summed`; columns of the same group, 0..n_groups-1, have the same level.
 
-        Densities with sufficient statistics keep those; here, the columns themselves.
+        Subclasses return sufficient statistics where the density has them; here, the columns themselves.
         """
         seen = ~np.isnan(y)
         return y[seen], group[seen]
 
     def summed(self, summary: Any, level: Floats) -> float:
-        """Sum of the log-likelihoods of summarised columns, for the level of every group."""
+        """Sum of the log-likelihoods of the summarised columns, given the level of each group."""
         y, group = summary
         return float(self.log_density(y, level[group]).sum())
 
     def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
-        """A compiled filter that makes the likelihoods of all codes of rows with these weights as it goes; None where
-        the density has none, and likelihoods are evaluated before columns are filtered.
+        """A compiled filter that computes the likelihoods of all codes of rows with these weights on the fly. None
+        where the density has no such filter; likelihoods are then evaluated before columns are filtered.
         """
         return None
 

@@ -1,8 +1,8 @@
-"""Arguments of emissions and chains: what settings, the command line, its help and stored runs know of them.
+"""Arguments of emissions and chains, described once for settings files, the command line, its help and stored runs.
 
     arguments = {"weights": WEIGHTS, "scale": Argument("scale of the noise.", required=True)}
 
-This line of a class is all that they need: the option is --scale, the key in a file scale, and --learn scale works.
+A class needs only this line: it adds the option --scale, the key `scale` in a settings file, and --learn scale.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from chiasma.errors import InvalidInput
 from chiasma.models.priors import Beta, Dirichlet, Gamma, LogNormal, Normal, Prior
 from chiasma.types import Floats, as_floats
 
-# Weights of a mixture are often written with a few digits.
+# Weights are often rounded to a few digits, so their sum may miss 1 by this much.
 SUM_TOLERANCE = 1e-6
 
 
 class DefaultPrior(NamedTuple):
-    """The prior of a parameter that is learned, made from the number x that a user gives for it."""
+    """The default prior of a learned parameter, made from the number x that a user gives for it."""
 
     formula: str
     make: Callable[[Floats], Prior]
@@ -59,13 +59,13 @@ EITHER = DefaultPrior("Beta(2x, 2 - 2x)", lambda x: Beta(2 * x, 2 * (1 - x)), hi
 
 
 class Argument(NamedTuple):
-    """An argument of a constructor, which is an attribute of the object as well.
+    """An argument of a constructor; the object has an attribute of the same name.
 
-    help : begins in lower case and ends with a full stop; the default value of the constructor is added to it.
-    key : its name in settings, if that is another.
-    required : in settings, even where the constructor has a default.
-    same_as : the key whose value it takes when it is not given.
-    takes : what the option accepts: one number, one or several with commas between them, or always a list.
+    help : begins in lower case and ends with a full stop; the constructor's default value is appended to it.
+    key : its name in settings, if different.
+    required : whether settings must give it, even where the constructor has a default.
+    same_as : the key whose value is used when this one is not given.
+    takes : what the option accepts: one number, one or several separated by commas, or always a list.
     """
 
     help: str

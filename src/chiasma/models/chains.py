@@ -30,7 +30,7 @@ class BinaryChains:
     leave : P(1 -> 0).
     initial : P(1) where a sequence starts. Default: the stationary probability, enter / (enter + leave).
 
-    A prior in place of a probability is learned: Beta(1, 99) one value for all rows, Beta([1, 1, 1], 99) one per row.
+    A probability given as a prior is learned: Beta(1, 99) for one value for all rows, Beta([1, 1, 1], 99) for one each.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class BinaryChains:
         self.initial = None if initial is None else self._probability("initial", initial)
 
     def _probability(self, name: str, value: npt.ArrayLike | Prior) -> Floats:
-        """A number as it is; a prior is remembered, and its typical value stands in for it."""
+        """Return a number unchanged; keep a prior in `priors` and return its typical value."""
         if not isinstance(value, Prior):
             return _probability(name, value)
         check_prior(name, value, ((), value.shape[:1]), 0.0, 1.0)
@@ -75,7 +75,7 @@ class BinaryChains:
         return type(self)(**{name: values.get(name, value) for name, value in own.items()})
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
-        """`with_values` for values inside the supports of all priors: nothing is checked again."""
+        """`with_values` without checks: values must cover all priors and lie inside their supports."""
         other = copy(self)
         vars(other).update({name: values[name] for name in self.priors})
         other.priors = {}
@@ -95,7 +95,7 @@ class BinaryChains:
         return enter, leave, enter / rate
 
     def tables(self, n_rows: int, data: Observations) -> tuple[npt.NDArray[np.int32], Floats]:
-        """edge (T,) and trans (E, K, 4), as the kernels take them."""
+        """edge (T,) and trans (E, K, 4) in the form that the kernels take."""
         enter, leave, initial = self.probabilities(n_rows)
         edge, gaps = data.edge_kinds()
         if data.gaps is not None and np.any(enter + leave > 1):

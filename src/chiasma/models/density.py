@@ -4,7 +4,7 @@ A replica at inverse temperature beta has the target
 
     log pi_beta(x) = log_prior(x) + beta * log_density(x),
 
-up to a constant: the prior part stays as it is, and beta = 0 leaves it alone, log_density = -inf included.
+up to a constant. The prior is not tempered. At beta = 0 only the prior remains, even where log_density = -inf.
 x: a vector (size,), or n of them (n, size); log_density and log_prior: (n, size) -> (n,).
 """
 
@@ -26,7 +26,7 @@ LogDensity = Callable[[Vector], npt.ArrayLike]
 Init = npt.ArrayLike | Callable[[np.random.Generator], npt.ArrayLike]
 PriorDraw = Callable[[np.random.Generator], npt.ArrayLike]
 
-# Vectors that a user's function gets at once, as doubles; it may well make a few copies of them.
+# Size of the batch of vectors passed to a user's function at once, as doubles; the function may copy it a few times.
 BATCH_BYTES = 16 * 2**20
 MAX_MODES = 2**20
 
@@ -37,14 +37,14 @@ class Density:
     Parameters
     ----------
     log_density : the tempered part, a vectorised function (n, size) -> (n,), up to a constant. -inf is zero density.
-        It is asked only where log_prior is above -inf.
+        It is called only where log_prior is above -inf.
     size : length of a vector.
     init : where a run starts, an array (size,) or a function rng -> (size,). Its dtype is the dtype of every state.
     update : what changes a vector within a replica: ch.SiteGibbs(...), ch.RandomWalk(...), or a function
         (x, beta, rng) -> new x that leaves log_prior + beta * log_density invariant.
-    log_prior : the part that is not tempered, (n, size) -> (n,); absent it is 0.
-    prior_draw : a function rng -> (size,) that draws from log_prior exactly. With it a replica at beta = 0 draws
-        afresh each time; without it the update runs there as anywhere.
+    log_prior : the part that is not tempered, (n, size) -> (n,). Default: 0.
+    prior_draw : a function rng -> (size,) that draws from log_prior exactly. With it a replica at beta = 0 makes
+        independent draws; without it the update is used at beta = 0 too.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class Density:
         return self.check_state(self.init(rng) if callable(self.init) else self.init)
 
     def check_state(self, x: npt.ArrayLike, name: str = "init") -> Vector:
-        """A copy of x as a state, of positive density; `name` is what an error calls it."""
+        """A copy of x as a state, checked to have positive density; `name` is the name of x in error messages."""
         state = self.as_state(x, name)
         log_density, log_prior = self.evaluate(state[None])
         for part, value in (("log_prior", log_prior[0]), ("log_density", log_density[0])):
@@ -96,7 +96,7 @@ class Density:
         return state
 
     def as_state(self, x: npt.ArrayLike, name: str) -> Vector:
-        """A copy of x with the shape and dtype of a state, whatever its density."""
+        """A copy of x with the shape and dtype of a state; its density is not checked."""
         given = _numbers(name, x)
         if given.shape != (self.size,):
             raise InvalidInput(f"{name} must have shape ({self.size},), the size of the density, got {given.shape}")
@@ -138,7 +138,7 @@ class Density:
         return float(self.evaluate_prior(x[None])[0])
 
     def crossover_scores(self, u: Vector, v: Vector, cuts: Integers) -> tuple[Floats, Floats]:
-        """log_density and log_prior, both (2, n), of u and of v once they have exchanged coordinates 0..t, t in cuts.
+        """log_density and log_prior, both (2, n), of u and v after exchanging coordinates 0..t, for each t in cuts.
 
         Exchanging t+1..size-1 instead gives the same two vectors, the other way round.
         """
@@ -230,9 +230,9 @@ def temper(log_density: Floats, log_prior: Floats, beta: float) -> Floats:
 
 
 def _values(name: str, function: LogDensity, x: Vector) -> Floats:
-    """What a user's function says of vectors (n, size), checked."""
+    """Call a user's function on vectors (n, size) and check what it returns."""
     try:
-        # A copy: a function may work in place.
+        # A copy, because a function may work in place.
         values = np.asarray(function(x.copy()), np.float64)
     except (TypeError, ValueError) as error:
         error.add_note(f"{name} was called with vectors of shape {x.shape} and must return an array ({len(x)},)")
@@ -242,7 +242,7 @@ def _values(name: str, function: LogDensity, x: Vector) -> Floats:
             f"{name} must map vectors of shape {x.shape} to an array ({len(x)},), got shape {values.shape}; for a "
             "function f of one vector pass lambda x: np.array([f(row) for row in x])"
         )
-    # True for neither NaN nor +inf.
+    # False for NaN and +inf.
     finite = values < np.inf
     if not finite.all():
         n = int(np.argmin(finite))

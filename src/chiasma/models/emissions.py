@@ -1,11 +1,11 @@
 """Emissions: log p(y_t | column), as vectorised functions of y and the column's level, sum_k w_k x[k, t].
 
-Every density keeps its constants, so that evidence means what it says. To add one: subclass `Additive`, write
+Every density includes its normalising constant, so evidences are comparable. To add one: subclass `Additive`, write
 `log_density`, `sample` and `expected`, describe the constructor's `arguments`, check the parameters and the range of y,
 and add a line to `EMISSIONS`.
 
-A parameter may be a prior: it is then learned. The emission itself stands at a typical value of it, and `with_values`
-makes the emission at another.
+A parameter given as a prior is learned. The emission then holds a typical value of the prior; `with_values` returns the
+emission at other values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when they are first used
+import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
@@ -28,7 +28,8 @@ from chiasma.models.priors import Prior
 from chiasma.types import Floats, Integers, as_floats
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
-# Where one row moves the mean so far that between two means every likelihood is below exp(-60), factors do not serve.
+# The fused filter is not used where one row moves the mean so far that, for y midway between two means, all its scaled
+# likelihoods could be below exp(-60).
 _FARTHEST = 60.0
 
 DEPTH = Argument("signal of a level of 1.", default_prior=NORMAL)
@@ -196,7 +197,7 @@ class Counts(Additive):
         return np.asarray(self.depth * level + self.background)
 
     def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
-        """Distinct pairs of count and group, and how often each comes."""
+        """Distinct pairs of count and group, and how often each occurs."""
         seen = ~np.isnan(y)
         pairs, n = np.unique(np.stack([y[seen], group[seen]]), axis=1, return_counts=True)
         return pairs[0], pairs[1].astype(np.int64), n
@@ -259,7 +260,7 @@ class NegativeBinomial(Counts):
 
 
 class Custom(Additive):
-    """Any density of one's own: `function(y, level)` returns log p(y | level), broadcast like NumPy's functions.
+    """A user-defined density: `function(y, level)` returns log p(y | level), broadcast like NumPy's functions.
 
     >>> emission = Custom(lambda y, level: -np.abs(y - 3 * level) - np.log(2), weights=[1.0, 2.0])
     >>> emission.log_likelihood(np.array([3.0]), np.array([0.0, 1.0])).round(3).tolist()
@@ -295,12 +296,12 @@ class Custom(Additive):
 
 
 class Table(Emission):
-    """Any log-likelihoods, log_lik[t, code], for models that are not additive. y is used for its missing columns
-    alone: pass `np.zeros(T)`.
+    """Any log-likelihoods, log_lik[t, code], for models that are not additive. Of y only the missing columns matter:
+    pass `np.zeros(T)`.
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {"log_lik": Argument("log-likelihoods (T, 2^K).")}
-    in_settings = False  # a table is data: it is not written among settings
+    in_settings = False  # a table is data and does not belong in settings
 
     def __init__(self, log_lik: npt.ArrayLike):
         self.log_lik = as_floats("log_lik", log_lik)
@@ -321,7 +322,7 @@ class Table(Emission):
             )
 
 
-# By their names on the command line and in files; the first is the default.
+# Registry of emissions by their names on the command line and in files; the first is the default.
 EMISSIONS: dict[str, type[Additive]] = {
     "gaussian": Gaussian,
     "student-t": StudentT,
@@ -332,7 +333,7 @@ EMISSIONS: dict[str, type[Additive]] = {
 
 
 def _moments(y: Floats, group: Integers, n_groups: int) -> tuple[Floats, Floats, Floats]:
-    """Of every group and channel: the number of columns, their mean, their squared deviations from it."""
+    """Number of columns, mean, and sum of squared deviations from it, for every group and channel."""
     columns = y.reshape(len(y), -1)
     seen = ~np.isnan(columns)
     parts = np.zeros((3, n_groups, columns.shape[1]))
@@ -346,7 +347,7 @@ def _moments(y: Floats, group: Integers, n_groups: int) -> tuple[Floats, Floats,
 
 
 def _log_rising(x: float, y: Floats) -> Floats:
-    """log(Gamma(x + y) / Gamma(x)), by Stirling's series where the difference of two large numbers would cancel."""
+    """log(Gamma(x + y) / Gamma(x)); Stirling's series avoids the cancellation of two large log-gammas."""
     if x < 1e3:
         return np.asarray(scipy.special.gammaln(x + y) - scipy.special.gammaln(x))
     end = x + y

@@ -1,4 +1,4 @@
-"""FactorialHMM: chains and an emission tied together; joint density and simulation."""
+"""FactorialHMM: a model made of Markov chains and an emission; its joint density and simulation from it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class FactorialHMM:
     Parameters
     ----------
     chains : the prior of the rows.
-    emission : the density of a column's observation; it says how many rows there are.
+    emission : the density of a column's observation given the rows; its weights set the number of rows.
     fixed_rows : rows held at 0 or 1, e.g. {5: 1} for a baseline that is always on. A fixed row costs no state
         space and contributes no prior term.
 
-    A prior in place of a parameter, such as sd=ch.HalfNormal(20), is learned: ch.sample draws it with the paths.
+    A parameter given as a prior, such as sd=ch.HalfNormal(20), is learned: ch.sample draws it together with the paths.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class FactorialHMM:
         unknown = sorted(set(values) - set(names))
         if unknown:
             raise InvalidInput(
-                f"{', '.join(unknown)} has no prior here; priors stand for {', '.join(names) or 'nothing'}"
+                f"{', '.join(unknown)} has no prior here; the parameters with priors are {', '.join(names) or 'none'}"
             )
         return FactorialHMM(
             chains=self.chains.with_values(values),
@@ -74,7 +74,7 @@ class FactorialHMM:
         )
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> FactorialHMM:
-        """`at` for values of all priors, inside their supports: nothing is checked again."""
+        """`at` without checks: values must cover all priors and lie inside their supports."""
         other = copy(self)
         other.chains = self.chains.with_unchecked_values(values)
         other.emission = self.emission.with_unchecked_values(values)
@@ -99,8 +99,8 @@ class FactorialHMM:
         if self.parameters:
             names = self.parameters.names
             raise InvalidInput(
-                f"{', '.join(names)} of this model have priors, and this needs numbers; learn them with ch.sample, "
-                f"or take model.at({{{', '.join(f'{name!r}: ...' for name in names)}}})"
+                f"this needs numbers for all parameters, got priors for {', '.join(names)}; learn them with ch.sample, "
+                f"or set them with model.at({{{', '.join(f'{name!r}: ...' for name in names)}}})"
             )
         self.emission.check(data)
         edge, trans = self.chains.tables(self.n_rows, data)
@@ -140,7 +140,7 @@ class FactorialHMM:
     ) -> tuple[npt.NDArray[np.int8], Floats]:
         """Draw states (K, T) from the prior and a signal y, (T,) or (T, D), from the emission.
 
-        Parameters with a prior stand at its typical value; `at` sets them.
+        Parameters with a prior take a typical value of it; use `at` to set others.
         """
         if not isinstance(self.emission, Additive):
             raise InvalidInput("a Table has no sampler for y; only additive emissions can simulate")
@@ -180,7 +180,7 @@ def log_joint(
 
 
 def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> Integers:
-    """(T,) codes of all rows from (K, T) states or (T,) codes; refuses what the model cannot hold."""
+    """(T,) codes of all rows from (K, T) states or (T,) codes; raises InvalidInput where they do not fit the model."""
     given = np.asarray(states)
     if given.dtype.kind not in "biuf":
         raise InvalidInput(f"states must be numbers, got {given.dtype}; pass zeros and ones, or codes")

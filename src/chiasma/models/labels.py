@@ -1,7 +1,7 @@
-"""Exchangeable rows: a model that cannot tell rows apart has every explanation once per order of them.
+"""Label switching: exchangeable rows can be permuted without changing the posterior, so draws are put in one order.
 
-Draws are reported in one order: within each group of exchangeable rows the weights ascend, and everything else that
-belongs to a row moves along with its weight.
+Within each group of exchangeable rows the weights ascend. States and other parameters of a row are permuted with its
+weight.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chiasma.types import Floats, Integers
 
 
 def exchangeable_rows(model: FactorialHMM) -> list[list[int]]:
-    """Groups of free rows whose weights are learned and which nothing in the model tells apart.
+    """Groups of free rows with learned weights that can be permuted without changing the model.
 
     >>> import chiasma as ch
     >>> chains = ch.BinaryChains(enter=[0.1, 0.1, 0.2], leave=0.1)
@@ -37,7 +37,7 @@ def exchangeable_rows(model: FactorialHMM) -> list[list[int]]:
 
 
 def _kinds(prior: Prior, n_rows: int) -> list[float]:
-    """Equal numbers for entries that the prior does not tell apart."""
+    """One number per entry; exchangeable entries of the prior have equal numbers."""
     kinds = list(map(float, range(n_rows)))
     for group in prior.alike():
         for row in group:
@@ -54,12 +54,12 @@ def _split(groups: list[list[int]], kinds: list[float]) -> list[list[int]]:
 
 
 class CanonicalOrder:
-    """Sorts the rows of draws; does nothing where no rows are exchangeable."""
+    """Undoes label switching: sorts exchangeable rows of a draw by weight; does nothing where there are none."""
 
     def __init__(self, model: FactorialHMM):
         self.groups = exchangeable_rows(model)
         self.free = model.free_rows
-        # Places of every per-row parameter in the vector of values.
+        # Indices of every per-row parameter in the vector of values.
         self.places = [
             np.arange(slot.values.start, slot.values.stop).reshape(model.n_rows, -1)
             for slot in model.parameters.slots
@@ -69,7 +69,7 @@ class CanonicalOrder:
         self.n_rows = model.n_rows
 
     def __call__(self, codes: Integers, values: Floats) -> tuple[Integers, Floats]:
-        """Codes (T,) of the free rows and values (P,), with rows in order."""
+        """Codes (T,) of the free rows and values (P,), with exchangeable rows sorted."""
         if not self.groups:
             return codes, values
         weights = values[self.weights].reshape(self.n_rows, -1)[:, 0]

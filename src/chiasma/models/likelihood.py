@@ -1,6 +1,6 @@
 """Log-likelihoods of columns, for the codes of the free rows only.
 
-Two sources, one interface: `Levels` evaluates an additive emission where it is asked, `Lookup` reads a table.
+Two sources, one interface: `Levels` evaluates an additive emission on demand, `Lookup` reads a table.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Likelihood(Protocol):
         """(stop - first, 2^K): every code at columns first..stop-1."""
 
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
-        """exp(beta * all_codes) into lik (n, 2^K), every column divided by exp(tops[t]) to make it at most 1."""
+        """Write exp(beta * all_codes) into lik (n, 2^K); column t is divided by exp(tops[t]) to be at most 1."""
 
     def fused_filter(self, beta: float) -> FusedFilter | None:
-        """A compiled filter that makes the likelihoods as it goes; None where columns must come from `tempered`."""
+        """A compiled filter that computes likelihoods on the fly; None where it has to use `tempered`."""
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
 
     def around(self, centres: Integers, offsets: Integers) -> Floats:
-        """(T, m): the codes centres[t] ^ offsets[j]; 0 comes first, and an offset after the one without its lowest
-        bit.
+        """(T, m): the codes centres[t] ^ offsets[j]. offsets[0] is 0; each other offset comes after the same offset
+        without its lowest bit.
         """
 
 
@@ -105,7 +105,7 @@ def _temper(log_lik: Floats, first: int, beta: float, lik: Floats, tops: Floats)
 
 
 def _possible(log_lik: Floats, first: int) -> Floats:
-    """The table as it is, or an error where a column has no code that could have produced it."""
+    """Return the table unchanged; raise ImpossibleData where all codes of a column have probability zero."""
     impossible = np.max(log_lik, axis=1) == -np.inf
     if impossible.any():
         raise ImpossibleData(

@@ -39,7 +39,7 @@ class Observations:
 
     @classmethod
     def of(cls, data: Observations | npt.ArrayLike) -> Observations:
-        """Observations as they are; anything else as a plain signal."""
+        """Return Observations unchanged; wrap an array as a signal without starts or gaps."""
         return data if isinstance(data, Observations) else cls(data)
 
     @property
@@ -48,12 +48,12 @@ class Observations:
 
     @property
     def missing(self) -> npt.NDArray[np.bool_]:
-        """(T,) whether nothing was observed at a column."""
+        """(T,) True where nothing was observed at a column."""
         absent = np.isnan(self.y)
         return np.asarray(absent.reshape(self.n_columns, -1).all(axis=1))
 
     def edge_kinds(self) -> tuple[npt.NDArray[np.int32], Floats]:
-        """Kind of the edge that enters each column, (T,), and the gap of every kind; kind 0 is a start.
+        """Kind of the edge that leads into each column, (T,), and the gap of each kind; kind 0 is a sequence start.
 
         >>> edge, gaps = Observations([1.0, 2.0, 3.0, 4.0], starts=[3], gaps=[1, 2.5, 9]).edge_kinds()
         >>> edge.tolist(), gaps.tolist()

@@ -14,7 +14,7 @@ from chiasma.types import Floats, as_floats
 
 
 class Slot(NamedTuple):
-    """One parameter and its places in both vectors."""
+    """One parameter and its slices of both vectors."""
 
     name: str
     prior: Prior
@@ -25,7 +25,7 @@ class Slot(NamedTuple):
 class Parameters:
     """Values (P,) of all learned parameters, those of the chains first, then those of the emission.
 
-    of_chains, of_emission : which free coordinates are theirs; given a path the two do not depend on each other.
+    of_chains, of_emission : indices of their free coordinates; given a path the two groups are independent.
     """
 
     def __init__(self, chains: Mapping[str, Prior], emission: Mapping[str, Prior]):
@@ -54,12 +54,12 @@ class Parameters:
         return np.concatenate([np.empty(0), *(slot.prior.sample(rng).ravel() for slot in self.slots)])
 
     def unpack(self, values: Floats) -> dict[str, Floats]:
-        """By name, each in its shape, behind the axes that come before the last one of `values`."""
+        """Values (..., P) as arrays by name, each of shape (..., *shape of the parameter)."""
         before = values.shape[:-1]
         return {slot.name: values[..., slot.values].reshape(before + slot.prior.shape) for slot in self.slots}
 
     def pack(self, given: Mapping[str, Any], missing: Floats) -> Floats:
-        """(P,) from values by name, each inside the support of its prior; the others are those of `missing`."""
+        """(P,) from values by name, each inside the support of its prior; `missing` (P,) fills in the others."""
         values = missing.copy()
         unknown = sorted(set(given) - set(self.names))
         if unknown:
@@ -80,11 +80,11 @@ class Parameters:
         return values
 
     def log_prior(self, values: Floats) -> float:
-        """-inf outside the supports."""
+        """Log prior density of values (P,); -inf outside the supports."""
         return float(kernel.log_density(*self._entries, values, False))
 
     def log_prior_free(self, values: Floats) -> float:
-        """Log density of the free coordinates of `values`; -inf where rounding has put a value on its bound."""
+        """Log prior density of the free coordinates of `values`; -inf where a value was rounded onto its bound."""
         return float(kernel.log_density(*self._entries, values, True))
 
     def to_free(self, values: Floats) -> Floats:

@@ -1,8 +1,8 @@
-"""Priors: what stands in a model for a parameter that is to be learned.
+"""Priors: pass one in place of a parameter of a model, and the parameter is learned.
 
-A prior has the shape of its parameter: scalars give one value, arrays one value each. Samplers work on free
-coordinates, real numbers without bounds: a positive value is exp(free), one in an interval a scaled logistic, a point
-of the simplex the ratios to its last entry. `chiasma.kernels.priors` computes them from the `entries` of a prior.
+A prior has the shape of its parameter: scalars give one value, arrays one value per entry. Samplers work on free
+(unconstrained) coordinates: log for positive values, scaled logit for values in an interval, log ratios to the last
+entry for the simplex. `chiasma.kernels.priors` computes them from the `entries` of a prior.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Prior(ABC):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Floats:
-        """A draw, of the prior's shape."""
+        """A random draw, of the prior's shape."""
 
     @abstractmethod
     def log_density(self, value: Floats) -> float:
@@ -48,14 +48,14 @@ class Prior(ABC):
 
     @abstractmethod
     def alike(self) -> list[list[int]]:
-        """Groups of entries along the first axis that the prior does not tell apart."""
+        """Groups of exchangeable entries along the first axis: entries with the same prior."""
 
     @abstractmethod
     def marginal(self, entry: tuple[int, ...]) -> Prior:
-        """The prior of one entry, whatever the others are: a single value."""
+        """The marginal prior of one entry."""
 
     def describe(self) -> dict[str, Any]:
-        """Plain JSON from which `prior_of` makes it again."""
+        """The prior as plain JSON, from which `prior_of` rebuilds it."""
         return {"prior": type(self).__name__} | {name: getattr(self, name).tolist() for name in self.arguments}
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Prior(ABC):
 
 
 class Independent(Prior):
-    """Entries that are independent of each other, each within the same bounds."""
+    """Independent entries, all with the same bounds."""
 
     def __init__(self, **arguments: npt.ArrayLike):
         given = {name: as_floats(f"{name} of {type(self).__name__}", value) for name, value in arguments.items()}
@@ -87,7 +87,7 @@ class Independent(Prior):
 
     @abstractmethod
     def _log_densities(self, value: Floats) -> Floats:
-        """Entry by entry, inside the support."""
+        """Log density of each entry, for values inside the support."""
 
     def log_density(self, value: Floats) -> float:
         value = np.asarray(value, float)
@@ -100,7 +100,7 @@ class Independent(Prior):
 
     @abstractmethod
     def _constants(self) -> Floats:
-        """What the log density adds whatever the value."""
+        """Normalising constants of the log densities."""
 
     def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
         first, last = self.arguments[0], self.arguments[-1]
@@ -282,7 +282,7 @@ class Uniform(Independent):
         if self.low.ndim or self.high.ndim or not self.low < self.high:
             raise InvalidInput(
                 f"Uniform takes two numbers, low < high, got {short(self.low)} and {short(self.high)}; for several "
-                "values give size through another prior, such as Gamma([2, 2], 1)"
+                "values use another prior, such as Gamma([2, 2], 1)"
             )
         self.support = (float(self.low), float(self.high))
 
@@ -350,7 +350,7 @@ class Dirichlet(Prior):
         return groups_alike(self.concentration[:, None])
 
 
-# Every prior by its name: where it is looked up, offered and read from files.
+# Registry of priors by name, for files, help texts and stored runs.
 PRIORS: dict[str, type[Prior]] = {
     kind.__name__: kind
     for kind in (
@@ -366,14 +366,14 @@ PRIORS: dict[str, type[Prior]] = {
 
 
 def prior_of(description: Any) -> Any:
-    """What `Prior.describe` gave as a prior; anything else as it is."""
+    """Rebuild a prior from what `Prior.describe` returned; return anything else unchanged."""
     if not isinstance(description, dict) or "prior" not in description:
         return description
     return PRIORS[description["prior"]](**{name: value for name, value in description.items() if name != "prior"})
 
 
 def check_prior(name: str, prior: Prior, shapes: tuple[tuple[int, ...], ...], low: float, high: float) -> None:
-    """Refuse a prior of another shape than the parameter has, or with values that the parameter cannot take."""
+    """Raise InvalidInput where the prior has another shape than the parameter, or values that it cannot take."""
     if prior.shape not in shapes:
         wanted = " or ".join("a single value" if shape == () else f"shape {shape}" for shape in shapes)
         raise InvalidInput(f"the prior of {name} must have {wanted}, got {prior} with shape {prior.shape}")

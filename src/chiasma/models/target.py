@@ -1,7 +1,7 @@
 """Target: a model and its data as arrays for the kernels, over free rows only.
 
-Fixed rows vanish here: they enter the likelihood as a constant level and cost no state space. Row i of a target
-is row free[i] of the model; `expand` and `reduce` translate codes.
+Fixed rows are left out: they enter the likelihood as a constant level and cost no state space. Row i of a target
+is row free[i] of the model; `expand` and `reduce` convert codes between the two.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Target:
 
     @property
     def tabulated(self) -> bool:
-        """Whether a table of all codes fits its budget; past that, updates ask for the columns they need."""
+        """Whether a table of all codes fits into table_bytes; if not, updates evaluate only the codes they need."""
         return self.n_rows < 40 and 8 * self.n_columns << self.n_rows <= self.table_bytes
 
     @cached_property
@@ -64,7 +64,7 @@ class Target:
 
     @cached_property
     def bounds(self) -> Integers:
-        """(n + 1,) where stretches of columns with one kind of edge begin, and T."""
+        """(n + 1,) first column of each run of columns with the same kind of edge, and T."""
         return np.concatenate([[0], np.flatnonzero(np.diff(self.edge)) + 1, [self.n_columns]])
 
     @cached_property
@@ -73,20 +73,20 @@ class Target:
         return np.asarray(self.trans.min(axis=(0, 2)))
 
     def linear(self, rows: Integers | None = None) -> bool:
-        """Whether passes over these rows (default: all) are safe in linear space."""
+        """Whether passes over these rows (default: all) can use probabilities, not logarithms, without underflow."""
         if self.trans.min() ** self.n_rows >= LINEAR_FLOOR:
             return True
         return bool(is_linear(self.lowest, np.arange(self.n_rows) if rows is None else rows))
 
     def expand(self, codes: npt.NDArray[np.integer]) -> Integers:
-        """Codes of the free rows to codes of all rows."""
+        """Convert codes of the free rows to codes of all rows."""
         whole = np.asarray(codes, np.int64)
         if self.free != tuple(range(self.n_rows)):
             whole = move_bits(whole, range(self.n_rows), self.free)
         return whole | self.fixed_code
 
     def reduce(self, codes: npt.NDArray[np.integer]) -> Integers:
-        """Codes of all rows to codes of the free rows."""
+        """Convert codes of all rows to codes of the free rows."""
         return move_bits(np.asarray(codes, np.int64), self.free, range(self.n_rows))
 
     @property
@@ -95,11 +95,11 @@ class Target:
         return smallest_dtype(self.all_rows)
 
     def record(self, codes: npt.NDArray[np.integer]) -> npt.NDArray[np.unsignedinteger]:
-        """Codes of the free rows to codes of all rows, as they are kept."""
+        """Convert codes of the free rows to codes of all rows, in the type in which draws are stored."""
         return self.expand(codes).astype(self.record_dtype)
 
     def sample_prior(self, rng: np.random.Generator) -> Integers:
-        """(T,) codes of the free rows, a path from the prior."""
+        """(T,) codes of the free rows: a path drawn from the prior."""
         codes = np.zeros(self.n_columns, np.int64)
         prior_sweep(self.trans, self.edge, rng.random(self.n_rows * self.n_columns), codes)
         return codes
@@ -110,7 +110,7 @@ class Target:
 
     def log_likelihood(self, codes: Integers) -> float:
         """log p(y | X) of a path of the free rows."""
-        if "log_lik" in self.__dict__:  # the table has been made already
+        if "log_lik" in self.__dict__:  # the cached table exists already
             return float(path_log_likelihood(self.log_lik, codes))
         return float(self.likelihood.at(codes[:, None]).sum())
 
@@ -126,7 +126,7 @@ def check_beta(beta: float) -> float:
 
 
 def tempered_table(log_lik: Floats, beta: float, out: Floats | None = None) -> Floats:
-    """(S, T): exp(beta * log_lik), every column divided by its maximum, and transposed as sweeps like to read it.
+    """(S, T): exp(beta * log_lik), every column divided by its maximum, transposed into the layout that sweeps read.
 
     beta = 0 ignores the data altogether, impossible observations included.
     """

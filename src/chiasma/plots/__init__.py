@@ -1,7 +1,7 @@
-"""Pictures of a posterior, one function each.
+"""Plots of a posterior, one function each.
 
-Every function takes the axes (`ax`) or the figure (`fig`, a subfigure too) to draw on, makes a new one where none is
-given, and returns it. Colours are those of Okabe and Ito; line styles, markers and hatches tell the same in grey.
+Every function draws on the given axes (`ax`) or figure (`fig`, also a subfigure), or on a new one, and returns it.
+Colours are those of Okabe and Ito; line styles, markers and hatches keep the plots readable in grey.
 """
 
 from chiasma.plots.parameters import plot_pairs, plot_parameters

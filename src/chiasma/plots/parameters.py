@@ -1,4 +1,4 @@
-"""Pictures of learned parameters: their marginals beside the priors, and pairs of them."""
+"""Plots of learned parameters: marginals with their priors, and pairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chiasma.types import Floats
 
 COLUMNS = 4
 MOST_PAIRS = 10
-# Points of a curve, and draws of a prior whose density has no formula.
+# Points of a curve, and Monte Carlo draws for a prior density without a formula.
 CURVE_POINTS = 200
 PRIOR_DRAWS = 4_000
 
@@ -29,8 +29,8 @@ def plot_parameters(posterior: Posterior, names: Sequence[str] | None = None, *,
     """Posterior of every learned value as a histogram, chains as lines, and its prior as a dashed curve.
 
     names : parameters ("weights") or single values of them ("weights[0]"); default: all. The bar under a histogram
-    spans 5% to 95%, its dot is the mean. Rows that the model cannot tell apart come in the order of their weights, and
-    so does the prior that is drawn for them.
+    spans 5% to 95%, its dot is the mean. Exchangeable rows are sorted by weight (label switching); their priors are
+    those of the sorted weights.
     """
     chosen = _chosen(posterior, names)
     n_lines, n_columns = _grid(len(chosen))
@@ -46,14 +46,14 @@ def plot_parameters(posterior: Posterior, names: Sequence[str] | None = None, *,
 
 
 def plot_pairs(posterior: Posterior, names: Sequence[str] | None = None, *, fig: Canvas | None = None) -> Canvas:
-    """Learned values against each other, two by two: draws as dots, many of them as hexagons that are dark where the
-    draws are; on the diagonal their histograms. `names` as for plot_parameters.
+    """Scatter plots of all pairs of learned values, as hexagonal bins if there are many draws; histograms on the
+    diagonal. `names` as for plot_parameters.
     """
     chosen = _chosen(posterior, names)
     n = len(chosen)
     if not 2 <= n <= MOST_PAIRS:
         raise InvalidInput(
-            f"pairs are drawn of 2..{MOST_PAIRS} values, got {n}; choose with names=, {_example(posterior)}"
+            f"pairs can be plotted of 2..{MOST_PAIRS} values, got {n}; choose with names=, {_example(posterior)}"
         )
     fig = canvas_for(fig, pairs_size(n))
     panels = fig.subplots(n, n, squeeze=False, sharex="col")
@@ -80,13 +80,13 @@ def plot_pairs(posterior: Posterior, names: Sequence[str] | None = None, *, fig:
 
 
 def parameters_size(n: int) -> tuple[float, float]:
-    """Inches that the marginals of n values need."""
+    """Figure size in inches for the marginals of n values."""
     n_lines, n_columns = _grid(n)
     return max(2.6 * n_columns, 5.5), 0.5 + 2.1 * n_lines
 
 
 def pairs_size(n: int) -> tuple[float, float]:
-    """Inches that the pairs of n values need."""
+    """Figure size in inches for the pairs of n values."""
     return 1.0 + 1.7 * n, 1.0 + 1.7 * n
 
 
@@ -106,7 +106,7 @@ def _marginal(ax: Axes, posterior: Posterior, entry: Entry) -> None:
     prior = _prior_density(posterior, entry, edges)
     if prior is not None:
         ax.plot(*prior, color=BLACK, lw=1.4, ls=(0, (4, 2)), label="prior")
-        # A prior with a peak at its bound would leave no room for the draws.
+        # A prior with a peak at its bound would squeeze the histogram of the draws.
         top = max(top, min(float(prior[1].max()), 1.5 * top))
     low, high = np.quantile(entry.values, QUANTILES)
     foot = -0.06 * top
@@ -118,7 +118,7 @@ def _marginal(ax: Axes, posterior: Posterior, entry: Entry) -> None:
 
 
 def _histogram(ax: Axes, values: Floats) -> Floats:
-    """Filled, all chains together; no more bins than independent draws of as many values would need."""
+    """A filled histogram of all chains together, with no more bins than as many independent draws would need."""
     ends = (values.min(), values.max())
     if ends[0] == ends[1]:
         ends = (ends[0] - 0.5, ends[1] + 0.5)
@@ -135,14 +135,14 @@ def _ticks(ax: Axes) -> None:
 
 
 def _prior_density(posterior: Posterior, entry: Entry, edges: Floats) -> tuple[Floats, Floats] | None:
-    """Points around the draws and the prior's density there; None where a stored run could not keep its model."""
+    """Points around the draws and the prior density there; None if a stored run could not keep its model."""
     model = posterior.model
     if not isinstance(model, FactorialHMM):
         return None
     prior = next(slot.prior for slot in model.parameters.slots if slot.name == entry.parameter)
     margin = 0.25 * (edges[-1] - edges[0])
     low, high = max(edges[0] - margin, prior.support[0]), min(edges[-1] + margin, prior.support[1])
-    # Without the ends: a bound of the support is not in it.
+    # Without the ends, because the bounds do not belong to the support.
     x = np.linspace(low, high, CURVE_POINTS + 2)[1:-1]
     order = _order(model, entry)
     if order is not None:
@@ -152,7 +152,7 @@ def _prior_density(posterior: Posterior, entry: Entry, edges: Floats) -> tuple[F
 
 
 def _order(model: FactorialHMM, entry: Entry) -> tuple[list[int], int] | None:
-    """Exchangeable rows and the rank among them of a weight by which they are sorted: those of the first channel."""
+    """The exchangeable rows of a weight and its rank among them; rows are sorted by the first channel."""
     if entry.parameter != "weights" or any(entry.place[1:]):
         return None
     row = entry.place[0]
@@ -167,7 +167,7 @@ def _ordered_density(model: FactorialHMM, group: list[int], rank: int, x: Floats
     draws = np.sort(weights[:, group, 0], axis=1)[:, rank]
     smooth = gaussian_kde(draws)
     density = smooth(x)
-    # What the kernel puts outside the support belongs inside.
+    # Reflect the mass that the kernel density estimate puts outside the support.
     for bound in prior.support:
         if np.isfinite(bound):
             density = density + smooth(2 * bound - x)

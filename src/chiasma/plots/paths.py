@@ -1,4 +1,4 @@
-"""Pictures along the sites: the signal and its level, one row over draws, marginals, configurations of a region."""
+"""Plots along the sites: the signal and its level, one row over draws, marginals, configurations of a region."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from chiasma.results.configurations import Configuration
 from chiasma.results.posterior import Posterior
 from chiasma.types import Floats
 
-# Draws that a level band is read from: its ends move by less than the eye can see with more.
+# Draws that a level band is computed from; more would make no visible difference.
 BAND_DRAWS = 400
-# Pixels of a heatmap; what is finer is averaged.
+# Pixels of a heatmap; finer data are averaged.
 HEATMAP_SITES, HEATMAP_DRAWS = 2_000, 1_000
 
 
 def plot_level(
     posterior: Posterior, *, ax: Axes | None = None, start: int = 0, stop: int | None = None, channel: int = 0
 ) -> Axes:
-    """The data of sites start to stop - 1, with the mean and the 5-95% band of the signal that the draws expect.
+    """The data of sites start to stop - 1, with the posterior mean and 5-95% band of the expected signal.
 
-    Missing sites are ticks at the foot. `channel` chooses one of several channels.
+    Missing sites are ticks at the bottom. `channel` selects one of several channels.
     """
     data = _data_with_levels(posterior)
     start, stop = region(start, stop, n_sites(posterior))
@@ -92,8 +92,8 @@ def plot_row(
 ) -> Axes:
     """Heatmap of one row over the draws of a chain, sites start to stop - 1: dark is 1, light is 0.
 
-    `row` is left out for a posterior over plain vectors. Where there are more draws or sites than pixels, neighbours
-    are averaged.
+    Omit `row` for a posterior over plain vectors. If there are more draws or sites than pixels, neighbours are
+    averaged.
     """
     start, stop = region(start, stop, n_sites(posterior))
     values, kept = _trace_of(posterior, row, chain, draws, start, stop)
@@ -104,7 +104,7 @@ def plot_row(
     spacing = kept[1] - kept[0] if len(kept) > 1 else 1
     foot = kept[0] - 0.5 * spacing
     extent = (start - 0.5, start - 0.5 + small.shape[1] * per_column, foot, foot + small.shape[0] * per_line * spacing)
-    # Smoothing between pixels reaches over one cell; with cells this small it blurs no edge.
+    # Image smoothing blurs edges by about one cell; with cells this small the blur is invisible.
     fine = np.repeat(np.repeat(small, -(-500 // small.shape[0]), axis=0), -(-1_000 // small.shape[1]), axis=1)
     ax.imshow(fine, cmap=STATES, vmin=low, vmax=high, aspect="auto", origin="lower", extent=extent)
     ax.set_ylim(foot, foot + len(kept) * spacing)
@@ -118,7 +118,7 @@ def plot_row(
 
 
 def plot_marginals(posterior: Posterior, *, fig: Canvas | None = None, exact: npt.ArrayLike | None = None) -> Canvas:
-    """Posterior probability that a row is on, one panel per row along the sites; `exact`, (K, T), is drawn over it."""
+    """Posterior probability that a row is on, one panel per row along the sites; `exact`, (K, T), is overlaid."""
     marginals = posterior.marginals().values
     solution = None if exact is None else np.asarray(exact, float)
     if solution is not None and solution.shape != marginals.shape:
@@ -165,7 +165,7 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
     for i, ((ax, bar), (probability, error, states, _)) in enumerate(zip(panels, patterns, strict=True)):
         extent = (start - 0.5, start + length - 0.5, n_rows - 0.5, -0.5)
         ax.imshow(states, cmap=STATES, vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="none")
-        # White lines tell the rows apart where neighbours are equal.
+        # White lines separate neighbouring rows that are equal.
         ax.hlines(np.arange(n_rows - 1) + 0.5, *extent[:2], colors="white", linewidths=1)
         ax.set_yticks(range(n_rows), labels=[str(k) if n_rows <= 8 else "" for k in range(n_rows)], fontsize="small")
         ax.tick_params(left=False, bottom=i == len(patterns) - 1)
@@ -185,16 +185,16 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
 
 
 def _data_with_levels(posterior: Posterior) -> Observations:
-    """The data, where the model sees them through a level."""
+    """The data; raises InvalidInput if the model has no levels, or is missing."""
     if posterior.model is None or posterior.data is None:
         raise InvalidInput(
             "the level needs the model and the data, and this posterior holds "
-            f"{'no model' if posterior.model is None else 'no data'}; plot_row and plot_marginals do without"
+            f"{'no model' if posterior.model is None else 'no data'}; use plot_row or plot_marginals instead"
         )
     emission = posterior.model.emission if isinstance(posterior.model, FactorialHMM) else None
     if not isinstance(emission, Additive):
         what = type(posterior.model if emission is None else emission).__name__
-        raise InvalidInput(f"a {what} does not say which signal it expects; use plot_row or plot_marginals")
+        raise InvalidInput(f"a {what} has no expected signal; use plot_row or plot_marginals")
     return posterior.data
 
 
@@ -217,7 +217,7 @@ def _band(posterior: Posterior, start: int, stop: int, channel: int) -> tuple[Fl
             for i, level in enumerate(several)
         ]
     )
-    # A quantile is a level that was drawn, not a value between two of them.
+    # Quantiles without interpolation: a level that was drawn, not a value between two of them.
     low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
     return signal.mean(axis=0), low, high
 
@@ -231,7 +231,7 @@ def _emission(posterior: Posterior, chain: int, draw: int) -> Additive:
 def _trace_of(
     posterior: Posterior, row: int | None, chain: int, draws: slice, start: int, stop: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """(draws, sites) values of one chain, and the numbers of the draws."""
+    """(draws, sites) values of one chain, and the indices of the draws."""
     if posterior.n_rows is None and row is not None:
         raise InvalidInput(f"this posterior is over plain vectors and has no rows, got row {row}; leave row out")
     if posterior.n_rows is not None and (row is None or not 0 <= row < posterior.n_rows):

@@ -1,4 +1,4 @@
-"""Pictures of how a run went: log-joint traces, distances at lags, jumps between modes, the ladder."""
+"""Plots of how a run went: log-joint traces, Hamming distances at lags, jumps between modes, the ladder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from chiasma.types import Floats, as_floats
 
 # A longer trace is drawn faintly, with the means of this many blocks over it.
 TRACE_BLOCKS = 40
-# Codes that distances are computed from at once; longer runs are seen through their last draws.
+# Most codes that distances are computed from; for longer runs only the last draws are used.
 HAMMING_CODES = 200_000_000
 # Single values that are shown behind a box.
 SHOWN_VALUES = 150
@@ -66,7 +66,7 @@ def plot_log_joint(
             ax.plot(draws, values, color=own.colour, alpha=alpha, lw=width, zorder=1, rasterized=n > MANY_POINTS)
             at, _ = block_means(draws, 0, TRACE_BLOCKS) if long else (draws, 1)
             means, _ = block_means(values, 0, TRACE_BLOCKS) if long else (values, 1)
-            # Markers stand at other places on every trace.
+            # Markers are at different positions on every trace.
             places = (2 * i % 5, max(1, len(means) // 8))
             marks = ax.plot(at, means, marker=own.marker, markevery=places, label=name if c == 0 else f"_{name}")
             marks[0].set(color=own.colour, markersize=6, markeredgecolor=BLACK, linewidth=1.6 if long else 0, zorder=3)
@@ -83,7 +83,7 @@ def plot_log_joint(
 def plot_hamming(
     posteriors: Posterior | Mapping[str, Posterior], *, ax: Axes | None = None, lags: Sequence[int] = (1, 10, 50)
 ) -> Axes:
-    """Boxes of the share of entries in which a draw differs from the one `lag` later, all chains together.
+    """Box plots of the share of entries in which a draw differs from the draw `lag` later, all chains together.
 
     A box spans the quartiles, its whiskers 5% to 95%; the dots are single pairs of draws.
     """
@@ -96,7 +96,7 @@ def plot_hamming(
         at = np.arange(len(lags)) + (i - (len(several) - 1) / 2) * width
         for x, values in zip(at, per_lag, strict=True):
             shown = values[:: -(-len(values) // SHOWN_VALUES)]
-            # Steps of the golden ratio spread the dots evenly, and the same way every time.
+            # Steps of the golden ratio spread the dots evenly, without random numbers.
             spread = (np.arange(len(shown)) * 0.6180339887 % 1 - 0.5) * 0.7 * width
             ax.plot(x + spread, shown, "o", ms=2, mew=0, color="0.55", alpha=0.5, zorder=1, label="_values")
         boxes = ax.boxplot(
@@ -140,7 +140,7 @@ def plot_jumps(curves: Mapping[str, npt.ArrayLike], *, ax: Axes | None = None) -
     ax.set_ylabel("jumps between modes (cumulative)")
     runs = f"{n_runs.pop()} runs" if len(n_runs) == 1 else "runs"
     entitle(ax, f"Jumps between modes: mean and quartiles of {runs}")
-    # The legend lists the curves as they lie above each other on the right.
+    # The legend lists the curves from top to bottom, as at the right end of the plot.
     order = sorted(checked, key=lambda name: -checked[name][:, -1].mean())
     handles = dict(zip(checked, ax.get_lines()[-len(checked) :], strict=True))
     legend_beside(ax, handles=[handles[name] for name in order], handlelength=3.5)
@@ -181,7 +181,7 @@ def _bars(ax: Axes, pairs: npt.NDArray[np.int64], heights: Floats, label: str, t
 
 
 def _barrier(ax: Axes, posterior: Posterior) -> None:
-    """The barrier from the rejections; where those saturate, also the one from the distances of the rungs."""
+    """The barrier from the rejections; where those saturate, also the barrier from the distances of the rungs."""
     stats, betas = posterior.exchange_stats, posterior.betas
     barrier = np.concatenate([[0.0], stats["barrier"].values])
     distance = np.concatenate([[0.0], np.cumsum(stats["length"].values)])
@@ -196,7 +196,7 @@ def _barrier(ax: Axes, posterior: Posterior) -> None:
 
 
 def _beta_axis(ax: Axes, betas: Floats) -> None:
-    """A logarithmic axis, with a linear piece from 0 to the first rung above it where the ladder reaches the prior."""
+    """A logarithmic axis; if the ladder reaches the prior, linear between 0 and the first rung above it."""
     positive = betas[betas > 0]
     if betas[0] == 0:
         ax.set_xscale("symlog", linthresh=positive[0], linscale=0.6)
@@ -212,7 +212,7 @@ def _beta_axis(ax: Axes, betas: Floats) -> None:
 
 
 def _traces(posteriors: Posterior | Mapping[str, Posterior]) -> dict[str, list[tuple[Floats, Floats]]]:
-    """name -> (draws, log joint) of each of its chains; a single posterior has its chains as names."""
+    """name -> (draws, log joint) of each of its chains; for a single posterior the names are its chains."""
     several = named("posteriors", _several(posteriors, ""))
     lines = {
         name: [(chain["draw"].values, chain.values) for chain in posterior.log_joint]

@@ -1,4 +1,4 @@
-"""What the pictures share: colours, canvases, and the marks along the sites.
+"""Shared style of the plots: colours, canvases, and the marks along the sites.
 
 Column t of a path covers t - 1/2 to t + 1/2 of the x axis.
 """
@@ -30,14 +30,14 @@ Value = TypeVar("Value")
 BLUE, ORANGE, BLACK, PURPLE, SKY, VERMILLION = "#0072B2", "#E69F00", "#000000", "#CC79A7", "#56B4E9", "#D55E00"
 QUIET = "0.45"
 STATES = LinearSegmentedColormap.from_list("states", ["#eef2f6", "#12304f"])
-# Artists with more points than this are drawn as pixels: in a PDF they would weigh megabytes.
+# Artists with more points than this are rasterized: as vectors they would take megabytes in a PDF.
 MANY_POINTS = 2_000
-# Inches that the number of a sequence needs.
+# Width in inches of the number of a sequence.
 NARROW = 0.115
 
 
 class Look(NamedTuple):
-    """How one of several curves or boxes is told from the others, in colour and in grey."""
+    """The look of one of several curves or boxes, distinct in colour and in grey."""
 
     colour: str
     line: Any
@@ -81,18 +81,18 @@ def whole_ticks(axis: Any) -> None:
 
 
 def legend_below(ax: Axes, columns: int) -> Legend:
-    """A legend under the axes and their label, whatever their height."""
+    """A legend under the axes and their label, for axes of any height."""
     below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
     return ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=columns, frameon=False)
 
 
 def legend_beside(ax: Axes, **options: Any) -> None:
-    """A legend to the right of the axes, where it hides nothing."""
+    """A legend to the right of the axes, outside of them."""
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, **options)
 
 
 def named(name: str, given: Mapping[str, Value]) -> dict[str, Value]:
-    """A dict with at least one entry."""
+    """The mapping as a dict; raises InvalidInput if it is empty."""
     if not given:
         raise InvalidInput(f"{name} must hold at least one entry, name -> values, got {given!r}")
     return dict(given)
@@ -121,7 +121,7 @@ def mark_starts(ax: Axes, data: Observations | None, start: int, stop: int, *, n
     first = int(np.searchsorted(data.starts, start, side="right"))
     inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / (stop - start)  # type: ignore[union-attr]
     roomy = [(i, a, b) for i, (a, b) in enumerate(pairwise(edges), first) if inches * (b - a) >= NARROW]
-    # An axis of its own, so that a title moves out of its way.
+    # A separate axis, so that a title is placed above it.
     above = ax.secondary_xaxis("top")
     above.set_xticks([(a + b - 1) / 2 for _, a, b in roomy], labels=[str(i) for i, _, _ in roomy])
     above.tick_params(length=0, pad=2, labelsize=7, labelcolor=QUIET)
@@ -141,7 +141,7 @@ def _starts_between(data: Observations | None, start: int, stop: int) -> npt.NDA
 
 
 def block_means(values: npt.NDArray[Any], axis: int, most: int) -> tuple[Floats, int]:
-    """Means of neighbours along an axis so that at most `most` remain, and how many each one stands for.
+    """Means of blocks of neighbours along an axis, at most `most` of them, and the size of a block.
 
     >>> block_means(np.array([0, 1, 1, 1, 0]), axis=0, most=3)
     (array([0.5, 1. , 0. ]), 2)

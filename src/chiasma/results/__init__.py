@@ -1,4 +1,4 @@
-"""What a run says: the posterior, its summary, convergence, evidence, segments and explanations."""
+"""Results of a run: the posterior, its summary, convergence diagnostics, evidence, segments and explanations."""
 
 import lazy_loader
 

@@ -16,8 +16,8 @@ def labelled(name: str | None, values: npt.NDArray[Any], *dims: str) -> xr.DataA
     >>> labelled("level", np.zeros((2, 3)), "row", "site")["site"].values
     array([0, 1, 2])
     """
-    # The fast path and an index take what is given as it is. Of a plain array, xarray asks first whether it is one of
-    # dask's, and asking imports dask, which takes longer than a small fit.
+    # The fast path and a ready-made index avoid a check: for a plain array xarray tests whether it is a dask array, and
+    # the test imports dask, which takes longer than a small fit.
     coords = {d: pd.RangeIndex(n) for d, n in zip(dims, values.shape, strict=True)}
     return xr.DataArray(xr.Variable(dims, values, fastpath=True), coords=coords, name=name)
 

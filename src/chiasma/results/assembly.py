@@ -1,4 +1,4 @@
-"""From what a run hands over to a Posterior."""
+"""Assemble a Posterior from the arrays of a run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.arrays import per_draw
 from chiasma.results.evidence import Evidence, bridge_evidence, ladder_evidence
-from chiasma.results.exchange_stats import as_dataset, ladder_warnings, pair_stats
+from chiasma.results.exchange_stats import as_dataset, pair_stats
 from chiasma.results.parameters import named_parameters
 from chiasma.results.posterior import Posterior
 from chiasma.results.run_info import RunInfo
+from chiasma.results.warnings import ladder_warnings
 from chiasma.types import Floats, Integers
 
 
@@ -35,9 +36,9 @@ def assemble(
     data: Observations | None,
     row_counts: Integers | None = None,
 ) -> Posterior:
-    """draws and log_prior (C, n), log_lik (C, n, R), a tally per chain.
+    """The posterior of draws (C, n, T) with log_prior (C, n), log_lik (C, n, R) and a tally per chain.
 
-    values (C, n, P): learned parameters; work (C, n, R - 1, 2): between rungs, where paths were integrated out.
+    values (C, n, P): learned parameters; work (C, n, R - 1, 2): work between rungs if paths were integrated out.
     """
     stats = pair_stats(tallies, betas)
     cold = log_lik[..., -1]

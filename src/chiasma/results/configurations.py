@@ -1,4 +1,4 @@
-"""What codes say: levels, rows on, runs of equal codes, and the distinct patterns of a region with their mass.
+"""Quantities computed from codes: levels, rows on, runs of equal codes, patterns of a region with probabilities.
 
 codes: (chain, draw, site), in memory or lazily on disk. They are read in pieces of draws, so memory stays bounded.
 """
@@ -23,16 +23,16 @@ from chiasma.types import Floats, Integers
 
 Codes = npt.NDArray[Any]
 
-# What is read at once, and the size from which a result is computed only when it is asked for.
+# Bytes of draws read at once, and the size from which a result is computed lazily.
 PIECE_BYTES = 4 * 2**20
 LAZY_BYTES = 256 * 2**20
 
 
 def pieces(draws: xr.DataArray, length: int | None = None) -> Iterator[tuple[int, int, Codes]]:
-    """(chain, first draw, (m, site) values) through all draws; none reaches across a multiple of `length`."""
+    """Yield (chain, first draw, (m, site) values) over all draws; no piece crosses a multiple of `length`."""
     n_chains, n_draws, n_sites = draws.shape
     length = length or n_draws
-    data = draws.data  # an array of NumPy or of dask; xarray would wrap every piece again
+    data = draws.data  # a NumPy or dask array; slicing the DataArray would wrap every piece again
     step = max(1, PIECE_BYTES // (n_sites * draws.dtype.itemsize))
     for chain in range(n_chains):
         for begin in range(0, n_draws, length):
@@ -42,10 +42,10 @@ def pieces(draws: xr.DataArray, length: int | None = None) -> Iterator[tuple[int
 
 
 def levels(codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
-    """codes.shape, with weights (K, D) a last axis D: the sum of the weights of the rows that are on.
+    """Sum of the weights of the rows that are on: codes.shape, plus a last axis D for weights (K, D).
 
-    weights with dimensions chain and draw are learned: every draw has its own. Lazy where the codes are, or where the
-    result would be large.
+    Learned weights have dimensions chain and draw: every draw has its own. The result is lazy if the codes are, or if
+    it would be large.
     """
     own = isinstance(weights, xr.DataArray)
     channels = weights.shape[3 if own else 1 :]
@@ -69,7 +69,7 @@ def levels(codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
 def _levels(codes: Codes, weights: Floats) -> Floats:
     out = np.zeros(codes.shape + weights.shape[1:])
     for shift in range(0, len(weights), 8):
-        # Eight rows at a time, by a table of their 256 sums; missing rows of the last eight never have their bit set.
+        # Eight rows at a time, from a table of their 256 sums; if fewer rows are left, their bits are never set.
         out += subset_sums(weights[shift : shift + 8])[codes >> shift & 255]
     return out
 
@@ -85,14 +85,14 @@ def _own_levels(codes: Codes, weights: Floats) -> Floats:
 
 
 def rows_on(codes: xr.DataArray) -> xr.DataArray:
-    """codes.shape: number of rows that are on, which no relabelling of the rows changes. Lazy as levels are."""
+    """codes.shape: number of rows that are on, unaffected by label switching. Lazy under the same rule as levels."""
     lazy = _lazy_if_large(codes, codes.size)
     count: xr.DataArray = xr.apply_ufunc(np.bitwise_count, lazy, dask="parallelized", output_dtypes=[np.uint8])
     return count.rename("rows_on")
 
 
 def _lazy_if_large(codes: xr.DataArray, n_bytes: int) -> xr.DataArray:
-    """Codes in chunks, where a result of n_bytes is too large to be made at once."""
+    """The codes, chunked (dask) if a result of n_bytes is too large to compute at once."""
     if codes.chunks is not None or n_bytes <= LAZY_BYTES:
         return codes
     per_draw = codes.dtype.itemsize * codes.shape[2]
@@ -100,7 +100,7 @@ def _lazy_if_large(codes: xr.DataArray, n_bytes: int) -> xr.DataArray:
 
 
 def equal_runs(values: npt.NDArray[Any], starts: Integers | None = None) -> list[tuple[int, int]]:
-    """(first, last + 1) of every run of equal values (T,); none reaches across one of the starts.
+    """(first, last + 1) of every run of equal values (T,); no run crosses a start.
 
     >>> equal_runs(np.array([3, 3, 1, 1, 1]), np.array([0, 4]))
     [(0, 2), (2, 4), (4, 5)]
@@ -160,7 +160,7 @@ class Configuration:
 
 
 def top_configurations(codes: xr.DataArray, n_rows: int, start: int, stop: int, n: int) -> list[Configuration]:
-    """The n most frequent patterns of columns start..stop-1, the most frequent first; of equals the one drawn first."""
+    """The n most frequent patterns of columns start..stop-1, most frequent first; ties go to the one drawn first."""
     n_sites = codes.shape[2]
     if not 0 <= start < stop <= n_sites:
         raise InvalidInput(f"a region needs 0 <= start < stop <= {n_sites} (columns), got {start} and {stop}")

@@ -1,4 +1,4 @@
-"""Do chains agree? R-hat and bulk effective sample size of many series, by ArviZ's rank-normalised versions."""
+"""Do chains agree? Rank-normalised R-hat and bulk effective sample size of many series, computed by ArviZ."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ RHAT = 1.01
 
 
 class Judged(NamedTuple):
-    """Of every series (S,): R-hat and bulk effective sample size, NaN where they cannot be told.
+    """R-hat and bulk effective sample size of every series, (S,) each; NaN where they cannot be computed.
 
-    constant : the same value in all draws. stuck : constant within every chain, and not the same in all.
+    constant : the same value in all draws. stuck : constant within every chain, but not equal across chains.
     """
 
     rhat: Floats
@@ -29,7 +29,7 @@ class Judged(NamedTuple):
 
 
 def judge(values: Floats) -> Judged:
-    """Series (chain, draw, S), one by one."""
+    """Convergence diagnostics of S series, values (chain, draw, S)."""
     from arviz_stats.base import array
 
     arviz: Any = array.array_stats
@@ -47,9 +47,9 @@ def judge(values: Floats) -> Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Convergence:
-    """R-hat and bulk effective sample size of n series; NaN where they cannot be told.
+    """R-hat and bulk effective sample size of n series; NaN where they cannot be computed.
 
-    constant : series with the same value in all draws, which say nothing. stuck : series that are constant within every
+    constant : series with the same value in all draws, left out of the rest. stuck : series constant within every
     chain and differ between chains: their R-hat is infinite. disagree : series with R-hat above 1.01.
     worst_site : site of the worst R-hat, or of the lowest effective sample size where there is no R-hat.
     """
@@ -67,7 +67,7 @@ class Convergence:
 
 
 def convergence(series: xr.DataArray) -> Convergence:
-    """Of a (chain, draw) series, or of one for every site (and channel): (chain, draw, site, ...)."""
+    """Convergence of one series (chain, draw), or of one per site (and channel), (chain, draw, site, ...)."""
     rhat, ess, constant, stuck = judge(series.values.reshape(*series.shape[:2], -1))
     worst = _worst(rhat, ess)
     site = None

@@ -1,4 +1,4 @@
-"""How well a run moves: distances at lags, jumps between modes, round trips.
+"""How well a run mixes: Hamming distances at lags, jumps between modes, round trips.
 
 The rejection per pair, the barrier and the columns moved per exchange are in `Posterior.exchange_stats`, the evidence
 in `Posterior.log_evidence`.
@@ -19,7 +19,7 @@ from chiasma.types import Floats
 
 
 def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -> xr.DataArray:
-    """(chain, lag, draw): share of entries in which a draw differs from the one `lag` later.
+    """(chain, lag, draw): share of entries in which a draw differs from the draw `lag` later.
 
     Entries are the K x T bits of a path, or the coordinates of a vector. Draws without a partner are NaN.
     """
@@ -41,14 +41,14 @@ def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -
 
 
 class ModeCounts(NamedTuple):
-    """How a chain went from mode to mode."""
+    """How often chains jumped between modes, and how many modes they visited."""
 
     jumps: npt.NDArray[np.int64]  # (chain, draw) cumulative number of changes of the nearest mode
     visited: npt.NDArray[np.int64]  # (chain,) distinct modes
 
 
 def mode_jumps(posterior: Posterior, target: BlockModes) -> ModeCounts:
-    """Changes of the nearest mode along each chain, and how many modes it saw. A tie counts as no change."""
+    """Changes of the nearest mode along each chain, and the number of modes it visited. A tie counts as no change."""
     modes = target.nearest_mode(posterior.draws.values)
     jumps = np.zeros(modes.shape[:2], np.int64)
     visited = np.zeros(len(modes), np.int64)
@@ -61,15 +61,15 @@ def mode_jumps(posterior: Posterior, target: BlockModes) -> ModeCounts:
 
 
 def _carry_ties(modes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """(n, B) with every tie (-1) replaced by the block's last clear mode, or its first one where none came before."""
+    """Modes (n, B) with every tie (-1) replaced by the block's last clear mode, or by its first if none came before."""
     clear = modes >= 0
-    # A block that is never clear takes draw 0, a tie, throughout.
+    # A block that is never clear stays a tie: argmax is then 0, and draw 0 is a tie.
     last = np.where(clear, np.arange(len(modes))[:, None], clear.argmax(axis=0))
     return np.take_along_axis(modes, np.maximum.accumulate(last, axis=0), axis=0)
 
 
 def predicted_round_trips(rejection: npt.ArrayLike) -> float:
-    """Round trips per exchange step that the even-odd schedule makes with independent swaps of these rejections."""
+    """Expected round trips per exchange step, for the even-odd schedule and independent swaps with these rejections."""
     r = np.asarray(rejection, float)
     if r.size == 1:
         return float(1 - r.sum())  # a lone pair has no idle turns: every second swap ends the trip of either replica
@@ -78,6 +78,6 @@ def predicted_round_trips(rejection: npt.ArrayLike) -> float:
 
 
 def round_trip_rate(posterior: Posterior) -> Floats:
-    """(chain,): round trips per exchange step, for swaps of whole paths; crossovers mix identities."""
+    """(chain,): round trips per exchange step. Only for swaps of whole paths; crossovers mix the paths of replicas."""
     steps = np.maximum(np.array(posterior.info["exchange_steps"]), 1)
     return np.array(posterior.info["round_trips"]) / steps

@@ -1,9 +1,9 @@
-"""Evidence from a ladder that reaches the prior.
+"""Evidence (marginal likelihood) from a ladder that reaches the prior, by bridge sampling between rungs.
 
 log Z = sum_i log( mean_{i-1} exp(D_i l / 2) / mean_i exp(-D_i l / 2) ), D_i = beta_i - beta_{i-1}, l the log-likelihood
-of a draw of that rung. The standard error linearises the estimate in its means (delta method): every iteration
-contributes sum_i (a_i / mean a_i - b_i / mean b_i), all rungs together, so that their covariances count; batch means of
-it carry its autocorrelation.
+of a draw of that rung. The standard error uses the delta method: iteration by iteration,
+sum_i (a_i / mean a_i - b_i / mean b_i) is added up over all rungs, which includes their covariances; batch means of
+this sum account for its autocorrelation.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class Evidence(NamedTuple):
 def ladder_evidence(log_lik: Floats, betas: Floats) -> Evidence:
     """log_lik (C, n, R): log-likelihood of every rung at every iteration; betas (R,) from 0 to 1.
 
-    A draw of the prior may be impossible, -inf, and then counts as 0. Where no draw of it is possible, or a rung above
-    it has not found the possible ones, nothing is known: (-inf, inf).
+    A draw from the prior may be impossible, -inf; it then counts as 0. Where no draw from the prior is possible, or a
+    higher rung has impossible draws, the evidence is unknown: (-inf, inf).
     """
     steps = np.diff(betas)
     return bridge_evidence(np.stack([log_lik[..., :-1] * steps, log_lik[..., 1:] * steps], axis=-1))
 
 
 def bridge_evidence(work: Floats) -> Evidence:
-    """work (C, n, R - 1, 2): of a draw of the lower and one of the upper rung of every pair, by how much its log weight
-    grows from the lower to the upper.
+    """work (C, n, R - 1, 2): for every pair of rungs, the increase of the log weight from the lower to the upper rung,
+    at a draw of the lower one and at a draw of the upper one.
     """
-    # The reference keeps exponentials in range and cancels between numerator and denominator.
+    # Subtracting the maxima keeps exponentials in range; they are added back below.
     low = work[..., 0] / 2
     high = -work[..., 1] / 2
     low_top = low.max(axis=(0, 1))

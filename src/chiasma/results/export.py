@@ -2,7 +2,7 @@
 
 posterior: codes, level, rows_on (or x), (chain, draw, site), and learned parameters under their names, (chain, draw) or
 (chain, draw, row). sample_stats: lp and log_likelihood, (chain, draw). observed_data: y. constant_data: weights (row,)
-where they were given, starts (sequence,). What is lazy stays lazy.
+if they are not learned, starts (sequence,). Lazy arrays stay lazy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def to_datatree(
     weights: Floats | None,
     info: RunInfo,
 ) -> xr.DataTree:
-    """variables: what the group `posterior` holds, under their names."""
+    """variables: the named arrays of the group `posterior`."""
     groups = {
         "posterior": xr.Dataset({str(variable.name): variable for variable in variables}),
         "sample_stats": xr.Dataset({"lp": log_joint, "log_likelihood": log_likelihood}),
@@ -47,7 +47,7 @@ def to_datatree(
 
 
 def _attributes(info: RunInfo) -> dict[str, Any]:
-    """Strings, because a seed from the operating system is longer than the integers of most file formats."""
+    """Attributes as strings: a seed from the operating system is too large for the integers of most file formats."""
     made_with = info.get("versions") or versions()
     told = {key: info.get(key) for key in ("seed", "plan", "update", "exchange")}
     attributes = {key: str(value) for key, value in told.items() if value is not None}

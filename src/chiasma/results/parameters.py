@@ -1,6 +1,6 @@
-"""Learned parameters: by name, every single value summarised, and the models that the draws make.
+"""Learned parameters by name, summaries of their values, and the model at the values of a draw.
 
-parameters: a Dataset, each variable (chain, draw, ...) with what the parameter has beside: row, channel.
+parameters: a Dataset, each variable (chain, draw, ...), the last dimensions being row or channel.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from chiasma.results.arrays import per_draw
 from chiasma.results.convergence import judge
 from chiasma.types import Floats
 
-# What a summary calls low and high.
+# The quantiles that a summary calls low and high.
 QUANTILES = (0.05, 0.95)
 
 
-# Parameters that have one value per row where they have several.
+# Parameters whose values, if there are several, are one per row.
 _BY_ROW = ("weights", "enter", "leave", "initial")
 
 
 def named_parameters(values: Floats | None, model: FactorialHMM | Density | None) -> xr.Dataset:
-    """Learned parameters (C, n, P) by their names, with a coordinate for rows."""
+    """Learned parameters (C, n, P) as a Dataset by name, with a coordinate for rows."""
     if values is None or not values.shape[-1]:
         return xr.Dataset()
     if not isinstance(model, FactorialHMM):
@@ -40,7 +40,7 @@ def named_parameters(values: Floats | None, model: FactorialHMM | Density | None
 
 
 class Entry(NamedTuple):
-    """One value of a parameter: its name, such as weights[2], where it stands, and its draws (chain, draw)."""
+    """One value of a parameter: its name, such as weights[2], its index in the parameter, its draws (chain, draw)."""
 
     name: str
     parameter: str
@@ -89,11 +89,11 @@ def _summarised(entry: Entry) -> ParameterSummary:
 
 
 def model_at_mean(model: FactorialHMM, parameters: xr.Dataset) -> FactorialHMM:
-    """Numbers, the posterior means, in place of all priors: supports are intervals or a simplex, which hold them."""
+    """The model at the posterior means. Supports are convex (intervals or a simplex), so the means lie inside."""
     means = parameters.mean(("chain", "draw"))
     return model.at({name: means[name].values for name in model.parameters.names})
 
 
 def model_at_draw(model: FactorialHMM, parameters: xr.Dataset, chain: int, draw: int) -> FactorialHMM:
-    """The parameters of one draw in place of all priors."""
+    """The model at the parameters of one draw."""
     return model.with_unchecked_values({name: parameters[name].values[chain, draw] for name in model.parameters.names})

@@ -1,7 +1,7 @@
-"""Posterior: draws of a run and what can be read off them, as xarray objects.
+"""Posterior: the draws of a run and quantities computed from them, as xarray objects.
 
-codes (chain, draw, site) for a factorial HMM, x (chain, draw, site) for any other density. A model with priors stands
-at typical values of them: what depends on learned parameters is read with those of every draw.
+codes (chain, draw, site) for a factorial HMM, x (chain, draw, site) for any other density. The `model` of a model with
+priors holds typical values only; quantities that depend on learned parameters use the values of each draw.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Made = TypeVar("Made", xr.DataArray, xr.Dataset)
 
 
 class Lazy(Generic[Made]):
-    """A field that may be given as a function: it is called when the field is first read.
+    """A field that may be given as a function, which is called when the field is first read.
 
-    The labels of an xarray object take longer to make than a hundred sweeps of a short path.
+    Building an xarray object takes longer than a hundred sweeps of a short path.
     """
 
     def __init__(self, default: Callable[[], Made] | None = None):
@@ -48,7 +48,7 @@ class Lazy(Generic[Made]):
         if instance is None:
             if self.default is None:
                 raise AttributeError(self.name)  # tells dataclass() that there is no default
-            return self.default  # type: ignore[return-value]  # what dataclass() gives to __set__
+            return self.default  # type: ignore[return-value]  # dataclass() passes it to __set__
         given: Made | Callable[[], Made] = vars(instance)[self.name]
         if isinstance(given, xr.DataArray | xr.Dataset):
             return given
@@ -70,9 +70,9 @@ class Posterior:
     betas : (replica,), ascending.
     exchange_stats : per pair of neighbouring rungs: rejection, barrier, moves, changed, columns moved.
     parameters : learned parameters, (chain, draw) or (chain, draw, row); empty where all were given.
-    log_evidence : value and standard error, or None where the ladder does not reach the prior.
-    model, data : what was sampled; None where a stored run could not keep them (a user's own functions).
-    row_counts : (K, T) draws with each row on, where a stored run has counted them already.
+    log_evidence : value and standard error, or None if the ladder does not reach the prior.
+    model, data : the model and its data; None if a stored run could not keep them (a user's own functions).
+    row_counts : (K, T) number of draws with each row on, if a stored run has counted them already.
     info : seed, plan, timings, round trips, warnings.
     """
 
@@ -101,7 +101,7 @@ class Posterior:
         return (self.draws >> row & 1).astype(np.int8).rename("states")
 
     def marginals(self) -> xr.DataArray:
-        """(row, site): share of draws with the row on. A stored run has counted them while it was drawing."""
+        """(row, site): share of draws with the row on. A stored run counts them while sampling."""
         counts = self.row_counts
         if counts is None:
             counts = np.zeros((self._rows(), self.draws.sizes["site"]), np.int64)
@@ -118,22 +118,22 @@ class Posterior:
     def fitted_model(self) -> FactorialHMM | Density | None:
         """The model with the posterior means of its learned parameters in place of their priors.
 
-        Where all parameters were given it is the model itself. Means of several modes need not be near any of them:
-        `model_at` gives the model of one draw.
+        If no parameters are learned it is the model itself. The mean of a multimodal posterior may be far from every
+        mode: `model_at` gives the model at one draw.
         """
         if isinstance(self.model, FactorialHMM) and self.model.parameters:
             return model_at_mean(self.model, self.parameters)
         return self.model
 
     def model_at(self, chain: int, draw: int) -> FactorialHMM:
-        """The model with the parameters of one draw, both counted from 0."""
+        """The model with the parameters of one draw; chain and draw count from 0."""
         sizes = self.draws.sizes
         for name, given in (("chain", chain), ("draw", draw)):
             if not 0 <= given < sizes[name]:
                 raise InvalidInput(f"{name} must be in 0..{sizes[name] - 1}, got {given}")
         if not isinstance(self.model, FactorialHMM):
             raise InvalidInput(
-                "this posterior holds no FactorialHMM; where a stored run could not keep it, give it: "
+                "this posterior holds no FactorialHMM; if a stored run could not keep it, pass it: "
                 "ch.open_posterior(path, model=model)"
             )
         return model_at_draw(self.model, self.parameters, chain, draw)
@@ -141,7 +141,7 @@ class Posterior:
     def levels(self) -> xr.DataArray:
         """(chain, draw, site): sum of the weights of the rows that are on. With channels, a last axis.
 
-        Weights that are learned are those of the draw. Lazy where the draws are, or where it would be large.
+        Learned weights are those of each draw. The result is lazy if the draws are, or if it would be large.
         """
         self._rows()
         weights = self._weights()
@@ -161,22 +161,22 @@ class Posterior:
         return configurations.top_configurations(self.codes, self._rows(), start, stop, n)
 
     def segments(self, min_probability: float = 0.0) -> list[Segment]:
-        """Runs of equal most probable code, none across a sequence start.
+        """Runs of sites with the same most probable code; no run crosses a sequence start.
 
-        Runs whose mean probability is below min_probability are left out. `segments.segment_rows` makes table rows.
+        Runs whose mean probability is below min_probability are left out.
         """
         return segments.segments(self.codes, self._rows(), self._starts(), min_probability)
 
     def row_segments(self, row: int) -> list[RowSegment]:
-        """Runs where P(row is on) > 0.5, none across a sequence start."""
+        """Runs of sites where P(row is on) > 0.5; no run crosses a sequence start."""
         self._check_row(row)
         return segments.row_segments(self.codes, row, self._starts())
 
     def summary(self) -> Summary:
-        """What was run, R-hat and effective sample sizes, learned parameters, exchange health, evidence, and warnings
-        with remedies.
+        """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, and
+        warnings with remedies.
 
-        Print it, or take its to_dict(). Only the cold replica is judged, at no more than 200 sites.
+        Print it, or use its to_dict(). Diagnostics use the cold replica only, at no more than 200 sites.
         """
         series, weights = summary.some_sites(self.draws), self._weights()
         if weights is not None:
@@ -195,10 +195,10 @@ class Posterior:
         )
 
     def to_datatree(self) -> xr.DataTree:
-        """For ArviZ: groups posterior, sample_stats, observed_data and constant_data.
+        """A DataTree for ArviZ: groups posterior, sample_stats, observed_data and constant_data.
 
-        Learned parameters are variables of the group posterior. Lazy draws stay lazy; ArviZ wants what it works on in
-        memory: `tree.sel(site=[10, 20]).load()`.
+        Learned parameters are variables of the group posterior. Lazy draws stay lazy; ArviZ needs its input in memory:
+        `tree.sel(site=[10, 20]).load()`.
         """
         variables = [self.draws, *self.parameters.data_vars.values()]
         weights = self._weights()
@@ -215,7 +215,7 @@ class Posterior:
         )
 
     def _weights(self) -> Floats | xr.DataArray | None:
-        """Of the emission, or where they are learned, of every draw."""
+        """The weights of the emission, or of every draw if they are learned."""
         emission = self.model.emission if isinstance(self.model, FactorialHMM) else None
         if not isinstance(emission, Additive):
             return None

@@ -1,7 +1,7 @@
-"""What a stored run remembers of how it was made: enough to refuse a different one, and to rebuild its model.
+"""Provenance: the description that a run stores, enough to detect different settings and to rebuild its model.
 
 Everything is plain JSON: the parameters of an emission in `EMISSIONS` as lists, data as a digest. A function or a class
-that is in no registry is remembered by its name, and the model is then not rebuilt.
+that is in no registry is stored by name only, and the model then cannot be rebuilt.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
 
 
 def _name(kind: type) -> str:
-    """Of a class: a class of this package keeps its name when it moves to another file."""
+    """The stored name of a class. Classes of this package omit the module, so that they can move to another file."""
     own = kind.__module__.partition(".")[0] == chiasma.__name__
     return kind.__name__ if own else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -54,7 +54,7 @@ def _parameters(part: BinaryChains | Emission) -> dict[str, Any]:
 
 
 def _parameter(part: BinaryChains | Emission, name: str) -> Any:
-    """A number or a list; a prior as what describes it."""
+    """A parameter as JSON: a number, a list, or the description of a prior."""
     if name in part.priors:
         return part.priors[name].describe()
     value = getattr(part, name)
@@ -62,7 +62,7 @@ def _parameter(part: BinaryChains | Emission, name: str) -> Any:
 
 
 def _attributes(thing: object) -> dict[str, Any]:
-    """What an object of any class says of itself: values as they are, arrays as digests, functions by their names."""
+    """The public attributes of any object: plain values unchanged, arrays as digests, functions by name."""
     return {key: _told(value) for key, value in sorted(vars(thing).items()) if not key.startswith("_")}
 
 
@@ -73,12 +73,12 @@ def _told(value: Any) -> Any:
         return digest(value)
     if hasattr(value, "__qualname__"):
         return value.__qualname__
-    # Where the text is an address, no two runs share it.
+    # A repr with a memory address differs in every run.
     return type(value).__qualname__ if " at 0x" in repr(value) else repr(value)
 
 
 def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
-    """The model of a description; None where a class is in no registry, or was not when the run was stored.
+    """Rebuild the model from its description; None if a class is in no registry, or was not when the run was stored.
 
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Poisson([1.0, 2.0]), fixed_rows={1: 1})

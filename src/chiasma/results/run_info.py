@@ -1,4 +1,4 @@
-"""RunInfo: what a posterior knows of the run that made it, beside its draws."""
+"""RunInfo: how the draws of a posterior were made (seed, plan, settings, timings, warnings)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,31 @@ class RunInfo(TypedDict, total=False):
     n_rows: int | None  # None for plain vectors
     seed: int
     plan: str  # what was chosen and why, in words
-    update: str | None  # as it would be written in Python; None where a density brings its own
-    exchange: str | None  # None where nothing was exchanged
-    follows_swaps: bool  # whole paths change places, so that round trips can be counted
-    independent: bool  # draws do not depend on each other
+    update: str | None  # as Python code; None for a Density, which has its own update
+    exchange: str | None  # None if nothing was exchanged
+    follows_swaps: bool  # exchanges swap whole paths, so round trips can be counted
+    independent: bool  # draws are independent of each other
     settings: dict[str, Any]  # arguments of sample()
     versions: dict[str, str]
     timings: dict[str, float]  # seconds of every stage
-    complete: bool  # a stored run has all the draws it was to have
+    complete: bool  # a stored run has all requested draws
     round_trips: list[int]  # per chain
     exchange_steps: list[int]  # per chain
     warnings: list[str]
+
+
+def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
+    """The entries of `Posterior.info` that come from the description of a run."""
+    run = about["run"]
+    return {
+        "n_rows": about["n_rows"],
+        "seed": run["seed"],
+        "plan": about["plan"],
+        "update": run["update"],
+        "exchange": run["exchange"],
+        "follows_swaps": about["follows_swaps"],
+        "independent": about["independent"],
+        "settings": run,
+        "versions": about["versions"],
+        "timings": dict(timings),
+    }

@@ -1,13 +1,11 @@
-"""Along the sites: the most probable code, runs of it, runs of a row that is on, and the error of marginals.
+"""Segmentation of the sites: the most probable code, its runs, runs of a row that is on, and errors of marginals.
 
-codes: (chain, draw, site). Draws are counted piece by piece; what is kept has the size of the sites, not of the draws.
+codes: (chain, draw, site). Draws are counted piece by piece, so memory grows with the sites and not with the draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -18,7 +16,7 @@ from chiasma.results.configurations import equal_runs, pieces, state_text
 from chiasma.results.evidence import BATCHES
 from chiasma.types import Floats, Integers
 
-# Counts of every code at every site are kept up to this many; more codes are sorted, a block of sites at a time.
+# Up to this many counts (sites times codes) are kept in a table; beyond it, codes are sorted in blocks of sites.
 TABLE_SIZE = 2**24
 BLOCK_BYTES = 64 * 2**20
 
@@ -58,7 +56,7 @@ class RowSegment:
 
 
 def segments(codes: xr.DataArray, n_rows: int, starts: Integers, min_probability: float = 0.0) -> list[Segment]:
-    """Runs of the most probable code, none across a start; those of a lower mean probability are left out."""
+    """Runs of the most probable code; none crosses a start. Runs of mean probability < min_probability are dropped."""
     mode, share = modal_codes(codes, n_rows)
     found = [
         Segment(
@@ -74,18 +72,8 @@ def segments(codes: xr.DataArray, n_rows: int, starts: Integers, min_probability
     return [segment for segment in found if segment.probability >= min_probability]
 
 
-def segment_rows(found: Iterable[Segment]) -> list[dict[str, Any]]:
-    """Segments as the rows of a table: one column for every row of the model, and how many of them are on."""
-    return [
-        {"start": segment.start, "stop": segment.stop, "code": segment.code}
-        | {f"row_{k}": x for k, x in enumerate(segment.states)}
-        | {"rows_on": segment.rows_on, "probability": segment.probability, "minimum": segment.minimum}
-        for segment in found
-    ]
-
-
 def row_segments(codes: xr.DataArray, row: int, starts: Integers) -> list[RowSegment]:
-    """Runs where the row is on in more than half of the draws, none across a start."""
+    """Runs where the row is on in more than half of the draws; no run crosses a start."""
     count = np.zeros(codes.shape[2], np.int64)
     for _, _, part in pieces(codes):
         count += (part >> row & 1).sum(axis=0, dtype=np.int64)
@@ -98,7 +86,7 @@ def row_segments(codes: xr.DataArray, row: int, starts: Integers) -> list[RowSeg
 
 
 def modal_codes(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Floats]:
-    """(T,) most frequent code of every site, the smallest of equals, and (T,) its share of the draws."""
+    """(T,) most frequent code of every site (the smallest in a tie), and (T,) its share of the draws."""
     n_chains, n_draws, n_sites = codes.shape
     count = _tabulated if n_sites << n_rows <= TABLE_SIZE else _sorted
     mode, n_mode = count(codes, n_rows)
@@ -131,7 +119,7 @@ def _sorted(codes: xr.DataArray, n_rows: int) -> tuple[Integers, Integers]:
 def marginals_error(codes: xr.DataArray, n_rows: int) -> Floats:
     """(K, T): standard error of the share of draws with a row on, by batch means; NaN when there are too few draws.
 
-    As `evidence.batch_error`, for all rows and sites at once: the sums are whole numbers and lose nothing.
+    As `evidence.batch_error`, for all rows and sites at once; the sums are of integers and therefore exact.
     """
     n_chains, n_draws, n_sites = codes.shape
     per_chain = min(BATCHES, n_draws // 2)

@@ -1,8 +1,8 @@
 """Summary: what was run, whether the chains agree, how well replicas exchange, and what to do about it.
 
-R-hat and the bulk effective sample size are over chains of the cold replica: other temperatures are other
-distributions and are never mixed in. They are taken of the log joint, of the learned parameters and, at some sites, of
-a quantity that no relabelling of rows changes.
+R-hat and the bulk effective sample size (ESS) use the cold replica of each chain only: other temperatures have other
+distributions. They are computed for the log joint, for the learned parameters and, at some sites, for a quantity that
+label switching does not affect.
 """
 
 from __future__ import annotations
@@ -15,24 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from chiasma.results.convergence import RHAT, Convergence, convergence
+from chiasma.results.convergence import Convergence, convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.run_info import RunInfo
+from chiasma.results.warnings import chain_warnings, count, evidence_warnings
 from chiasma.types import Floats
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-# Sites that are looked at: at most so many, and fewer when chains are so long that ranking them would take minutes.
+# Number of sites that are checked: at most SITES, fewer for chains so long that ranking their draws would take minutes.
 SITES, FEWEST_SITES = 200, 20
 VALUES = 8_000_000
-# Vehtari and others (2021) want at least so many effective draws.
-ESS_PER_CHAIN = 100
-# In nats: two such errors are a factor e in a Bayes factor.
-EVIDENCE_ERROR = 0.5
-# Parameters that one warning names.
-SHOWN_NAMES = 4
 
 
 def some_sites(draws: xr.DataArray) -> xr.DataArray:
@@ -44,14 +39,14 @@ def some_sites(draws: xr.DataArray) -> xr.DataArray:
 
 
 def tied(levels: xr.DataArray) -> xr.DataArray:
-    """Levels without the noise of their last digits: ranks must not tell 0.1 + 0.2 from 0.3."""
+    """Levels rounded so that equal sums are ties: ranks must not distinguish 0.1 + 0.2 from 0.3."""
     largest = float(np.abs(levels).max())
     return levels.round(10 - math.floor(math.log10(largest))) if largest > 0 else levels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchanges:
-    """Health of the ladder. Round trips are those of whole paths, and None for crossovers, which mix identities."""
+    """Health of the ladder. Round trips are counted for swaps of whole paths only; None for crossovers."""
 
     move: str
     worst_rejection: float
@@ -63,7 +58,7 @@ class Exchanges:
 
 
 def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
-    """From the statistics per pair of rungs; None where nothing was exchanged."""
+    """Health of the ladder from the statistics of each pair of rungs; None if nothing was exchanged."""
     moves = stats["moves"].values
     if not moves.sum():
         return None
@@ -81,7 +76,7 @@ def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Print it, or take `to_dict()`; `warnings` is empty where nothing is wrong."""
+    """Print it, or use `to_dict()`; `warnings` is empty if no problem was found."""
 
     run: dict[str, Any]
     convergence: tuple[Convergence, ...]
@@ -91,7 +86,7 @@ class Summary:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: None stands for what is not known, and for an infinite R-hat (`stuck` counts those)."""
+        """A dict ready for JSON. Unknown values and infinite R-hats are None; `stuck` counts the infinite R-hats."""
         content = {
             "run": self.run,
             "convergence": [asdict(part) for part in self.convergence],
@@ -146,7 +141,7 @@ def summarise(
     log_evidence: Evidence | None,
     info: RunInfo,
 ) -> Summary:
-    """draws: of the cold replica, for their sizes; series: (chain, draw, site, ...) at some sites."""
+    """draws: of the cold replica, used for their sizes only; series: (chain, draw, site, ...) at some sites."""
     n_chains, n_draws, n_sites = draws.shape
     run = {
         "plan": info.get("plan"),
@@ -162,100 +157,15 @@ def summarise(
         "seconds": dict(info.get("timings", {})),
     }
     parts = (convergence(log_joint), convergence(series))
-    warnings = [] if info.get("independent") else _chain_warnings(parts, parameters, n_chains, n_draws, betas)
+    warnings = [] if info.get("independent") else chain_warnings(parts, parameters, n_chains, n_draws, betas)
     return Summary(
         run=run,
         convergence=parts,
         parameters=parameters,
         exchanges=exchanges(exchange_stats, info),
         evidence=log_evidence,
-        warnings=(*warnings, *info.get("warnings", ()), *_evidence_warnings(log_evidence)),
+        warnings=(*warnings, *info.get("warnings", ()), *evidence_warnings(log_evidence)),
     )
-
-
-def _chain_warnings(
-    parts: tuple[Convergence, ...],
-    parameters: tuple[ParameterSummary, ...],
-    n_chains: int,
-    n_draws: int,
-    betas: Floats,
-) -> list[str]:
-    if n_draws < 4:
-        return [f"{_count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
-    found = []
-    if n_chains == 1:
-        found.append("one chain only: nothing shows whether another would find other modes; run chains=4")
-    for part in parts:
-        what = part.name.replace("_", " ")
-        if part.rhat_worst > RHAT:
-            many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at site {part.worst_site}"
-            stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas))
-        if part.ess_worst < ESS_PER_CHAIN * n_chains:
-            many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
-            found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
-    apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
-    if apart:
-        found.append(_disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas))
-    slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
-    if slow:
-        what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
-        found.append(_few_draws(f"{what} is low", slow[0].ess, n_chains, n_draws))
-    return found
-
-
-def _disagree(what: str, betas: Floats) -> str:
-    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {_better_ladder(betas)}"
-
-
-def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
-    wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(ess, 1.0))
-    return (
-        f"few effective draws: bulk ESS of {what}, wanted are {ESS_PER_CHAIN} per chain; take about draws={wanted}, or "
-        f"thin={math.ceil(wanted / n_draws)} with as many draws as now"
-    )
-
-
-def _listed(names: list[str]) -> str:
-    """The first few of them.
-
-    >>> _listed(["a", "b", "c", "d", "e", "f"])
-    'a, b, c, d and 2 more'
-    """
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _better_ladder(betas: Floats) -> str:
-    if len(betas) == 1:
-        return "add tempered replicas (exchange='auto', ladder='auto')"
-    if betas[0] > 0:
-        return "let the ladder reach hotter (ladder='auto')"
-    return f"use more rungs (ladder=ch.Ladder.adapted({2 * len(betas)}))"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
-
-
-def _round_up(count: float) -> int:
-    """To two digits.
-
-    >>> _round_up(1234.5)
-    1300
-    """
-    unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
-    return math.ceil(count / unit) * unit
-
-
-def _evidence_warnings(evidence: Evidence | None) -> list[str]:
-    if evidence is None or evidence.standard_error <= EVIDENCE_ERROR:
-        return []
-    if not math.isfinite(evidence.value):
-        return ["the evidence is unknown: a rung met no possible draw; take more draws, or adapt the ladder"]
-    error = evidence.standard_error
-    size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
-    return [f"the standard error of the log evidence is {size}; take more draws, or more rungs (Ladder.adapted(size))"]
 
 
 def _facts(rows: list[tuple[str, str]]) -> Any:
@@ -269,8 +179,8 @@ def _facts(rows: list[tuple[str, str]]) -> Any:
 
 
 def _run_table(run: dict[str, Any]) -> Any:
-    sizes = [_count(run["chains"], "chain"), _count(run["draws"], "draw"), _count(run["sites"], "site")]
-    sizes += [] if run["rows"] is None else [_count(run["rows"], "row")]
+    sizes = [count(run["chains"], "chain"), count(run["draws"], "draw"), count(run["sites"], "site")]
+    sizes += [] if run["rows"] is None else [count(run["rows"], "row")]
     betas = f", beta {run['hottest_beta']:.3g} to 1" if run["replicas"] > 1 else ""
     seconds = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
     return _facts(

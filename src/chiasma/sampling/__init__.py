@@ -1,4 +1,4 @@
-"""Sampling: what is updated and exchanged, at which temperatures, for how long."""
+"""MCMC sampling: updates, exchanges between replicas, the temperature ladder, and the sampler that runs them."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
-"""Simulation-based calibration: are the posteriors of a model and a sampler what they claim to be?
+"""Simulation-based calibration (SBC): does a sampler draw from the correct posterior of a model?
 
-Parameters are drawn from their priors, paths and data from them, and a posterior from the data. The rank of the true
-value among the draws is then uniform; a sampler that is wrong, or has not converged, makes it lean.
+Each replication draws parameters from their priors, simulates paths and data, and samples the posterior. The rank of
+the true value among the draws is then uniform. It is not if the sampler is wrong or has not converged.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def calibration_ranks(
     """Ranks 0..draws of true values among posterior draws, (replication,) or (replication, row).
 
     One variable per learned parameter, and `rows_on`, the mean number of rows that are on. Thin the draws until they
-    are nearly independent (thin=10): correlated ones make ranks pile up at the ends.
+    are nearly independent (thin=10): correlated draws give too many ranks at both ends.
 
     Parameters
     ----------
     model : a model with priors.
-    n_columns, starts, gaps : of the simulated data.
-    options : for ch.sample.
+    n_columns, starts, gaps : structure of the simulated data.
+    options : arguments of ch.sample.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def calibration_ranks(
     (3, ['rows_on', 'sd'])
     """
     if not model.parameters:
-        raise InvalidInput("calibration needs a model with priors, got one whose parameters are all given")
+        raise InvalidInput("calibration needs a model with priors, got one without; try sd=ch.HalfNormal(1)")
     in_order = CanonicalOrder(model)
     found: dict[str, list[Any]] = {}
     for i in range(replications):

@@ -1,4 +1,4 @@
-"""Which model? Evidence of several models of the same data, and their posterior probabilities."""
+"""Model comparison: evidences of several models of the same data, and their posterior probabilities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when they are first used
+import scipy  # submodules load on first use
 from rich.table import Table
 
 from chiasma.errors import InvalidInput
@@ -22,7 +22,7 @@ from chiasma.sampling.plan import EXACT_SECONDS, exact_cost
 from chiasma.sampling.sampler import sample
 from chiasma.types import Floats, as_floats
 
-# Draws by which errors of the evidences become intervals of the probabilities.
+# Monte Carlo draws that turn standard errors of the evidences into intervals of the probabilities.
 _N_ERRORS = 20_000
 
 
@@ -31,8 +31,8 @@ class Comparison:
     """Models side by side, in the order given.
 
     evidence : log p(y | model) and its standard error, 0 where it is exact.
-    probabilities : p(model | y); low and high bound 90% of what the errors of the evidences leave possible.
-    posteriors : of the models that had to be sampled.
+    probabilities : p(model | y); low and high are a 90% interval for the Monte Carlo errors of the evidences.
+    posteriors : those of the models that had to be sampled.
     """
 
     names: list[str]
@@ -80,10 +80,10 @@ def compare(
 
     Parameters
     ----------
-    models : by name, or a list, which is then named by the number of free rows.
-    data : what all of them explain.
-    prior : probability of every model before the data; default: equal.
-    options : for ch.sample, where a model has priors or is too large for the exact evidence.
+    models : a dict by name, or a list, whose models are named by their number of free rows.
+    data : the observations, the same for all models.
+    prior : prior probability of every model; default: equal.
+    options : arguments of ch.sample, used for models that have priors or are too large for the exact evidence.
 
     Examples
     --------

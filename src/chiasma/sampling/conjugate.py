@@ -1,4 +1,4 @@
-"""Parameters whose conditional given a path has a name: Beta for switching, Normal for Gaussian levels."""
+"""Conjugate Gibbs updates given a path: Beta for switching probabilities, Normal for depth or weights of a Gaussian."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from chiasma.models.observations import Observations
 from chiasma.models.priors import Beta, Normal
 from chiasma.types import Floats, Integers
 
-# Where in a row's four moves those are that a parameter is the probability of, and those of its complement.
+# For every parameter: the entries of a row's four transition counts that are successes, and those that are failures.
 _MOVES = {"enter": ([1], [0]), "leave": ([2], [3]), "initial": ([1, 3], [0, 2])}
 
 
 def draw_chains(
     model: FactorialHMM, data: Observations, counts: Integers, values: Floats, rng: np.random.Generator
 ) -> tuple[Floats, set[str]]:
-    """Values (P,) with conjugate switching probabilities drawn anew, and the names of those.
+    """Gibbs draw of the conjugate switching probabilities: new values (P,), and the names of the drawn parameters.
 
-    counts (E, K, 4): moves of the free rows by kind of edge. With gaps, or a stationary start, enter and leave are in
-    more terms than a Beta has, and are left to others.
+    counts (E, K, 4): transitions of the free rows by kind of edge. With gaps, or a stationary start, enter and leave
+    are not conjugate; they are updated by slice sampling elsewhere.
     """
     plain = data.gaps is None and model.chains.initial is not None
     values, drawn = values.copy(), set()
@@ -37,7 +37,7 @@ def draw_chains(
         if slot.prior.shape == ():
             made, other = made.sum(), other.sum()
         drawn_values = rng.beta(slot.prior.alpha + made, slot.prior.beta + other)
-        # A draw that rounds to a bound has no free coordinate.
+        # A draw that was rounded to 0 or 1 would have an infinite free coordinate.
         values[slot.values] = np.clip(drawn_values, np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
         drawn.add(slot.name)
     return values, drawn
@@ -46,7 +46,7 @@ def draw_chains(
 def draw_gaussian(
     model: FactorialHMM, summary: Any, on: Floats, beta: float, values: Floats, rng: np.random.Generator
 ) -> tuple[Floats, set[str]]:
-    """Values (P,) with Normal depth or Normal weights of a Gaussian drawn anew, and the names of those.
+    """Gibbs draw of Normal depth or Normal weights of a Gaussian: new values (P,), and the names of those drawn.
 
     summary: moments of groups of columns; on (G, K): which rows are on in each.
     """

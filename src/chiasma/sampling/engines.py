@@ -1,9 +1,9 @@
 """Engines: the replicas of one chain, advanced by iterations.
 
 An iteration updates every replica, and every `every`-th one ends with exchanges between neighbouring rungs.
-`CompiledEngine` keeps whole iterations inside numba; `LoopEngine` does the same one Python call at a time, for targets
-that must be asked in Python (streamed likelihoods, exact passes, any density, learned parameters). Both read the same
-streams in the same order. `ExactEngine` draws whole paths independently of each other.
+`CompiledEngine` runs whole iterations inside numba; `LoopEngine` does the same with one Python call per step, for
+targets that need Python (streamed likelihoods, exact passes, any density, learned parameters). Both read the same
+random streams in the same order. `ExactEngine` draws independent whole paths.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from chiasma.types import Floats, Integers
 
 # Uniforms drawn ahead per call of the compiled loop, over all replicas: 16 MiB.
 BUFFER = 2**21
-# Where they go, a thread at a time: fresh memory of that size takes longer to get and to give back than to fill.
+# Reusable buffers for them, one set per thread: allocating and freeing that much memory takes longer than filling it.
 _ROOM = threading.local()
-# Exact draws per pass over the segments, when messages do not fit at once and are filtered again for every pass.
+# Exact draws per backward pass when the messages do not all fit in memory and are filtered again for every pass.
 BATCH = 256
 
 
@@ -40,7 +40,7 @@ class Engine(ABC):
     states: State  # (R, T)
 
     def __init__(self, problem: Problem, betas: Sequence[float], every: int, streams: Streams, start: Start):
-        """every: iterations from one exchange step to the next; 0: none."""
+        """every: iterations between exchange steps; 0: no exchanges."""
         self.problem = problem
         self.every = every
         self.streams = streams
@@ -52,11 +52,11 @@ class Engine(ABC):
         """(R, T)"""
 
     def prepare(self) -> float | None:
-        """Compute what all chains of the problem share; returns the log evidence where that tells it."""
+        """Compute what all chains of the problem share; returns the exact log evidence if that yields it."""
         return None
 
     def set_betas(self, betas: Sequence[float]) -> None:
-        """Set the rungs. With another number of them, each takes over from the nearest old one."""
+        """Set the rungs. If their number changes, each new rung copies the state of the nearest old one."""
         n_old, n_new = len(self.states), len(betas)
         if n_new != n_old:
             self._take_over(np.round(np.linspace(0, n_old - 1, n_new)).astype(int))
@@ -65,17 +65,17 @@ class Engine(ABC):
         self._bind()
 
     def _take_over(self, nearest: Integers) -> None:
-        """Rung r takes the place of the old rung nearest[r]."""
+        """Copy the state of the old rung nearest[r] to rung r."""
         self.states = self.states[nearest].copy()
 
     def restart(self) -> None:
-        """Forget the tally and count iterations from 0."""
+        """Reset the tally, and count iterations from 0."""
         self.iteration = 0
         self.tally = ensemble.make_tally(len(self.betas))
 
     @abstractmethod
     def _bind(self) -> None:
-        """Make what depends on the betas."""
+        """Prepare everything that depends on the betas."""
 
     @abstractmethod
     def advance(self, n: int, thin: int) -> Draws:
@@ -83,20 +83,20 @@ class Engine(ABC):
 
     @abstractmethod
     def piece(self) -> int:
-        """Iterations that make a reasonable single call of `advance`."""
+        """A reasonable number of iterations for one call of `advance`."""
 
     @abstractmethod
     def log_densities(self) -> Floats:
-        """(2, R): log-likelihood and log prior of where the replicas are."""
+        """(2, R): log-likelihood and log prior of the current states of the replicas."""
 
     def checkpoint(self) -> dict[str, Any]:
-        """All that the next iteration depends on, as arrays."""
+        """The complete state of the chain as arrays: everything that the next iteration depends on."""
         tally = {f"tally_{name}": values for name, values in self.tally._asdict().items()}
         streams = np.array(json.dumps(self.streams.state()))
         return tally | {"states": self.states, "betas": self.betas, "iteration": self.iteration, "streams": streams}
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.states = np.array(checkpoint["states"])
         self.set_betas(checkpoint["betas"])
         self.iteration = int(checkpoint["iteration"])
@@ -104,7 +104,7 @@ class Engine(ABC):
         self.streams.restore(json.loads(str(checkpoint["streams"])))
 
     def empty_draws(self, n: int, thin: int) -> Draws:
-        """Room for what is kept of the next n iterations."""
+        """Allocate arrays for the kept draws of the next n iterations."""
         n_kept = (self.iteration + n) // thin - self.iteration // thin if thin else 0
         n_replicas, n_sites = self.states.shape
         return Draws(
@@ -117,7 +117,7 @@ class Engine(ABC):
 
 
 class StateEngine(Engine):
-    """Replicas that are nothing but their states."""
+    """Replicas that consist of a state only, without learned parameters."""
 
     problem: StateProblem
 
@@ -140,15 +140,15 @@ class LoopEngine(Engine):
 
     @abstractmethod
     def _look(self) -> Floats:
-        """(R,) log-likelihoods by which neighbouring rungs are compared."""
+        """(R,) log-likelihoods that enter the swap probabilities of neighbouring rungs."""
 
     @abstractmethod
     def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
-        """Write the cold replica, and what `_look` said, into draw n."""
+        """Write the cold replica and the output of `_look` into draw n."""
 
     @abstractmethod
     def _exchange_pair(self, p: int) -> tuple[int, bool]:
-        """Exchange between rungs p and p + 1: how many columns of p changed, and whether the two changed places."""
+        """Exchange between rungs p and p + 1; returns how many columns of p changed, and whether the two swapped."""
 
     def piece(self) -> int:
         return 1
@@ -181,7 +181,7 @@ class LoopEngine(Engine):
 
 
 class StepEngine(LoopEngine, StateEngine):
-    """Any target: its update and its exchange, step by step."""
+    """Runs the update and the exchange of any target, step by step."""
 
     def _bind(self) -> None:
         self.sweeps = [self.problem.sweep(beta) for beta in self.betas]
@@ -206,7 +206,7 @@ class StepEngine(LoopEngine, StateEngine):
 
 
 def _room(name: str, n_rows: int, n_columns: int) -> Floats:
-    """(n_rows, n_columns): this thread's array of that name, to be used up before it is asked for again."""
+    """(n_rows, n_columns): this thread's buffer of that name; the next call overwrites it."""
     size = n_rows * n_columns
     room: Floats | None = getattr(_ROOM, name, None)
     if room is None or len(room) < size:
@@ -216,7 +216,7 @@ def _room(name: str, n_rows: int, n_columns: int) -> Floats:
 
 
 class CompiledEngine(StateEngine):
-    """Whole iterations inside numba; needs a tabulated target and an update made of steps."""
+    """Runs whole iterations inside numba; needs a tabulated target and an update made of steps."""
 
     problem: PathProblem
 
@@ -288,7 +288,7 @@ class CompiledEngine(StateEngine):
         return uniforms
 
     def _pair_uniforms(self, n_steps: int) -> Floats:
-        """Numbers for the next n_steps exchange steps; a pair reads only at steps of its parity."""
+        """Uniforms for the next n_steps exchange steps; a pair reads only at steps of its parity."""
         n_pairs = len(self.betas) - 1
         uniforms = _room("pairs", max(n_pairs, 1), n_steps * self.n_pair)
         for p in range(n_pairs):
@@ -298,7 +298,7 @@ class CompiledEngine(StateEngine):
 
 
 class ExactEngine(StateEngine):
-    """One replica whose draws do not depend on each other: there is nothing to warm up and nothing to exchange."""
+    """One replica with independent draws: no warm-up and no exchanges."""
 
     problem: PathProblem
 
@@ -315,9 +315,9 @@ class ExactEngine(StateEngine):
         draws = self.empty_draws(n, thin)
         passes, stream = self.problem.passes, self.streams.replica(0).bit_generator
         assert isinstance(stream, np.random.PCG64)
-        # Segments share their buffers, so chains take turns; a single segment is only read.
+        # Segments share buffers, so chains take turns; a single segment is only read and needs no lock.
         if passes.n_segments > 1:
-            with self.problem.segments:
+            with self.problem.reading:
                 draw_paths(passes, stream, draws.states)
         else:
             draw_paths(passes, stream, draws.states)

@@ -1,4 +1,4 @@
-"""Exchanges between two replicas: what they may hand over, and how it is chosen.
+"""Exchange moves between two replicas: swaps of whole paths (parallel tempering), and crossovers of segments.
 
 An exchange is a frozen configuration. `prepare(target_i, target_j, beta_i, beta_j)` binds it to two replicas, which
 may have likelihoods and transitions of their own, and returns a step that changes both paths in place from a fixed
@@ -31,23 +31,23 @@ class PairStep(ABC):
     """An exchange bound to two replicas."""
 
     n_uniforms: int
-    is_swap: bool  # whether whole paths change places, so that they can be followed up and down the ladder
+    is_swap: bool  # whether whole paths are swapped, so that they can be followed up and down the ladder
 
     @abstractmethod
     def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
         """Change codes a and b (T,) in place; returns in how many columns a changed."""
 
     def step(self, a: Integers, b: Integers, rng: np.random.Generator) -> int:
-        """The same with uniforms of one's own."""
+        """The same, with uniforms drawn from rng."""
         return self(a, b, rng.random(self.n_uniforms))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange(ABC):
-    """Base of the moves.
+    """Base class of the moves.
 
-    rows : "all" rows are exchanged together (the paper's choice), a given list of rows, or a "random" subset,
-        drawn anew for every move, each row with probability one half.
+    rows : "all" exchanges all rows together (the paper's choice); also a list of rows, or "random": a new subset
+        for every move, which includes each row with probability one half.
     """
 
     rows: Rows = "all"
@@ -60,7 +60,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def move(self, target: Target) -> moves.Move:
-        """The move as numbers for the kernels."""
+        """The move, encoded as numbers for the kernels."""
 
     def n_uniforms(self, target: Target) -> int:
         """How many uniforms a move reads."""
@@ -85,7 +85,7 @@ class Exchange(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Swap(Exchange):
-    """The whole paths (of the chosen rows), accepted or not: parallel tempering's classic move."""
+    """Swap of the whole paths (of the chosen rows) with a Metropolis-Hastings test, as in parallel tempering."""
 
     def move(self, target: Target) -> moves.Move:
         return self._move(target, moves.SWAP)
@@ -107,7 +107,7 @@ class _Crossover(Exchange):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomCrossover(_Crossover):
-    """One segment, cut uniformly at one point or two, accepted or not."""
+    """Crossover of one segment, cut uniformly at one or two points, with a Metropolis-Hastings test."""
 
     points: Literal[1, 2] = 1
 
@@ -122,9 +122,9 @@ class RandomCrossover(_Crossover):
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentedCrossover(_Crossover):
-    """The paper's move: a random crossover to an auxiliary pair, then the best-informed one back; no rejection.
+    """The paper's move: a random crossover to an auxiliary pair, then a Gibbs draw among its crossovers; no rejection.
 
-    flipped : choose among all 2T prefixes and suffixes; False takes the T prefixes alone.
+    flipped : draw among all 2T prefixes and suffixes; False: among the T prefixes only.
     """
 
     flipped: bool = True
@@ -138,7 +138,7 @@ class AugmentedCrossover(_Crossover):
 
 @dataclass(frozen=True, kw_only=True)
 class MosaicCrossover(Exchange):
-    """All 2^T ways of dealing the columns between the two replicas, one drawn exactly; no rejection."""
+    """Exact Gibbs draw among all 2^T ways of exchanging columns between the two replicas; no rejection."""
 
     def move(self, target: Target) -> moves.Move:
         return self._move(target, moves.MOSAIC)
@@ -147,7 +147,7 @@ class MosaicCrossover(Exchange):
         return target.n_columns
 
 
-# By their names on the command line, in files and in `sample`.
+# Registry of exchanges by their names on the command line, in files and in `sample`.
 EXCHANGES: dict[str, type[Exchange]] = {
     "swap": Swap,
     "random": RandomCrossover,
@@ -169,7 +169,7 @@ class _TargetPair(PairStep):
 
 
 class TabulatedPair(_TargetPair):
-    """Compiled, on the tables of both replicas."""
+    """Compiled moves on the likelihood tables of both replicas."""
 
     def __init__(
         self, move: moves.Move, n_uniforms: int, target_i: Target, target_j: Target, beta_i: float, beta_j: float
@@ -182,7 +182,7 @@ class TabulatedPair(_TargetPair):
 
 
 class StreamedPair(_TargetPair):
-    """The same moves with likelihoods asked for as they are needed."""
+    """The same moves, with likelihoods evaluated on demand."""
 
     def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
         rows = moves.choose_rows(self.move, uniforms)
@@ -206,7 +206,7 @@ class StreamedPair(_TargetPair):
         return int(np.count_nonzero(before != a))
 
     def _scores(self, a: Integers, b: Integers, masks: Integers) -> Floats:
-        """(T, m) tempered log-likelihood of both replicas with the rows of each mask exchanged."""
+        """(T, m) summed tempered log-likelihood of both replicas after exchanging the rows of each mask."""
         flips = (a ^ b)[:, None] & masks
         total = np.zeros(flips.shape)
         for target, beta, codes in zip(self.targets, self.betas, (a, b), strict=True):

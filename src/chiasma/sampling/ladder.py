@@ -1,4 +1,4 @@
-"""Ladder: inverse temperatures of the replicas, and their adaptation.
+"""Ladder: inverse temperatures of the replicas (parallel tempering), and their adaptation.
 
 betas ascend and end at 1, the target. `results.exchange_stats` defines the barrier that adaptation divides evenly.
 """
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts load when they are first used
+import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.results.exchange_stats import barrier, suggested_size
 from chiasma.types import as_floats
 
-# Sizes that adaptation chooses from when the size is left open.
+# Range of ladder sizes that adaptation chooses from when no size is given.
 SMALLEST, LARGEST = 3, 24
 
 
@@ -24,9 +24,9 @@ SMALLEST, LARGEST = 3, 24
 class Ladder:
     """Inverse temperatures, ascending and ending at 1.
 
-    betas : the rungs. beta = 0 is the prior, drawn independently every time; with it, evidence can be estimated.
-    adapt : move the rungs during warm-up until they divide the barrier evenly; the ends stay.
-    resize : let warm-up also choose how many rungs there are.
+    betas : the rungs. beta = 0 is the prior, sampled independently every time; it is needed to estimate the evidence.
+    adapt : move the rungs during warm-up so that they divide the barrier evenly; both ends stay fixed.
+    resize : let warm-up also choose the number of rungs.
 
     >>> Ladder.of([1, 5]).betas
     (0.2, 1.0)
@@ -64,7 +64,7 @@ class Ladder:
 
     @classmethod
     def geometric(cls, size: int, hottest: float, prior: bool = False) -> Ladder:
-        """`size` rungs with equal ratios from temperature `hottest` to 1; `prior` adds beta = 0 below them."""
+        """`size` rungs with equal ratios from temperature `hottest` to 1; `prior` adds beta = 0 at the hot end."""
         if size < 2 or not hottest > 1:
             raise InvalidInput(f"a geometric ladder needs size >= 2 and hottest > 1, got {size} and {hottest}")
         betas = np.geomspace(1 / hottest, 1, size)
@@ -73,7 +73,7 @@ class Ladder:
 
     @classmethod
     def adapted(cls, size: int | None = None, hottest: float = 1000.0) -> Ladder:
-        """From the prior to the target, adapted during warm-up; `size` None also adapts the number of rungs."""
+        """A ladder from the prior to the target, adapted during warm-up; size=None also adapts the number of rungs."""
         if size is not None and size < 3:
             raise InvalidInput(f"an adapted ladder needs size >= 3, between its fixed ends, got {size}")
         start = cls.geometric((size or 10) - 1, hottest, prior=True)
@@ -84,25 +84,25 @@ class Ladder:
 
 
 def as_ladder(ladder: Any) -> Ladder:
-    """A Ladder as it is; a list as temperatures."""
+    """Return a Ladder unchanged; convert a list of temperatures."""
     return ladder if isinstance(ladder, Ladder) else Ladder.of(ladder)
 
 
 def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tuple[float, ...]:
-    """`size` rungs that divide the barrier evenly, by monotone interpolation; the ends stay where they are.
+    """`size` rungs that divide the barrier evenly, by monotone interpolation; both ends stay fixed.
 
     >>> adapted_betas([0.0, 0.5, 1.0], [0.6, 0.2], 3)[1] < 0.5
     True
     """
     betas = np.asarray(betas, float)
-    # A pair that never rejects would make the barrier flat; a sliver of slope keeps it invertible.
+    # A pair that never rejects would make the barrier flat; a small slope keeps it invertible.
     height = barrier(np.maximum(np.asarray(lengths, float), 1e-6))
     wanted = np.linspace(0, height[-1], size)[1:-1]
     inside = scipy.interpolate.PchipInterpolator(height, betas)(wanted)
-    # Twelve digits: two compilations may differ in the last bit of a rejection, and rungs should not.
+    # Rounded to twelve digits: rejections may differ in the last bit between compilations, and rungs should not.
     return (float(betas[0]), *(float(f"{beta:.12g}") for beta in inside), float(betas[-1]))
 
 
 def resized(lengths: npt.ArrayLike) -> int:
-    """Number of rungs that adaptation settles on."""
+    """Number of rungs that adaptation chooses."""
     return int(np.clip(suggested_size(lengths), SMALLEST, LARGEST))

@@ -1,8 +1,8 @@
-"""Parameters that are learned: their densities given a path, and with the path integrated out.
+"""Learned parameters: updates given a path, and with the path integrated out.
 
 At any beta the target of a replica is p(theta) p(X | theta) p(y | X, theta)^beta.
-- Given X, the chains' parameters and the emission's do not depend on each other. One pass over the columns makes
-  sufficient statistics of both; conjugate parameters are drawn from them, the others sliced.
+- Given X, the parameters of the chains and of the emission are independent. One pass over the columns computes
+  sufficient statistics of both; conjugate parameters are drawn directly, the others by slice sampling.
 - Without X, p(theta) sum_X p(X | theta) p(y | X, theta)^beta comes from the exact filter.
 """
 
@@ -24,12 +24,12 @@ from chiasma.sampling.conjugate import draw_chains, draw_gaussian
 from chiasma.sampling.slices import Lines, LogDensity
 from chiasma.types import Floats, Integers
 
-# Blocks of Lines that a conditional update uses.
+# Indices of the blocks of Lines that a conditional update uses.
 CHAINS, EMISSION = range(2)
 
 
 class Learning:
-    """A model with priors and its data: values (P,) of the parameters to targets and densities."""
+    """A model with priors and its data; computes targets, densities and updates for parameter values (P,)."""
 
     def __init__(self, model: FactorialHMM, data: Observations, memory: int = MEMORY):
         model.emission.check(data)
@@ -40,14 +40,14 @@ class Learning:
 
     @cached_property
     def typical(self) -> Target:
-        """The target at typical values: its shape is that of all others."""
+        """The target at typical values; targets at other values have the same shapes."""
         return self.target(np.concatenate([slot.prior.centre.ravel() for slot in self.parameters.slots]))
 
     def target(self, values: Floats) -> Target:
         return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
 
     def admits(self, values: Floats) -> bool:
-        """Whether transitions over gaps are real numbers: the prior is restricted to where they are."""
+        """Whether enter + leave <= 1, as transitions over gaps require; the prior is restricted to such values."""
         if self.data.gaps is None or not {"enter", "leave"} & set(self.parameters.names):
             return True
         named = self.parameters.unpack(values)
@@ -61,7 +61,7 @@ class Learning:
             if self.admits(values):
                 return values
         raise InvalidInput(
-            "gaps need enter + leave <= 1, and the priors hardly ever give that; use priors of smaller probabilities, "
+            "gaps need enter + leave <= 1, got priors that hardly ever give that; use priors of smaller probabilities, "
             "such as Beta(1, 99), or drop the gaps"
         )
 
@@ -83,7 +83,7 @@ class Learning:
     def update_collapsed(
         self, values: Floats, log_evidence: float, beta: float, lines: Lines, rung: int, rng: np.random.Generator
     ) -> tuple[Floats, float]:
-        """New values with the path integrated out, and their log evidence at beta."""
+        """Update the values with the path integrated out; returns them and their log evidence at beta."""
         known = {values.tobytes(): log_evidence}
 
         def log_paths(at: Floats) -> float:
@@ -99,7 +99,7 @@ class Learning:
         return values, known[values.tobytes()]
 
     def draw_path(self, target: Target, beta: float, rng: np.random.Generator) -> Integers:
-        """(T,) codes of the free rows, exactly from their posterior at beta."""
+        """(T,) codes of the free rows: an exact draw from the posterior of the path at beta (FFBS)."""
         if beta == 0:
             return target.sample_prior(rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
@@ -112,7 +112,7 @@ class Learning:
     def update_conditional(
         self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator
     ) -> Floats:
-        """New values given the path (T,) of the free rows."""
+        """Update the values given the path (T,) of the free rows."""
         if len(self.parameters.of_chains):
             values = self._update_chains(values, codes, lines, rung, rng)
         if len(self.parameters.of_emission):
@@ -158,7 +158,7 @@ class Learning:
         return self._sliced(values, self._with_prior(log_likelihood), lines, rung, EMISSION, rng)
 
     def _with_prior(self, rest: LogDensity) -> LogDensity:
-        """Log density of free coordinates: that of the prior, and `rest` of the values where they are possible."""
+        """Log density of free coordinates: log prior plus `rest` of the values; -inf at impossible values."""
 
         def log_density(free: Floats) -> float:
             at = self.parameters.from_free(free)

@@ -1,8 +1,8 @@
-"""Engines for models with priors: replicas carry a path and parameters of their own.
+"""Engines for models with priors: every replica has its own path and parameters.
 
 `ConditionalEngine` alternates between parameters given the path and the path given the parameters; crossovers use each
-replica's own likelihoods and transitions, and a swap hands over path and parameters together. `CollapsedEngine` works
-on the parameters alone, paths integrated out by the exact filter, and draws paths only to keep them.
+replica's own likelihoods and transitions, and a swap exchanges path and parameters together. `CollapsedEngine` samples
+the parameters with the paths integrated out by the exact filter, and draws paths only for the kept draws.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chiasma.types import Floats, Integers
 
 
 class LearningEngine(LoopEngine):
-    """What both have in common: values (R, P) of the parameters beside the paths."""
+    """Base class of both engines: values (R, P) of the parameters in addition to the paths."""
 
     problem: LearningProblem
 
@@ -43,7 +43,7 @@ class LearningEngine(LoopEngine):
 
     @abstractmethod
     def _blocks(self) -> list[Integers]:
-        """Free coordinates that are sliced together."""
+        """Blocks of free coordinates that share the lines of slice sampling."""
 
     def _take_over(self, nearest: Integers) -> None:
         super()._take_over(nearest)
@@ -80,10 +80,10 @@ class LearningEngine(LoopEngine):
 
     @abstractmethod
     def _update(self, r: int) -> None:
-        """New parameters of a replica, and a new path where paths are carried along."""
+        """Update the parameters of a replica, and its path unless paths are integrated out."""
 
     def _record(self, draws: Draws, n: int, target: Target, log_liks: Floats) -> None:
-        """target: that of the cold replica."""
+        """Write the cold replica into draw n; target: the target at its parameters."""
         codes, values = self.states[-1], self.values[-1]
         draws.log_lik[n] = log_liks
         draws.log_prior[n] = target.log_prior(codes) + self.learning.log_prior(values)
@@ -95,7 +95,7 @@ class LearningEngine(LoopEngine):
 
 
 class ConditionalEngine(LearningEngine):
-    """Parameters given the path, the path given the parameters."""
+    """Gibbs sampling: parameters given the path, then the path given the parameters."""
 
     def _blocks(self) -> list[Integers]:
         return [self.learning.parameters.of_chains, self.learning.parameters.of_emission]
@@ -141,9 +141,9 @@ class ConditionalEngine(LearningEngine):
 
 
 class CollapsedEngine(LearningEngine):
-    """Parameters with the path integrated out. work[p]: what it takes to carry the parameters of rung p up to rung
-    p + 1, log Z(beta_{p+1}) - log Z(beta_p), and the same for those of rung p + 1; it plays the part that the
-    log-likelihood of a path, times the difference of the betas, has where paths are carried along.
+    """Parameters with the path integrated out. work[p]: log Z(beta_{p+1}) - log Z(beta_p) at the parameters of rung p,
+    and the same at those of rung p + 1. In swap probabilities it replaces the log-likelihood of a path times the
+    difference of the betas.
     """
 
     def _blocks(self) -> list[Integers]:
@@ -169,15 +169,15 @@ class CollapsedEngine(LearningEngine):
         )
 
     def _start_again(self, r: int, rng: np.random.Generator) -> None:
-        """A start from the prior may be impossible; another one need not be."""
+        """Draw the start from the prior again until the data are possible under it."""
         for _ in range(1000):
             self.values[r] = self.learning.sample_prior(rng)
             self.log_evidence[r] = self.learning.log_evidence(self.values[r], self.betas[r])
             if self.log_evidence[r] > -np.inf:
                 return
         raise ImpossibleData(
-            "the data have probability zero under 1,000 draws of the parameters from their priors; check them against "
-            "the emission (a background keeps counts possible), or start with init={...}"
+            "the data have probability zero under 1,000 draws of the parameters from their priors; check the data "
+            "against the emission (a background keeps counts possible), or start with init={...}"
         )
 
     def _look(self) -> Floats:
@@ -189,7 +189,7 @@ class CollapsedEngine(LearningEngine):
         return as_log_likelihoods(work, self.betas)
 
     def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
-        """Draw a path for every rung: what is kept are their own log-likelihoods."""
+        """Draw a path for every rung, and keep the log-likelihoods of these paths."""
         draws.work[n] = self.work
         own = np.empty(len(self.betas))
         for r, (values, beta) in enumerate(zip(self.values, self.betas, strict=True)):
@@ -211,7 +211,7 @@ class CollapsedEngine(LearningEngine):
 
 
 def as_log_likelihoods(work: Floats, betas: Floats) -> Floats:
-    """(R,) log-likelihoods of paths that would swap with the same probabilities."""
+    """(R,) log-likelihoods that give the same swap probabilities as work (R - 1, 2)."""
     if not len(work):
         return np.zeros(len(betas))
     steps = np.diff(betas)

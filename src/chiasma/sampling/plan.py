@@ -1,7 +1,7 @@
-"""What `sample` does when it is left to choose, and why, in words.
+"""The defaults of `sample`: how "auto" chooses update, exchange and ladder, with the reason in words.
 
-Exact draws are taken when their filter fits the time and memory budgets. Otherwise replicas on an adapted ladder
-update small blocks of rows and exchange mosaics.
+Exact draws are used when their filter fits the time and memory budgets. Otherwise replicas on an adapted ladder
+use block Gibbs updates of a few rows and mosaic crossovers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swa
 from chiasma.sampling.ladder import Ladder, as_ladder
 from chiasma.sampling.updates import UPDATES, BlockGibbs, Exact, Update
 
-# Seconds that an exact filter may take before replicas are preferred.
+# Time budget of an exact filter in seconds; replicas are used above it.
 EXACT_SECONDS = 60.0
 # Cost of the exact filter per column, state and (row + 2); an order of magnitude.
 FILTER_SECONDS = 1.0e-9
-# Rows of a block, and of one for so many columns that the messages of all replicas would need much memory. On 24 rows
-# and 2,000 columns, blocks of five come to the same error in less than half the time (benchmarks/results/accuracy.md).
+# Rows per block, down to FEW_BLOCK_ROWS for so many columns that messages would exceed BLOCK_BYTES. On 24 rows and
+# 2,000 columns, blocks of five reach the same error in less than half the time (benchmarks/results/accuracy.md).
 BLOCK_ROWS = 5
 FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
-# Evaluations of a density that a slice takes along a line, and seconds that those of one iteration may take together
-# before parameters are updated given the paths.
+# Density evaluations per slice update along a line, and the time budget for all of them in one iteration; above it,
+# parameters are updated given the paths.
 EVALUATIONS = 6
-EVALUATION_SECONDS = 2.0e-4  # what an evaluation costs beside its filter
+EVALUATION_SECONDS = 2.0e-4  # overhead of an evaluation, without its filter
 COLLAPSED_SECONDS = 0.05
 
 
@@ -41,16 +41,16 @@ class Plan:
     exchange: Exchange | None
     ladder: Ladder
     reason: str
-    learns: bool = False  # parameters, beside paths
+    learns: bool = False  # whether parameters are learned
 
     @property
     def is_exact(self) -> bool:
-        """Independent draws: nothing to warm up, nothing to exchange."""
+        """Whether draws are independent, without warm-up and exchanges."""
         return isinstance(self.update, Exact) and len(self.ladder) == 1 and not self.learns
 
 
 def exact_cost(target: Target) -> tuple[float, float]:
-    """Estimated seconds of one exact filter, and the least bytes that its messages need."""
+    """Estimated seconds of one exact filter, and the minimum memory of its messages in bytes."""
     states = 2.0**target.n_rows
     seconds = FILTER_SECONDS * target.n_columns * states * (target.n_rows + 2)
     kept_columns = min(target.n_columns, 3 * math.isqrt(target.n_columns) + 3)
@@ -58,7 +58,7 @@ def exact_cost(target: Target) -> tuple[float, float]:
 
 
 def block_rows(target: Target) -> int:
-    """Rows that are updated at a time when nobody says how many."""
+    """The default number of rows that are updated jointly."""
     rows = BLOCK_ROWS
     while rows > FEW_BLOCK_ROWS and 8 * target.n_columns << rows > BLOCK_BYTES:
         rows -= 1
@@ -66,7 +66,7 @@ def block_rows(target: Target) -> int:
 
 
 def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
-    """Settle the update, the exchange and the ladder for a factorial HMM."""
+    """Choose the update, the exchange and the ladder for a factorial HMM."""
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
     size = f"{target.n_rows} free rows x {target.n_columns:,} columns"
@@ -91,7 +91,7 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
 
 
 def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:
-    """Settle them for a model with n_free coordinates to learn; target: the paths at typical parameters.
+    """Choose them for a model with n_free coordinates to learn; target: the paths at typical parameters.
 
     With Exact the paths are integrated out and only parameters are updated and swapped.
     """
@@ -116,14 +116,14 @@ def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladde
     plan = plan_replicas(chosen, exchange, ladder, Swap() if collapsed else MosaicCrossover(), why)
     if collapsed and plan.exchange not in (None, Swap()):
         raise InvalidInput(
-            f"{type(plan.exchange).__name__} exchanges parts of paths, and update='exact' integrates them out; use "
+            f"{type(plan.exchange).__name__} exchanges parts of paths, but update='exact' integrates paths out; use "
             "exchange='swap', or another update"
         )
     return replace(plan, learns=True)
 
 
 def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: Exchange, why: str) -> Plan:
-    """Settle the exchange and the ladder around an update."""
+    """Choose the exchange and the ladder for a given update."""
     _check_ladder_name(ladder)
     if isinstance(ladder, str):
         rungs = Ladder(betas=(1.0,)) if exchange is None else Ladder.adapted()

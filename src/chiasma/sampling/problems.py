@@ -1,4 +1,4 @@
-"""Problems: what is sampled, with the update and the exchange that sample it, as engines and traces see it."""
+"""Problems: a target with its update and its exchange, behind the interface that engines and traces use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ State = npt.NDArray[Any]
 
 
 class Start(NamedTuple):
-    """Where every replica starts; what is not given is drawn from the prior, or is the density's own start."""
+    """Initial values of every replica; what is not given is drawn from the prior, or is the init of the density."""
 
     states: State | None = None  # (T,) codes of the free rows, or a vector
     values: Mapping[str, Any] = {}  # parameters by name
@@ -43,7 +43,7 @@ class Start(NamedTuple):
 
 
 class Problem(ABC):
-    """States (T,), and what is recorded of them."""
+    """States (T,), and the form in which they are recorded."""
 
     name: ClassVar[str]  # of the draws
     exchange: Exchange | None
@@ -53,23 +53,23 @@ class Problem(ABC):
 
     @abstractmethod
     def record(self, states: State) -> State:
-        """What is kept of states (n, T)."""
+        """States (n, T) in the form in which draws are stored."""
 
 
 class StateProblem(Problem):
-    """Replicas are nothing but their states: no parameters are learned."""
+    """A problem without learned parameters: a replica consists of its state only."""
 
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> State:
-        """A start of positive density."""
+        """An initial state of positive density."""
 
     @abstractmethod
     def sweep(self, beta: float) -> Any:
-        """The update bound to a beta: has step(state, rng)."""
+        """The update at one beta, an object with a method step(state, rng)."""
 
     @abstractmethod
     def pair(self, beta_i: float, beta_j: float) -> Any:
-        """The exchange bound to two betas: has step(a, b, rng) and is_swap."""
+        """The exchange at two betas, an object with step(a, b, rng) and is_swap."""
 
     @abstractmethod
     def log_likelihood(self, state: State) -> float:
@@ -92,7 +92,7 @@ class PathProblem(StateProblem):
         self.exchange = exchange
         self.n_sites = target.n_columns
         self.record_dtype = target.record_dtype
-        self.segments = Lock()  # held by the chain that reads segments of `passes`, if there are several
+        self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
         self._tempered_at = np.empty(0)
         self._tempered = np.empty((0, 0, 0))
 
@@ -101,7 +101,7 @@ class PathProblem(StateProblem):
         """The forward filter that exact draws of all chains share."""
         assert isinstance(self.update, Exact)
         if self.target.tabulated:
-            _ = self.target.log_lik  # made once, before the chains look draws up in it
+            _ = self.target.log_lik  # computed once, before the chains use it
         return Passes(self.target, 1.0, memory=self.update.memory, stay=True)
 
     def initial(self, rng: np.random.Generator) -> Integers:
@@ -115,7 +115,7 @@ class PathProblem(StateProblem):
         return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
 
     def tempered(self, betas: Floats) -> Floats:
-        """(R, S, T) likelihoods at every beta. The chains of a run share their rungs, and so this table."""
+        """(R, S, T) likelihoods at every beta. All chains of a run have the same rungs and share this table."""
         if not np.array_equal(betas, self._tempered_at):
             self._tempered_at = betas.copy()
             self._tempered = np.empty((len(betas), *self.target.log_lik.shape[::-1]))
@@ -145,7 +145,7 @@ class VectorProblem(StateProblem):
         self.exchange = exchange
         self.n_sites = density.size
         self.dtype = self.record_dtype = density.dtype
-        # An update that does not fit is refused before anything runs.
+        # Raises an error for an unsuitable update before anything runs.
         self.sweep(1.0)
 
     def initial(self, rng: np.random.Generator) -> Vector:
@@ -153,7 +153,7 @@ class VectorProblem(StateProblem):
         return self.check_state(self.density.initial(rng))
 
     def check_state(self, x: npt.ArrayLike, name: str = "init") -> Vector:
-        """A copy of x as a state, or an error that says what is wrong with it."""
+        """A copy of x as a state; raises InvalidInput if it is not a valid one."""
         state = self.density.as_state(x, name)
         update = resolve_update(self.density)
         if isinstance(update, SiteGibbs):
@@ -209,7 +209,7 @@ def pose(
     ladder: Any,
     init: Any,
 ) -> tuple[Problem, Plan, Start]:
-    """What sample() was asked to do: the problem, how it will be sampled and why, and where replicas start."""
+    """Turn the arguments of sample() into the problem, the plan of how to sample it, and the initial values."""
     if isinstance(model, Density):
         return _pose_vectors(model, data, update, exchange, ladder, init)
     if not isinstance(model, FactorialHMM):
@@ -247,6 +247,6 @@ def _pose_learning(
         learning.memory = plan.update.memory
     values = dict(init) if isinstance(init, Mapping) else {} if init is None else {"states": init}
     states = values.pop("states", None)
-    learning.parameters.pack(values, learning.sample_prior(np.random.default_rng(0)))  # refuses what does not fit
+    learning.parameters.pack(values, learning.sample_prior(np.random.default_rng(0)))  # raises if invalid
     codes = None if states is None else learning.typical.reduce(check_states(model, data.n_columns, states))
     return LearningProblem(learning, plan.update, plan.exchange), plan, Start(codes, values)

@@ -1,4 +1,4 @@
-"""Progress: a live display per chain on a terminal, silence elsewhere."""
+"""Progress: a live display per chain on a terminal; prints nothing elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sample(): chains of replicas, warm-up with an adapting ladder, kept draws, interrupts."""
+"""sample(): runs chains of replicas: warm-up with ladder adaptation, sampling, interrupts, resuming."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from chiasma.results.assembly import assemble
 from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
+from chiasma.results.run_info import run_info
 from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, StepEngine
 from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.ladder import adapted_betas, resized
@@ -32,13 +33,13 @@ from chiasma.sampling.problems import LearningProblem, Problem, Start, pose
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Exact
-from chiasma.storage.opening import open_posterior, reopen_store, run_info, stored_seed
+from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.store import Layout, ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
 
 Model = FactorialHMM | Density
 
-# Seconds that a chain keeps its thread while others wait for one: an interrupt then finds draws of them all.
+# Seconds that a chain keeps its thread while others wait, so that an interrupted run has draws of all chains.
 TURN = 0.2
 
 
@@ -67,20 +68,20 @@ def sample(
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
     update : "auto", "exact", "row", "block", "hamming-ball", or an object such as ch.HammingBall(radius=3). Parameters
-        with a prior are updated given the paths; with "exact", with the paths integrated out.
+        with a prior are updated given the paths, or with the paths integrated out if update is "exact".
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
-    exchange_every : iterations from one exchange step to the next.
-    draws, warmup : iterations kept per chain, after thinning, and iterations before them.
-    chains : independent repeats. Each has all rungs of the ladder; the coldest one is kept.
+    exchange_every : iterations between exchange steps.
+    draws, warmup : draws kept per chain, after thinning, and warm-up iterations before them.
+    chains : independent runs. Each has a replica at every rung of the ladder; draws of the coldest one are kept.
     thin : keep every thin-th iteration.
-    init : states (K, T) or codes (T,) from which every replica starts; default: a draw from the prior. Where the model
-        has priors, also a dictionary: {"states": ..., "sd": 2.0}, any of them.
+    init : states (K, T) or codes (T,) from which every replica starts; default: a draw from the prior. For a model with
+        priors, also a dictionary with some or all initial values: {"states": ..., "sd": 2.0}.
     seed : the same seed gives the same draws for any number of workers.
     workers : threads; default: one per core, at most one per chain.
-    store : a path for a Zarr store, to which draws are written as they come; ch.open_posterior reads it.
-    resume : go on with the run in `store`, as if it had never stopped, up to `draws`; a new run if there is none.
-    progress : show a progress display where the output is a terminal, and say what was chosen.
+    store : a path for a Zarr store, to which draws are written while sampling; ch.open_posterior reads it.
+    resume : continue the run in `store` up to `draws`, as if it had never stopped; starts a new run if there is none.
+    progress : show what was chosen and a progress display, if the output is a terminal.
 
     Ctrl-C ends the run and returns what all chains have drawn.
 
@@ -160,7 +161,7 @@ def describe_run(
 def make_engines(
     problem: Problem, plan: Plan, exchange_every: int, entropy: int, n_chains: int, start: Start
 ) -> list[Engine]:
-    """The replicas of every chain, each with its own streams of random numbers."""
+    """One engine per chain, each with its own streams of random numbers."""
     kind: type[Engine]
     if plan.is_exact:
         kind = ExactEngine
@@ -181,7 +182,7 @@ def new_trace(
     data: Observations | None,
     log_evidence: float | None,
 ) -> Trace:
-    """A new place for draws: memory, or a store."""
+    """A new trace for the draws, in memory or in a store."""
     engine = engines[0]
     empty = engine.empty_draws(0, thin=0)
     if path is None:
@@ -228,7 +229,7 @@ class Run:
         self.display.close()
 
     def prepare(self) -> float | None:
-        """What chains share and compute once: an exact filter, which also tells the log evidence."""
+        """Compute once what all chains share, such as an exact filter; returns the log evidence if that yields it."""
         began = time.perf_counter()
         log_evidence = self.engines[0].prepare()
         if log_evidence is not None:
@@ -236,14 +237,14 @@ class Run:
         return log_evidence
 
     def warm_up(self, n: int, plan: Plan) -> None:
-        """Rounds of doubling length. The ladder moves between rounds and stays put during the last, longest one."""
+        """Warm up in rounds of doubling length. The ladder adapts between rounds and is fixed in the last."""
         began = time.perf_counter()
         rounds = warmup_rounds(n) if plan.ladder.adapt else [n]
         self.display.begin("warm-up", n, len(self.engines))
         for i, length in enumerate(rounds):
             self._all(partial(self._advance, self.engines[0].iteration + length))
             if i < len(rounds) - 1:
-                # The number of rungs settles in the first half, so that new replicas have time to warm up.
+                # The number of rungs changes only in the first half, so that new replicas have time to warm up.
                 self._adapt(resize=plan.ladder.resize and i < len(rounds) // 2)
         for engine in self.engines:
             engine.restart()
@@ -251,7 +252,7 @@ class Run:
 
     def _adapt(self, resize: bool) -> None:
         if not self.engines[0].tally.steps[0]:
-            return  # no exchange yet: nothing is known of the ladder
+            return  # no exchange yet, so there are no rejections to adapt to
         betas = self.engines[0].betas
         _, lengths = rejections([engine.tally for engine in self.engines], betas)
         adapted = adapted_betas(betas, lengths, resized(lengths) if resize else len(betas))
@@ -269,7 +270,7 @@ class Run:
         self.timings["draws"] = time.perf_counter() - began
 
     def _all(self, task: Callable[[Engine, int], bool]) -> None:
-        """Give chains turns until the task of each is done; an interrupt or an error stops all at their next piece."""
+        """Run chains in turns until each is done; an interrupt or an error stops all after the current piece."""
         turns: dict[Future[bool], int] = {}
         try:
             for chain, engine in enumerate(self.engines):
@@ -309,7 +310,7 @@ class Run:
 
 
 def warmup_rounds(n: int) -> list[int]:
-    """Lengths that double and add up to n; the last one holds at least half of it.
+    """Lengths of the warm-up rounds: they double and add up to n; the last one is at least half of n.
 
     >>> warmup_rounds(1000)
     [31, 62, 124, 248, 535]

@@ -1,7 +1,7 @@
-"""Slice sampling along lines: any log density, nothing to tune.
+"""Slice sampling along lines, for any log density, without tuning parameters.
 
-Lines follow the shape that the target showed during warm-up, and are then frozen, so that the kept draws come from a
-fixed and valid update.
+The directions of the lines adapt to the covariance of the target during warm-up and are then fixed, so that the kept
+draws come from a valid update.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from chiasma.types import Floats, Integers
 
-# Most steps by which an interval grows, and its first length in standard deviations of the target along the line.
+# Maximum number of stepping-out steps, and the initial interval in standard deviations of the target along the line.
 STEPS = 8
 LENGTH = 2.5
 
@@ -22,7 +22,7 @@ LogDensity = Callable[[Floats], float]
 def slice_along(
     log_density: LogDensity, x: Floats, here: float, direction: Floats, rng: np.random.Generator
 ) -> tuple[Floats, float]:
-    """One update of x (d,) along a line, by stepping out and shrinking (Neal 2003); here = log_density(x).
+    """One slice update of x (d,) along a line, by stepping out and shrinkage (Neal 2003); here = log_density(x).
 
     Returns the new point and its log density.
     """
@@ -47,12 +47,12 @@ def slice_along(
             left = at
         else:
             right = at
-        if right - left < 1e-14:  # rounding has left nothing but x itself
+        if right - left < 1e-14:  # the interval has shrunk to x itself
             return x, here
 
 
 class Lines:
-    """Directions (R, d, d), one set of rows per rung; coordinates of different blocks do not share lines."""
+    """Directions (R, d, d): d lines per rung, the rows of a matrix. Lines of one block move only its coordinates."""
 
     def __init__(self, n_rungs: int, blocks: Sequence[Integers]):
         self.blocks = blocks
@@ -61,7 +61,7 @@ class Lines:
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was seen."""
+        """Discard the accumulated moments."""
         n_rungs = len(self.directions)
         self.seen = np.zeros(n_rungs, np.int64)
         self.sums = np.zeros((n_rungs, self.size))
@@ -73,12 +73,12 @@ class Lines:
         self.products[rung] += x[:, None] * x
 
     def take_over(self, nearest: Integers) -> None:
-        """Another number of rungs: each takes the lines of an old one."""
+        """Change the number of rungs: rung r copies the lines of the old rung nearest[r]."""
         self.directions = self.directions[nearest].copy()
         self.forget()
 
     def adapt(self) -> None:
-        """Follow the covariance of what was seen, where that is enough, and forget it."""
+        """Set the lines to the principal axes of the points seen, if there are enough, and discard the points."""
         for rung, n in enumerate(self.seen):
             if n >= 4 * self.size:
                 mean = self.sums[rung] / n
@@ -96,7 +96,7 @@ class Lines:
     def sweep(
         self, rung: int, block: int, log_density: LogDensity, x: Floats, here: float, rng: np.random.Generator
     ) -> tuple[Floats, float]:
-        """An update along every line of a block."""
+        """One slice update along every line of a block."""
         for i in self.blocks[block]:
             x, here = slice_along(log_density, x, here, self.directions[rung, i], rng)
         return x, here

@@ -1,7 +1,6 @@
 """Random streams: one per (chain, replica) and one per (chain, pair of replicas), all derived from one seed.
 
-A stream belongs to its place in the ensemble and not to whoever computes there, so results do not depend on the
-number of workers.
+A stream belongs to a replica or pair, not to a thread, so results do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ def fresh_entropy(seed: int | None) -> int:
 
 
 class Streams:
-    """Generators of one chain, made when they are first asked for."""
+    """Random generators of one chain, created on first use."""
 
     def __init__(self, entropy: int, chain: int):
         self.entropy = entropy
@@ -43,7 +42,7 @@ class Streams:
         return self._made[key]
 
     def state(self) -> list[list[Any]]:
-        """Where every stream stands, as plain JSON."""
+        """The state of every stream, as plain JSON."""
         return [[*key, rng.bit_generator.state] for key, rng in sorted(self._made.items())]
 
     def restore(self, state: list[list[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Updates within one replica: which candidates are drawn given what.
+"""Updates of the path within one replica: Gibbs sampling of rows, blocks of rows, Hamming balls, or the whole path.
 
 An update is a frozen configuration. `prepare(target, beta)` binds it to a target and returns a sweep, which
 changes codes (T,) of the free rows in place from a fixed number of uniforms:
@@ -6,8 +6,8 @@ changes codes (T,) of the free rows in place from a fixed number of uniforms:
     sweep = ch.RowGibbs().prepare(model.target(data), beta=1.0)
     sweep(codes, rng.random(sweep.n_uniforms))
 
-Most updates are steps: small records that a compiled program runs on tables, and `StreamedSweep` runs on
-likelihoods asked for as they are needed. At beta = 0 every update is an independent draw from the prior.
+Most updates consist of steps: small records that a compiled program runs on tables, and `StreamedSweep` runs on
+likelihoods evaluated on demand. At beta = 0 every update is an independent draw from the prior.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.target import Target, tempered_table
 from chiasma.types import Floats, Integers
 
-# Operations that the tensor pass of a Hamming ball does in one instruction; the dense pass does one.
+# Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.
 TENSOR_LANES = 4
 
 
@@ -44,7 +44,7 @@ class Sweep(ABC):
         """Change codes (T,) in place, reading uniforms (n_uniforms,) in [0, 1)."""
 
     def step(self, codes: Integers, rng: np.random.Generator) -> None:
-        """The same with uniforms of one's own."""
+        """The same, with uniforms drawn from rng."""
         self(codes, rng.random(self.n_uniforms))
 
 
@@ -59,24 +59,24 @@ class Step(NamedTuple):
 
 
 class Update(ABC):
-    """What is drawn given what, at any beta."""
+    """Base class of updates: an MCMC move of the path that leaves the target invariant at any beta."""
 
-    number: ClassVar[str | None] = None  # the field that a number behind the name sets, as in "hamming-ball:3"
-    in_settings: ClassVar[bool] = True  # a file can name it
+    number: ClassVar[str | None] = None  # the field set by the number in a name such as "hamming-ball:3"
+    in_settings: ClassVar[bool] = True  # whether a settings file can name it
 
     def prepare(self, target: Target, beta: float) -> Sweep:
-        """Bind to a target; refuses what does not fit it."""
+        """Bind to a target; raises InvalidInput if the update does not fit it."""
         steps = self.steps(target)
         return StepSweep(target, beta, steps) if target.tabulated or beta == 0 else StreamedSweep(target, beta, steps)
 
     @abstractmethod
     def steps(self, target: Target) -> list[Step]:
-        """What a sweep does to this target; raises InvalidInput where the update does not fit it."""
+        """The steps of a sweep over this target; raises InvalidInput if the update does not fit it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowGibbs(Update):
-    """Each row in turn, as a whole path, given the other rows: the paper's Gibbs sampler."""
+    """Row by row: FFBS of the whole path of a row given the other rows. The paper's Gibbs sampler."""
 
     def steps(self, target: Target) -> list[Step]:
         rows = np.arange(target.n_rows)
@@ -87,9 +87,9 @@ class RowGibbs(Update):
 
 @dataclass(frozen=True, kw_only=True)
 class BlockGibbs(Update):
-    """Blocks of rows jointly, given the others.
+    """Block Gibbs: FFBS of several rows jointly, given the others.
 
-    size : rows per block. Every sweep deals the rows into blocks at random and updates each row once.
+    size : rows per block. Every sweep assigns the rows to blocks at random and updates each row once.
     blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
     """
 
@@ -120,10 +120,10 @@ class BlockGibbs(Update):
 
 @dataclass(frozen=True, kw_only=True)
 class HammingBall(Update):
-    """The whole path among columns within `radius` flips of an auxiliary path (Titsias and Yau).
+    """FFBS of all rows, restricted to columns within `radius` flips of an auxiliary path (Titsias and Yau).
 
-    A step of its filter goes from every candidate to every candidate, or through the tensor of all codes:
-    whichever counts fewer operations.
+    A filter step is dense, from every candidate to every candidate, or uses the tensor of all codes: whichever needs
+    fewer operations.
     """
 
     number: ClassVar[str] = "radius"
@@ -136,7 +136,7 @@ class HammingBall(Update):
                 f"radius must be in 1..{n_rows} (free rows), got {self.radius}; use Exact() for the whole space"
             )
         size = sum(comb(n_rows, n) for n in range(self.radius + 1))
-        _check_memory(target, size)  # before they are listed: there may be very many
+        _check_memory(target, size)  # before the candidates are listed: there may be very many
         offsets = ball_offsets(n_rows, self.radius)
         if TENSOR_LANES * size * size * n_rows < (n_rows + 1) << n_rows:
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
@@ -147,7 +147,7 @@ class HammingBall(Update):
 class Compose(Update):
     """Several updates, one after the other, as one sweep."""
 
-    in_settings: ClassVar[bool] = False  # it is made of other updates, which have no single name
+    in_settings: ClassVar[bool] = False  # made of other updates, so no single name describes it
     updates: Sequence[Update]
 
     def steps(self, target: Target) -> list[Step]:
@@ -158,7 +158,7 @@ class Compose(Update):
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(Update):
-    """The whole path at once: independent draws. memory: bytes for the messages of one replica."""
+    """FFBS of the whole path at once: independent draws. memory: bytes for the messages of one replica."""
 
     memory: int = MEMORY
 
@@ -166,10 +166,10 @@ class Exact(Update):
         return ExactSweep(target, beta, self.memory) if beta > 0 else StepSweep(target, beta, [])
 
     def steps(self, target: Target) -> list[Step]:
-        raise InvalidInput("Exact() draws everything and leaves nothing to compose with; use it alone")
+        raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")
 
 
-# By their names on the command line, in files and in `sample`.
+# Registry of updates by their names on the command line, in files and in `sample`.
 UPDATES: dict[str, type[Update]] = {
     "exact": Exact,
     "row": RowGibbs,
@@ -190,7 +190,7 @@ def make_program(steps: Sequence[Step]) -> sweeps.Program:
 
 
 def make_work(target: Target, steps: Sequence[Step]) -> sweeps.Work:
-    """Scratch that is large enough for every step."""
+    """Scratch arrays that are large enough for every step."""
     width = max((step.width for step in steps), default=1)
     return sweeps.make_work(target.n_columns, width)
 
@@ -201,7 +201,7 @@ def uniforms_per_sweep(target: Target, steps: Sequence[Step], beta: float) -> in
 
 
 def make_tables(target: Target, beta: float) -> sweeps.Tables:
-    """The tables of a tabulated target at one beta. At beta = 0 nothing looks at the likelihoods."""
+    """The tables of a tabulated target at one beta. At beta = 0 the likelihoods are not used."""
     if beta == 0 and not target.tabulated:
         log_lik = np.zeros((target.n_columns, 2))
         lik = np.zeros((2, target.n_columns))
@@ -212,7 +212,7 @@ def make_tables(target: Target, beta: float) -> sweeps.Tables:
 
 
 class StepSweep(Sweep):
-    """The compiled program on tables."""
+    """Runs the steps as a compiled program on tables."""
 
     def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
         self.beta = float(beta)
@@ -225,12 +225,12 @@ class StepSweep(Sweep):
         sweeps.run_program(self.program, self.tables, self.beta, uniforms, codes, self.work)
 
 
-# Scaled likelihoods never send a kernel back to the logarithms.
+# An empty table: kernels need no log-likelihoods when likelihoods are scaled.
 NO_TABLE = np.empty((0, 0))
 
 
 class StreamedSweep(Sweep):
-    """The same steps where no table fits: likelihoods of the candidates only, one step at a time."""
+    """The same steps when no table fits in memory: evaluates likelihoods of the candidates only, one step at a time."""
 
     def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
         self.target = target
@@ -268,7 +268,7 @@ class StreamedSweep(Sweep):
         off = np.zeros(n_columns, np.int64)
         for k in range(self.target.n_rows):
             bit = np.int64(1 << k)
-            # A table of two codes, in which the row is the only one.
+            # A table of two codes: the row is the only one in it.
             pair = np.asfortranarray(self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True))
             filter_row(pair, NO_TABLE, self.beta, off, 1, trans, edge, bounds, k, alpha)
             uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
@@ -316,7 +316,7 @@ class StreamedSweep(Sweep):
 
 
 class ExactSweep(Sweep):
-    """Filtered once, then one backward pass per sweep."""
+    """FFBS of the whole path: the data are filtered once; every sweep is one backward pass."""
 
     def __init__(self, target: Target, beta: float, memory: int):
         self.passes = Passes(target, beta, memory=memory, stay=True)

@@ -4,7 +4,7 @@
     n_changed = pair.step(a, b, rng)                         # pair(a, b, rng.random(pair.n_uniforms))
 
 Candidates of a crossover, for t = 0..size-1: prefix t exchanges coordinates 0..t, suffix t exchanges t+1..size-1.
-A step may own scratch: threads do not share one.
+A step may own scratch memory, so threads must not share one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class VectorPair(ABC):
 
 
 class MetropolisPair(VectorPair):
-    """One segment proposed and accepted or not. points: 0 for the whole vectors, else cuts of a random crossover."""
+    """Metropolis-Hastings exchange of one segment. points: 0 for whole vectors, else the cuts of a random crossover."""
 
     def __init__(self, points: int, density: Density, beta_i: float, beta_j: float):
         super().__init__(density, beta_i, beta_j)
@@ -69,7 +69,7 @@ class MetropolisPair(VectorPair):
             exchange_sites(batch[2], batch[3], first, stop)
         log_density, log_prior = self.density.evaluate(batch)
         kept, proposed = (
-            # Rows of the batch that replicas i and j would hold; a swap is the same two the other way round.
+            # Rows of the batch that replicas i and j would hold; a swap takes the same two in reverse order.
             float(self.joint(log_density[[i, j]], log_prior[[i, j]]))
             for i, j in ((0, 1), (1, 0) if whole else (2, 3))
         )
@@ -79,9 +79,9 @@ class MetropolisPair(VectorPair):
 
 
 class AugmentedPair(VectorPair):
-    """A uniform one-point crossover to an auxiliary pair (u, v), then one of all crossovers of (u, v) by its weight.
+    """A uniform one-point crossover to an auxiliary pair (u, v), then a draw among all crossovers of (u, v) by weight.
 
-    Every candidate undoes itself, so the auxiliary draw is symmetric and the second step is a Gibbs draw.
+    Every crossover is its own inverse, so the auxiliary draw is symmetric and the second step is a Gibbs draw.
     """
 
     n_uniforms = 2
@@ -100,12 +100,13 @@ class AugmentedPair(VectorPair):
     def weights(self, u: Vector, v: Vector) -> Floats:
         """(n_candidates,) log pi_i + log pi_j of every candidate of (u, v): prefixes, then suffixes if flipped."""
         differ = u != v
-        # Coordinates that are equal change nothing: the cut before them has the same weight.
+        # Exchanging equal coordinates changes nothing, so their cut has the same weight as the cut before.
         cuts = np.flatnonzero(differ)
         if len(cuts) == 0:
             return np.zeros(self.n_candidates)
         parts = self.density.crossover_scores(u, v, cuts)
-        # The last cut is the full swap, and its mirror image the pair as it is: index -1, where nothing differs yet.
+        # The last cut is the full swap; reversed, it is the unchanged pair. That goes to index -1, for cuts before the
+        # first difference.
         log_density, log_prior = (np.concatenate([part, part[::-1, -1:]], axis=1) for part in parts)
         index = np.cumsum(differ) - 1
         prefix = self.joint(log_density, log_prior)[index]
@@ -124,7 +125,7 @@ def prepare_exchange(exchange: Exchange, density: Density, beta_i: float, beta_j
 
 
 def check_exchange(exchange: Exchange) -> None:
-    """Refuse what plain vectors do not support."""
+    """Raise InvalidInput for exchanges that plain vectors do not support."""
     if isinstance(exchange, MosaicCrossover):
         raise InvalidInput(
             "MosaicCrossover needs the Markov structure of a FactorialHMM, got a Density; use AugmentedCrossover()"

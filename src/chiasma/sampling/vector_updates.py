@@ -1,13 +1,12 @@
-"""Updates over plain vectors: what a replica of a Density does on its own.
+"""Updates of plain vectors within a replica of a Density: Gibbs, random-walk Metropolis, or a user's function.
 
 The target of a replica is log pi_beta(x) = log_prior(x) + beta * log_density(x), x (size,) of any dtype. A step is
-bound to its density and beta, changes its vector in place, and reads a number of draws that is fixed beforehand,
-whatever comes out:
+bound to a density and a beta, changes a vector in place, and reads a fixed number of random numbers:
 
     update = prepare_update(density, beta=1.0)
     update.step(x, rng)                                      # update(x, rng.random(update.n_uniforms))
 
-A step may own scratch: threads do not share one.
+A step may own scratch memory, so threads must not share one.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ class VectorStep(ABC):
 
 
 class VectorUpdate(ABC):
-    """What is drawn given what, at any beta."""
+    """Base class of updates of vectors, at any beta."""
 
     @abstractmethod
     def prepare(self, density: Density, beta: float) -> VectorStep:
-        """Bind to a density; refuses what does not fit it."""
+        """Bind to a density; raises InvalidInput if the update does not fit it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteGibbs(VectorUpdate):
-    """One coordinate at a time, drawn from its values given all others.
+    """Gibbs sampling of one coordinate at a time, given all others.
 
     alphabet : the values that a coordinate may take.
     sites : coordinates per step, drawn at random with repeats; default: all of them, in order.
@@ -109,7 +108,7 @@ class RandomWalk(VectorUpdate):
 
 
 class UniformStep(VectorStep):
-    """A step that is a function of uniforms alone."""
+    """A step whose only random numbers are uniforms."""
 
     n_uniforms: int
 
@@ -122,7 +121,7 @@ class UniformStep(VectorStep):
 
 
 class SiteGibbsStep(UniformStep):
-    """SiteGibbs with the log-densities of all letters at a site, one site after the other."""
+    """SiteGibbs for any density: evaluates all letters of the alphabet at one site after the other."""
 
     def __init__(self, sites: int | None, letters: Vector, density: Density, beta: float):
         self.sites = sites
@@ -191,8 +190,8 @@ class RandomWalkStep(VectorStep):
             log_density = self.propose(x, proposal, log_density, uniforms[2 * n + 1])
 
     def propose(self, x: Vector, proposal: Vector, log_density: float, uniform: float) -> float:
-        """Move x to the proposal or not; returns its log-density."""
-        # The state that is scored is the one that is kept: x may be of single precision.
+        """Metropolis step: move x to the proposal or not; returns the log-density of x."""
+        # Evaluate exactly the state that would be kept: x may have single precision.
         new = proposal.astype(x.dtype)
         proposed = float(self.density.tempered(new[None], self.beta)[0])
         if not is_accepted(proposed - log_density, uniform):
@@ -214,7 +213,7 @@ class OwnStep(VectorStep):
 
 
 class PriorStep(VectorStep):
-    """A fresh draw of the prior, for beta = 0."""
+    """An independent draw from the prior, for beta = 0."""
 
     def __init__(self, density: Density):
         self.density = density
@@ -247,7 +246,7 @@ def prepare_update(density: Density, beta: float) -> VectorStep:
 
 
 def require_possible(log_densities: Any, *states: Vector) -> None:
-    """Whatever a run does, its states keep a positive density: only a user's own update can lose it."""
+    """Raise an error if a state has zero density, which only a user's own update can cause."""
     if np.max(log_densities) == -np.inf:
         shown = " and ".join(np.array2string(x, threshold=24, edgeitems=8) for x in states)
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Runs on disk as posteriors, and stores to go on with."""
+"""Open a stored run as a posterior, or reopen its store to resume the run."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from chiasma.models.observations import Observations
 from chiasma.results.assembly import assemble
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import differences, rebuild_model
-from chiasma.results.run_info import RunInfo
+from chiasma.results.run_info import run_info
 from chiasma.storage.store import Layout, ZarrTrace, check_chunks, read_header, read_run
 
-# A run may be resumed only where these are what they were.
+# A run may be resumed only if these parts of its description are unchanged.
 _SAME = ("model", "data", "run")
 
 
 def open_posterior(
     path: str | Path, draws: int | None = None, model: FactorialHMM | Density | None = None
 ) -> Posterior:
-    """The posterior of a stored run, finished or not: every draw up to the last flush, loaded when it is looked at.
+    """The posterior of a stored run, finished or not: every draw up to the last flush, loaded lazily.
 
     Parameters
     ----------
-    path : what was given to sample(store=...).
-    draws : open only the first so many draws of every chain.
-    model : the model, where it holds a user's own function and could not be stored.
+    path : the store, as given to sample(store=...).
+    draws : open only the first `draws` draws of every chain.
+    model : the model, needed only if it contains a user's own function and could not be stored.
     """
     path = Path(path)
     header, checkpoints = read_run(path)
@@ -47,7 +47,7 @@ def open_posterior(
     whole = xr.open_zarr(path, consolidated=True)
     stored = whole.isel(draw=slice(draws or n_draws))
     names = {dim: np.arange(stored.sizes[dim]) for dim in ("chain", "draw", "site")}
-    # Running counts are of whole chains; they speak for the draws when all chains are equally far.
+    # Running counts cover all draws of a chain, so they can be used only if all chains have the same number of draws.
     level = draws is None and len(set(header["committed"])) == 1 and layout.n_rows > 0
     return assemble(
         draws=stored[layout.name].assign_coords(names),
@@ -70,7 +70,7 @@ def stored_seed(path: Path) -> int:
 
 
 def reopen_store(path: Path, about: dict[str, Any], n_draws: int) -> ZarrTrace:
-    """The store of an earlier run, to go on with; refuses one that was made differently."""
+    """Reopen the store of an earlier run to resume it; raises StoreError if model, data or settings differ."""
     stored = read_header(path)["provenance"]
     found = [text for part in _SAME for text in differences(stored[part], about[part], f"{part}.")]
     if found:
@@ -79,23 +79,6 @@ def reopen_store(path: Path, about: dict[str, Any], n_draws: int) -> ZarrTrace:
             "call sample as before, or give another store"
         )
     return ZarrTrace.reopen(path, n_draws)
-
-
-def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
-    """What a posterior remembers of the description of its run."""
-    run = about["run"]
-    return {
-        "n_rows": about["n_rows"],
-        "seed": run["seed"],
-        "plan": about["plan"],
-        "update": run["update"],
-        "exchange": run["exchange"],
-        "follows_swaps": about["follows_swaps"],
-        "independent": about["independent"],
-        "settings": run,
-        "versions": about["versions"],
-        "timings": dict(timings),
-    }
 
 
 def _tally(checkpoint: dict[str, Any], n_replicas: int) -> Tally:

@@ -1,13 +1,13 @@
-"""A run on disk: draws in a Zarr store that a killed process leaves readable.
+"""A run on disk: draws in a Zarr store that stays readable if the process is killed.
 
-Every file is written aside and renamed, so it is there whole or not at all. A flush writes chunks of draws and a
-checkpoint first, then the group's metadata. That one file holds the consolidated metadata of all arrays, with the
-number of draws that are safe: chiasma, xarray and zarr all see the same finished part, whatever instant the process
-was killed at. A chunk that is only partly filled is padded with zeros and later replaced by a fuller one.
+Every file is written atomically: to a temporary file, then renamed. A flush writes chunks of draws and a checkpoint
+first, then the group's metadata. That one file holds the consolidated metadata of all arrays and the number of
+committed draws, so chiasma, xarray and zarr all see the same finished part, whenever the process was killed. A chunk
+that is only partly filled is padded with zeros and later replaced by a fuller one.
 
     codes (chain, draw, site), log_prior (chain, draw), replica_log_likelihood (chain, draw, replica)
     beta (replica,), and the data: y, starts, gaps
-    checkpoints/chain-<c>-<n>.npz: states of the replicas, their streams and tallies after draw n, and running counts
+    checkpoints/chain-<c>-<n>.npz: replica states, random streams, tallies and running counts after draw n
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from chiasma.storage.trace import Chain, Draws
 
 FORMAT = 1
 KEY = "chiasma"
-_AGAIN = "make room there, then go on with resume=True: draws up to the last flush are safe"
+_AGAIN = "free some space there, then continue with resume=True: draws up to the last flush are safe"
 _REMEDIES = {"create": "choose another path", "write to": _AGAIN, "read": "check the path"}
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
 CHUNK_BYTES = 8 * 2**20
 FLUSH_SECONDS = 10.0
-# A checkpoint and a commit take as long as dozens of draws, so that full chunks may wait for them, too.
+# A checkpoint and a commit take as long as dozens of draws, so full chunks are committed at most this often.
 COMMIT_SECONDS = 1.0
-# Draws resemble each other: the lowest level packs them well, at about 3 GB/s.
+# Zstd compression level. Successive draws are similar, so the lowest level compresses them well, at about 3 GB/s.
 LEVEL = 1
 
 
 class Layout(NamedTuple):
-    """Shapes of a run."""
+    """Shapes and types of the arrays of a run."""
 
     name: str  # of the draws: "codes" or "x"
     n_chains: int
@@ -63,7 +63,7 @@ class Layout(NamedTuple):
 
     @property
     def records(self) -> dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]]:
-        """What is kept of every draw, in the order of Draws: shape, type and names of its dimensions."""
+        """The arrays kept for every draw, in the order of Draws: shape, type and names of the dimensions."""
         kept: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
             self.name: ((self.n_sites,), self.dtype, ("site",)),
             "replica_log_likelihood": ((self.n_replicas,), "float64", ("replica",)),
@@ -80,7 +80,7 @@ class Layout(NamedTuple):
 
 
 def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: int) -> int:
-    """What fits a chunk, in whole pieces: draws that come so many at a time then fill chunks without a rest.
+    """How many draws fit into a chunk, rounded down to whole pieces; `piece` is how many draws arrive at a time.
 
     >>> draws_per_chunk(10_877, 1, "uint8", piece=256)
     768
@@ -90,7 +90,7 @@ def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: 
 
 
 class ChainBuffer:
-    """What is in memory of one chain: the Zarr chunk that is being filled, counts, and how far the disk is."""
+    """The part of one chain in memory: the Zarr chunk being filled, running counts, and how many draws are on disk."""
 
     def __init__(self, layout: Layout):
         self.filled = 0
@@ -125,7 +125,7 @@ class ZarrTrace:
         provenance: dict[str, Any],
         log_evidence: float | None = None,
     ) -> ZarrTrace:
-        """A new store. static: arrays that do not grow, each with the names of its dimensions."""
+        """Create a new store. static: arrays of fixed size, each with the names of its dimensions."""
         check_new(path)
         header = {
             "format": FORMAT,
@@ -149,7 +149,7 @@ class ZarrTrace:
 
     @classmethod
     def reopen(cls, path: Path, n_draws: int) -> ZarrTrace:
-        """A store to go on with, up to n_draws."""
+        """Open an existing store to resume its run, up to n_draws."""
         header, checkpoints = read_run(path)
         most = max(header["committed"])
         if n_draws < most:
@@ -184,13 +184,13 @@ class ZarrTrace:
                 self._check_functions(index, chain.log_densities(), checkpoint["log_densities"])
 
     def _check_functions(self, index: int, found: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
-        """A user's own functions cannot be compared, but what they say of the last states can."""
+        """Detect a changed user function: it cannot be compared itself, but its values at the last states can."""
         if not np.allclose(found, stored, rtol=1e-9, atol=0):
             at = np.unravel_index(np.argmin(np.isclose(found, stored, rtol=1e-9, atol=0)), found.shape)
             raise StoreError(
                 f"{self.path} holds another run and cannot be resumed: for the last state of chain {index} the model "
                 f"gives a {('log-likelihood', 'log prior')[at[0]]} of {found[at]}, in the store it is {stored[at]}; "
-                "a function of the model has changed: put it back, or give another store"
+                "a function of the model has changed: restore the old one, or give another store"
             )
 
     @property
@@ -211,7 +211,7 @@ class ZarrTrace:
             self.flush(index, chain)
 
     def flush(self, index: int, chain: Chain) -> None:
-        """Write what a chain has and commit it."""
+        """Write all draws of a chain so far and commit them."""
         buffer = self.buffers[index]
         if buffer.filled == buffer.flushed:
             return
@@ -226,7 +226,7 @@ class ZarrTrace:
         buffer.written_at = time.monotonic()
 
     def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
-        """Write what is left, and how long the run took."""
+        """Write the remaining draws and how long the run took."""
         for index, chain in enumerate(chains):
             self.flush(index, chain)
         for name, seconds in timings.items():
@@ -258,7 +258,7 @@ class ZarrTrace:
         self.arrays = {name: json.loads((self.path / name / "zarr.json").read_text()) for name in names}
 
     def _take_up(self, index: int, checkpoint: dict[str, Any]) -> None:
-        """Go on where the disk is: a partly filled chunk is read back, to be replaced by a fuller one."""
+        """Continue after the draws on disk: read a partly filled chunk back, to replace it by a fuller one."""
         buffer = self.buffers[index]
         buffer.filled = buffer.flushed = int(checkpoint["n_draws"])
         buffer.counts = checkpoint["counts"]
@@ -269,9 +269,9 @@ class ZarrTrace:
                 values[:kept] = read_chunk(self.path, self.layout, name, index, n_full)[:kept]
 
     def _fill(self, index: int, buffer: ChainBuffer, new: Draws) -> bool:
-        """Put draws into the chunk at hand, and write it whenever it is full; returns whether it was."""
+        """Add draws to the current chunk and write it whenever it is full; returns whether one was written."""
         first, n_new, n_chunk = 0, len(new.log_prior), self.layout.chunk_draws
-        parts = [part for part in new if part.size]  # what a run has none of is not stored
+        parts = [part for part in new if part.size]  # empty parts are not stored
         n_full = len(buffer.sizes)
         while first < n_new:
             at = buffer.filled % n_chunk
@@ -286,16 +286,16 @@ class ZarrTrace:
 
     def _write_partly_filled(self, index: int, buffer: ChainBuffer) -> None:
         for values in buffer.chunk:
-            values[buffer.filled % self.layout.chunk_draws :] = 0  # the chunk before left something there
+            values[buffer.filled % self.layout.chunk_draws :] = 0  # clear what is left of the previous chunk
         self._write_chunk(index, len(buffer.sizes), buffer.chunk)
 
     def _write_chunk(self, index: int, number: int, chunk: list[npt.NDArray[Any]]) -> list[int]:
-        """Files of one chunk; returns their sizes."""
+        """Write the files of one chunk; returns their sizes."""
         from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # not needed by runs in memory
 
         sizes = []
         for name, values in zip(self.layout.records, chunk, strict=True):
-            # The checksum lets every reader find a damaged chunk.
+            # The checksum lets every reader detect a damaged chunk.
             content = Zstd(level=LEVEL, checksum=True).encode(values)
             atomic.write_bytes(self.path / self.layout.chunk_file(name, index, number), content)
             sizes.append(len(content))
@@ -311,7 +311,7 @@ class ZarrTrace:
             sizes=np.array(buffer.sizes, np.int64).reshape(-1, len(self.layout.records)),
             log_densities=chain.log_densities(),
         )
-        atomic.write_bytes(self.path / "checkpoints" / checkpoint_name(index, buffer.filled), content.getbuffer())
+        atomic.write_bytes(self.path / "checkpoints" / checkpoint_name(index, buffer.filled), content.getvalue())
 
     def _drop_old_checkpoints(self, index: int, buffer: ChainBuffer) -> None:
         keep = checkpoint_name(index, buffer.flushed)
@@ -320,7 +320,7 @@ class ZarrTrace:
                 file.unlink(missing_ok=True)
 
     def _commit(self) -> None:
-        """Replace the group's metadata: from here on the flushed draws exist."""
+        """Replace the group's metadata, which makes the flushed draws visible to readers."""
         self.header["committed"] = [buffer.flushed for buffer in self.buffers]
         for name in self.layout.records:
             self.arrays[name]["shape"][1] = min(self.header["committed"])
@@ -331,15 +331,15 @@ class ZarrTrace:
             "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": self.arrays},
         }
         atomic.write_bytes(self.path / "zarr.json", as_json(group))
-        # For readers that do not know of consolidated metadata; they may see fewer draws, never more.
+        # For readers that ignore consolidated metadata; they may see fewer draws, never more.
         for name in self.layout.records:
             atomic.write_bytes(self.path / name / "zarr.json", as_json(self.arrays[name]))
 
 
 def check_new(path: Path) -> None:
-    """Refuse a path that is taken or cannot be written to, before anything is computed."""
+    """Raise StoreError if the path exists or cannot be written to, before anything is computed."""
     if path.exists():
-        raise StoreError(f"{path} exists already; give another path, or resume=True to go on with that run")
+        raise StoreError(f"{path} exists already; give another path, or resume=True to continue that run")
     with clear_errors(path, "create"):
         if path.parent.exists() and not path.parent.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
@@ -349,7 +349,7 @@ def check_new(path: Path) -> None:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The header of a store; refuses what is not one, or is of another version."""
+    """The header of a store; raises StoreError if the path is no store, or was written in another format."""
     file = path / "zarr.json"
     if not file.exists():
         raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
@@ -367,7 +367,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def _completed(header: dict[str, Any]) -> dict[str, Any]:
-    """A header as it is written today, from one that version 0.1 wrote."""
+    """Convert a header written by version 0.1 to the present form."""
     about, run = header["provenance"], header["provenance"]["run"]
     if "log_evidence" not in header:
         header["log_evidence"] = about.pop("log_evidence")
@@ -384,7 +384,7 @@ def _completed(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The header and the checkpoints that belong to it, also while the run goes on and replaces them."""
+    """The header and the checkpoints that belong to it; works while a running process replaces them."""
     while True:
         header = read_header(path)
         try:
@@ -395,7 +395,7 @@ def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str, Any]:
-    """What a chain left at its last flush; empty if it had not come so far."""
+    """The checkpoint of a chain at its last flush; empty if it has none."""
     n_draws = header["committed"][chain]
     if n_draws == 0:
         return {}
@@ -406,13 +406,13 @@ def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str,
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
         raise StoreError(
-            f"{file} cannot be read ({reason}) and the run cannot go on without it; restore the file from a copy. "
+            f"{file} cannot be read ({reason}) and the run cannot be resumed without it; restore it from a backup. "
             f"The draws are intact: read them with xarray.open_zarr({str(path)!r})"
         ) from error
 
 
 def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
-    """(chunk_draws, ...): a chunk as it was written."""
+    """(chunk_draws, ...): the content of one chunk."""
     from numcodecs.zstd import Zstd
 
     last, dtype, _ = layout.records[name]
@@ -422,9 +422,9 @@ def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) ->
 
 
 def check_chunks(path: Path, header: dict[str, Any], checkpoints: list[dict[str, Any]]) -> None:
-    """Compare full chunks with the sizes that were written, and unpack partly filled ones.
+    """Check for damage: compare file sizes of full chunks with those recorded, and decompress partly filled ones.
 
-    A kill may have left a fuller one than was committed, so its size says nothing.
+    The size of a partly filled chunk proves nothing: a killed process may have replaced it by a fuller one.
     """
     layout = Layout(**header["layout"])
     for chain, checkpoint in enumerate(checkpoints):
@@ -442,7 +442,7 @@ def check_chunks(path: Path, header: dict[str, Any], checkpoints: list[dict[str,
             except FileNotFoundError:
                 raise _damaged(path, layout, name, chain, n_full, "is missing") from None
             except (OSError, ValueError, RuntimeError) as error:
-                raise _damaged(path, layout, name, chain, n_full, f"cannot be unpacked ({error})") from error
+                raise _damaged(path, layout, name, chain, n_full, f"cannot be decompressed ({error})") from error
 
 
 def _damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what: str) -> StoreError:
@@ -450,7 +450,7 @@ def _damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what
     before = f", or open the draws before it with open_posterior(path, draws={first})" if first else ""
     return StoreError(
         f"{path / layout.chunk_file(name, chain, chunk)} {what}: draws {first} and later of chain {chain} are damaged; "
-        f"restore the file from a copy{before}"
+        f"restore the file from a backup{before}"
     )
 
 
@@ -459,7 +459,7 @@ def checkpoint_name(chain: int, n_draws: int) -> str:
 
 
 def as_json(content: dict[str, Any]) -> bytes:
-    # Settings may be NumPy's integers.
+    # Settings may hold NumPy integers, which json cannot write.
     return json.dumps(content, indent=1, default=np.generic.item).encode()
 
 

@@ -1,4 +1,4 @@
-"""Trace: where the draws of a run go while it is sampling, chain by chain: memory, or a store on disk."""
+"""Trace: collects the draws of a run while it is sampling, chain by chain, in memory or in a store on disk."""
 
 from __future__ import annotations
 
@@ -12,66 +12,66 @@ from chiasma.types import Floats
 
 
 class Draws(NamedTuple):
-    """What is kept of n iterations of one chain."""
+    """The kept draws of one chain, n of them."""
 
     states: npt.NDArray[Any]  # (n, T) of the cold replica
     log_lik: Floats  # (n, R)
-    log_prior: Floats  # (n,) of the cold replica, that of its parameters included
+    log_prior: Floats  # (n,) of the cold replica, including its parameters
     values: Floats  # (n, P) learned parameters of the cold replica
-    work: Floats  # (n, R - 1, 2) between rungs, where paths are integrated out; else (n, 0, 2)
+    work: Floats  # (n, R - 1, 2) work between rungs if paths are integrated out; else (n, 0, 2)
 
 
 class Chain(Protocol):
-    """What a trace asks of the chain whose draws it takes."""
+    """The methods of a chain that a trace uses."""
 
     def checkpoint(self) -> dict[str, Any]:
-        """All that the next iteration depends on, as arrays."""
+        """The complete state of the chain as arrays: everything that the next iteration depends on."""
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
 
     def log_densities(self) -> Floats:
-        """(2, R): log-likelihood and log prior of where the replicas are."""
+        """(2, R): log-likelihood and log prior of the current states of the replicas."""
 
 
 class Trace(Protocol):
-    """Takes draws; each call comes from the thread of one chain."""
+    """Collects draws; each chain calls it from its own thread."""
 
     @property
     def log_evidence(self) -> float | None:
-        """Where the run knows it exactly."""
+        """The exact log evidence; None if it is not known."""
 
     @property
     def filled(self) -> list[int]:
-        """Draws of each chain."""
+        """Number of draws of each chain so far."""
 
     @property
     def all_began(self) -> bool:
-        """Whether every chain can go on from where it was, and so needs no warm-up."""
+        """Whether every chain has a checkpoint to continue from, and so needs no warm-up."""
 
     def restore(self, chains: Sequence[Chain]) -> None:
-        """Put the chains where their draws end."""
+        """Restore each chain to its state after its last stored draw."""
 
     def append(self, index: int, draws: Draws, chain: Chain) -> None:
-        """Take draws of a chain, which stands right behind the last of them."""
+        """Add draws of a chain; the chain is in the state right after the last of them."""
 
     def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
         """No more draws will come."""
 
 
 class MemoryTrace:
-    """Draws in memory: the fields of Draws, each (C, n, ...). Chains may be unequally far."""
+    """Draws in memory: the fields of Draws, each (C, n, ...). Chains may have different numbers of draws."""
 
     all_began = False
 
     def __init__(self, n_chains: int, n_draws: int, empty: Draws, log_evidence: float | None = None):
-        """empty: no draws; it tells shapes and types."""
+        """empty: Draws with n = 0, which define the shapes and types."""
         self.draws = Draws(*(np.empty((n_chains, n_draws, *part.shape[1:]), part.dtype) for part in empty))
         self.filled = [0] * n_chains
         self.log_evidence = log_evidence
 
     def restore(self, chains: Sequence[Chain]) -> None:
-        """There is nothing to go on from."""
+        """Nothing to restore: a run in memory cannot be resumed."""
 
     def append(self, index: int, draws: Draws, chain: Chain) -> None:
         first = self.filled[index]
@@ -81,5 +81,5 @@ class MemoryTrace:
         self.filled[index] = stop
 
     def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
-        """Keep what all chains have."""
+        """Keep the draws that all chains have."""
         self.draws = Draws(*(part[:, : min(self.filled)] for part in self.draws))

@@ -1,0 +1,142 @@
+"""Every warning about a run, in words, each with its remedy: chains, evidence, the ladder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.results.convergence import RHAT, Convergence
+from chiasma.results.evidence import Evidence
+from chiasma.results.exchange_stats import suggested_size
+from chiasma.results.parameters import ParameterSummary
+from chiasma.types import Floats
+
+# Vehtari and others (2021) recommend at least this effective sample size.
+ESS_PER_CHAIN = 100
+# In nats: two such standard errors are a factor e in a Bayes factor.
+EVIDENCE_ERROR = 0.5
+# A warning lists at most this many parameters.
+SHOWN_NAMES = 4
+# Neighbouring rungs with a higher rejection than this hardly ever swap.
+DISCONNECTED = 0.98
+# With a higher rejection, two rungs overlap too little to estimate the evidence (verification/results/evidence.md).
+UNBRIDGED = 0.8
+
+
+def chain_warnings(
+    parts: tuple[Convergence, ...],
+    parameters: tuple[ParameterSummary, ...],
+    n_chains: int,
+    n_draws: int,
+    betas: Floats,
+) -> list[str]:
+    if n_draws < 4:
+        return [f"{count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
+    found = []
+    if n_chains == 1:
+        found.append("one chain only: it cannot show whether other chains would find other modes; run chains=4")
+    for part in parts:
+        what = part.name.replace("_", " ")
+        if part.rhat_worst > RHAT:
+            many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at site {part.worst_site}"
+            stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
+            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas))
+        if part.ess_worst < ESS_PER_CHAIN * n_chains:
+            many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
+            found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
+    apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
+    if apart:
+        found.append(_disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas))
+    slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
+    if slow:
+        what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
+        found.append(_few_draws(f"{what} is low", slow[0].ess, n_chains, n_draws))
+    return found
+
+
+def _disagree(what: str, betas: Floats) -> str:
+    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {_better_ladder(betas)}"
+
+
+def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
+    wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(ess, 1.0))
+    return (
+        f"few effective draws: bulk ESS of {what}, expected {ESS_PER_CHAIN} per chain; take about draws={wanted}, or "
+        f"thin={math.ceil(wanted / n_draws)} with as many draws as now"
+    )
+
+
+def _listed(names: list[str]) -> str:
+    """The first few names, and how many more there are.
+
+    >>> _listed(["a", "b", "c", "d", "e", "f"])
+    'a, b, c, d and 2 more'
+    """
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _better_ladder(betas: Floats) -> str:
+    if len(betas) == 1:
+        return "add tempered replicas (exchange='auto', ladder='auto')"
+    if betas[0] > 0:
+        return "let the ladder reach hotter (ladder='auto')"
+    return f"use more rungs (ladder=ch.Ladder.adapted({2 * len(betas)}))"
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def _round_up(count: float) -> int:
+    """Round up to two significant digits.
+
+    >>> _round_up(1234.5)
+    1300
+    """
+    unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
+    return math.ceil(count / unit) * unit
+
+
+def evidence_warnings(evidence: Evidence | None) -> list[str]:
+    if evidence is None or evidence.standard_error <= EVIDENCE_ERROR:
+        return []
+    if not math.isfinite(evidence.value):
+        return ["the evidence is unknown: a rung has impossible draws; take more draws, or adapt the ladder"]
+    error = evidence.standard_error
+    size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
+    return [f"the standard error of the log evidence is {size}; take more draws, or more rungs (Ladder.adapted(size))"]
+
+
+def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+    """Problems of the ladder and their remedies. follows_swaps: exchanges are swaps of whole paths."""
+    if not stats["moves"].any():
+        return []
+    rejection = stats["rejection"]
+    warnings = []
+    if follows_swaps and rejection.max() > DISCONNECTED:
+        worst = int(rejection.argmax())
+        warnings.append(
+            f"the ladder is too short: rungs {worst} and {worst + 1} would swap in "
+            f"{100 * (1 - rejection[worst]):.1g}% of the steps; use at least {suggested_size(stats['length'])} rungs, "
+            "adapted (Ladder.adapted()), or a crossover, which exchanges segments"
+        )
+    idle = (stats["changed"] < 0.01) & (stats["moves"] > 0)
+    if idle.any():
+        first = int(np.argmax(idle))
+        warnings.append(
+            f"rungs {first} and {first + 1} exchange next to nothing ({int(idle.sum())} such pair(s)); "
+            "put rungs between them or adapt the ladder (Ladder.adapted())"
+        )
+    if stats["beta_low"][0] == 0 and rejection.max() > UNBRIDGED:
+        worst = int(rejection.argmax())
+        warnings.append(
+            f"the log evidence cannot be trusted, nor its standard error: rungs {worst} and {worst + 1} hardly overlap "
+            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use about "
+            f"{suggested_size(stats['length'])} rungs (Ladder.adapted(size=...)); the draws are not affected"
+        )
+    return warnings
