@@ -319,6 +319,7 @@ def test_block_modes__draws_equal_generic(move, sites):
     assert any(moved for *_, moved in runs[0])
 
 
+@pytest.mark.jit_off
 def test_block_modes__modes_and_blocks():
     toy = BlockModes(blocks=3, size=8, alpha=0.1)
     assert toy.lengths.tolist() == [3, 3, 2]

@@ -147,6 +147,7 @@ def test_what_cannot_be_simulated_is_refused(call, message):
 # ---- Impossible data ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.jit_off
 @pytest.mark.parametrize("call", EVERYTHING)
 def test_an_observation_that_no_configuration_explains_is_named(call):
     model = ch.FactorialHMM(chains=CHAINS, emission=ch.Poisson([1.0, 2.0]), fixed_rows={0: 0})

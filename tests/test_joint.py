@@ -17,15 +17,17 @@ from joint import UPDATES, joint_scores, model_of
 JIT = not numba.config.DISABLE_JIT
 # Iterations of the chain: enough for batch means, few enough for a test.
 N = {"row": 900, "block": 900, "ball": 900, "collapsed": 500}
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")]
+pytestmark = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("kind", ["gaussian", "integrated", "poisson"])
 def test_joint__is_the_same_both_ways(kind, update):
     assert np.abs(joint_scores(kind, update, 1.0, N[update])).max() < 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "update"), [("gaussian", "row"), ("integrated", "ball"), ("poisson", "block"), ("integrated", "collapsed")]
 )
@@ -33,6 +35,7 @@ def test_joint__is_the_same_both_ways_when_tempered(kind, update):
     assert np.abs(joint_scores(kind, update, 0.5, N[update])).max() < 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["row", "collapsed"])
 def test_joint__finds_a_prior_that_was_left_out(update, monkeypatch):
     """A mutant: slices that know nothing of the priors."""
@@ -54,12 +57,16 @@ ALARM = 1e-4
 
 @pytest.mark.parametrize(
     ("update", "replications", "options"),
-    [("row", 40, {"thin": 8, "warmup": 60}), ("exact", 24, {"thin": 2, "warmup": 20})],
+    [
+        pytest.param("row", 40, {"thin": 8, "warmup": 60}, marks=pytest.mark.slow),
+        ("exact", 24, {"thin": 2, "warmup": 20}),
+    ],
 )
 def test_calibration__is_uniform(update, replications, options):
     assert min(p_values(update, replications, **options)) > ALARM
 
 
+@pytest.mark.slow
 def test_calibration__finds_a_prior_that_was_left_out(monkeypatch):
     original = Learning.log_prior_free
     monkeypatch.setattr(Learning, "log_prior_free", lambda self, values: min(original(self, values), 0.0) * 0.0)

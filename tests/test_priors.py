@@ -86,6 +86,7 @@ def test_sample__follows_the_law(name):
     assert stats.kstest(ranks, "uniform").pvalue > 1e-6
 
 
+@pytest.mark.jit_off
 @each_prior
 def test_outside_the_support__is_impossible(name):
     prior, _ = PRIORS[name]
