@@ -9,6 +9,12 @@ Shared conventions
     log_lik    float64 (T, S)    its untempered logarithm
     uniforms   float64           random numbers in [0, 1); every kernel reads a fixed number of them
 
+Rows with any number of states (`layout`, `axes`, `state_passes`, `log_state_passes`, `state_rows`, `state_paths`,
+`expected_moves`, `lumping`)
+    layout     Layout            sizes, strides, shifts and masks of the rows: a column is a code (fields of bits) or an
+                                 index (mixed radix, without holes)
+    trans      float64 (E, M)    A_k[x, x'] at layout.first[k] + x * S_k + x', M = sum of the squared sizes
+
 Passes over columns are forward filtering-backward sampling, in linear space with rescaling against underflow. They are
 safe while no product of transition probabilities over the updated rows falls below `transitions.LINEAR_FLOOR`; the
 passes of `logspace` serve the rest.
