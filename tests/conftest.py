@@ -30,7 +30,8 @@ settings.load_profile("chiasma")
 
 def compile_kernels() -> None:
     """Compile, or find compiled, what a run needs, in a process of its own."""
-    program = "import test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)"
+    program = "import test_rows, test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)\n"
+    program += "test_rows.use_every_pass()"
     subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
 
 

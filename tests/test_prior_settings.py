@@ -23,6 +23,7 @@ PRIORS_OF_ALL_KINDS = [
     ch.Beta(1, 99),
     ch.Uniform(0, 2),
     ch.Dirichlet([1, 2, 3]),
+    ch.DirichletRows([[8, 1], [2, 3]]),
 ]
 MODELS = [
     ch.Gaussian(ch.Dirichlet([1, 1]), depth=ch.Normal(10, 2), sd=ch.HalfNormal(2)),
@@ -44,7 +45,8 @@ def test_prior__is_the_one_that_was_written(prior):
 
 
 def test_prior_names__are_all_priors_in_snake_case():
-    assert list(prior_names()) == ["normal", "log_normal", "half_normal", "gamma", "beta", "uniform", "dirichlet"]
+    names = ["normal", "log_normal", "half_normal", "gamma", "beta", "uniform", "dirichlet", "dirichlet_rows"]
+    assert list(prior_names()) == names
     assert set(prior_names().values()) == set(PRIORS.values()) == {type(prior) for prior in PRIORS_OF_ALL_KINDS}
 
 

@@ -97,7 +97,7 @@ def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
 
 
 def test_settings_block__is_the_model_of_the_genome(tmp_path):
-    priors, block = re.findall(r"^```toml\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
+    rows, priors, block = re.findall(r"^```toml\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
     (tmp_path / "a.toml").write_text(block)
     settings = Settings.read(tmp_path / "a.toml")
     assert settings_of(settings.model()) == settings_of(tumour_genome(1, 60).model)
@@ -105,6 +105,8 @@ def test_settings_block__is_the_model_of_the_genome(tmp_path):
     (tmp_path / "b.toml").write_text(priors)
     learned = settings.merged(**Settings.read(tmp_path / "b.toml").sections).model()
     assert learned.parameters.names == ["enter", "weights", "depth", "sd"]
+    (tmp_path / "c.toml").write_text(f"[model]\nsd = 20\n{rows}")
+    assert Settings.read(tmp_path / "c.toml").model().exact_target([0.0]).n_states == 27
 
 
 def test_run_table__names_what_a_fit_writes():

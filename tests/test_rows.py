@@ -102,6 +102,17 @@ class Dense:
         return float(score.max())
 
 
+def use_every_pass() -> None:
+    """Exact passes in linear space and in logarithms; tests that follow find them compiled."""
+    never = ch.Row([0, 1.0, 2.0], ch.Markov([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.1, 0.0, 0.9]]))
+    for rows in (MODELS["everything"], [never, *MODELS["a group of three states"]]):
+        model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.6))
+        data = data_of(model)
+        ch.exact.marginals(model, data)
+        ch.exact.map_states(model, data)
+        ch.exact.draws(model, data, 2, seed=1)
+
+
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("name", MODELS)
 def test_evidence_and_probabilities_equal_those_of_the_product_space(name, beta):
@@ -328,6 +339,10 @@ REFUSED = {
         "needs weights, one per row",
     ),
     "a prior": (lambda: hmm(ch.Row([0, 1], ch.Switch(ch.Beta(1, 9), 0.1))), "cannot be learned yet"),
+    "a prior of the emission": (
+        lambda: ch.sample(hmm(*MODELS["a group"], emission=ch.Gaussian(sd=ch.HalfNormal(1.0))), [1.0, 2.0]),
+        "sd cannot be learned in a model with rows of more than two states",
+    ),
     "unknown row": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], "fan"), "no row 'fan'; this model has"),
     "row number": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], 3), r"row must be in 0..2, got 3"),
     "a padded code": (

@@ -170,7 +170,7 @@ class FactorialHMM:
                 f"or set them with model.at({{{', '.join(f'{name!r}: ...' for name in names)}}})"
             )
         self.emission.check(data)
-        if self.rows is not None and (np.any(self.layout.sizes > 2) or self._has_equal_rows):
+        if self.has_states:
             return self._state_target(data)
         edge, trans = self.chains.tables(self.n_rows, data)
         free = self.free_rows
@@ -204,10 +204,13 @@ class FactorialHMM:
         return Levels(self.emission, data, weights[list(self.free_rows)], base)
 
     @property
-    def _has_equal_rows(self) -> bool:
-        assert self.rows is not None
+    def has_states(self) -> bool:
+        """Whether a row has more than two states, or rows cannot be told apart: then only exact passes apply."""
+        if self.rows is None:
+            return False
         assert isinstance(self.emission, Additive)
-        return any(len(group) > 1 for group in self.rows.groups(self.emission.weights))
+        equal = any(len(group) > 1 for group in self.rows.groups(self.emission.weights))
+        return equal or bool(np.any(self.layout.sizes > 2))
 
     def _state_target(self, data: Observations) -> StateTarget:
         assert self.rows is not None
@@ -220,10 +223,9 @@ class FactorialHMM:
             assert chain is not None
             own = adds[group[0]]
             axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(own), gaps), adds=own))
-        levels = np.full(1, float(sum(adds[k][x] for k, x in self.fixed_rows.items())))
-        for axis in axes:
-            levels = (axis.levels()[:, None] + levels).ravel()
-        return StateTarget(edge, axes, IndexLevels(self.emission, data, levels), self.rows)
+        base = float(sum(adds[k][x] for k, x in self.fixed_rows.items()))
+        likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
+        return StateTarget(edge, axes, likelihood, self.rows)
 
     def simulate(
         self,

@@ -5,6 +5,7 @@ Two sources, one interface: `Levels` evaluates an additive emission on demand, `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -77,12 +78,21 @@ class Levels:
 
 
 class IndexLevels:
-    """An additive emission over rows with any number of states. levels: (N,) of all indices of a column."""
+    """An additive emission over rows with any number of states. adds: (S_k,) what the states of every axis add."""
 
-    def __init__(self, emission: Additive, data: Observations, levels: Floats):
+    def __init__(self, emission: Additive, data: Observations, base: float, adds: Sequence[Floats]):
         self.emission = emission
         self.y = data.y
-        self.levels = levels
+        self.base = base
+        self.adds = adds
+
+    @cached_property
+    def levels(self) -> Floats:
+        """(N,) of all indices of a column."""
+        levels = np.full(1, self.base)
+        for own in self.adds:
+            levels = (own[:, None] + levels).ravel()
+        return levels
 
     def all_codes(self, first: int, stop: int) -> Floats:
         return _possible(self.emission.log_likelihood(self.y[first:stop], self.levels), first)

@@ -120,8 +120,6 @@ class Switch(RowChain):
     leave : P(1 -> 0).
     initial : P(1) where a sequence starts. Default: the stationary probability, enter / (enter + leave).
 
-    A prior in place of a probability, such as Beta(1, 99), is learned.
-
     Examples
     --------
     >>> Switch(enter=0.01, leave=0.03).initial_distribution(2).tolist()
@@ -179,8 +177,6 @@ class Sticky(RowChain):
     probabilities : (S,) of the states in such a draw. Default: all equal.
     initial : (S,) probabilities where a sequence starts. Default: `probabilities`, which is stationary.
 
-    A prior in place of a number is learned: renew=Beta(1, 99), probabilities=Dirichlet([8, 1, 1]).
-
     Examples
     --------
     >>> Sticky(renew=0.2, probabilities=[0.5, 0.5]).matrices(2, np.array([np.inf, 1.0]))[1].round(12).tolist()
@@ -229,9 +225,6 @@ class Markov(RowChain):
     initial : (S,) probabilities where a sequence starts. Default: the stationary distribution.
     rates : (S, S) rates per unit of distance, in place of `transition`: rows add up to 0. They serve gaps of any
         length; a matrix serves whole ones, and others where its principal logarithm consists of rates.
-
-    Priors in place of numbers are learned: transition=[Dirichlet([8, 1, 1]), ...], one per row (or DirichletRows with
-    all concentrations), initial=Dirichlet([1, 1, 1]).
 
     Examples
     --------

@@ -116,7 +116,7 @@ class StateTarget:
 
         >>> import chiasma as ch
         >>> row = ch.Row([0, 100], ch.Switch(0.1, 0.1), copies=8)
-        >>> ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0)).target([0.0]).size_text
+        >>> ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0)).exact_target([0.0]).size_text
         '9 joint states (8 equal rows count as 9 states)'
         """
         groups = [f"{len(a.rows)} equal rows count as {a.size} states" for a in self.axes if len(a.rows) > 1]

@@ -143,6 +143,7 @@ def state_text(states: Iterable[int]) -> str:
 def code_text(code: int, layout: Layout) -> str:
     """The state of a column code, as text.
 
+    >>> from chiasma.kernels.layout import make_layout
     >>> code_text(3, make_layout([2, 2, 2, 2]))
     '1100'
     """

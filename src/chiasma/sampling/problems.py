@@ -269,6 +269,11 @@ def _pose_vectors(
 def _pose_learning(
     model: FactorialHMM, data: Observations, update: Any, exchange: Any, ladder: Any, init: Any
 ) -> tuple[Problem, Plan, Start]:
+    if model.rows is not None and model.has_states:
+        raise InvalidInput(
+            f"{', '.join(model.parameters.names)} cannot be learned in a model with rows of more than two states or "
+            "equal rows yet; maximise ch.exact.log_evidence over numbers, or use rows of two states"
+        )
     learning = Learning(model, data)
     plan = plan_learning(learning.typical, learning.parameters.n_free, update, exchange, ladder)
     assert plan.update is not None
