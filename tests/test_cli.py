@@ -328,6 +328,7 @@ def test_demo__study_prints_every_update_and_the_evidence():
     assert "After 5 sweeps, still near" in result.output
 
 
+@pytest.mark.slow
 def test_examples__all_run(here):
     """As the help shows them, but shorter: in this order each finds the files it names."""
     order = ("simulate", "chiasma", "fit", "show", "demo")

@@ -38,6 +38,7 @@ def commands(text: str, inline: bool = True) -> list[str]:
     return marked + [line for console in consoles for line in console.splitlines()]
 
 
+@pytest.mark.slow
 def test_python_blocks__run_in_order_and_print_what_they_say(capsys):
     blocks = re.findall(r"^```python\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 2
@@ -73,6 +74,7 @@ def test_links__lead_to_files(name):
         assert ((ROOT / name).parent / link).exists()
 
 
+@pytest.mark.slow
 def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = read("README.md").split("## Quick start")[1].split("\n## ")[0]
