@@ -7,6 +7,7 @@ into a path of all rows of the model, and chooses which of the rows of a group a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,8 +74,6 @@ class Axis:
 
 class StateTarget:
     """edge (T,), the axes, and the likelihood over all indices; rows: all rows of the model."""
-
-    tabulated = False
 
     def __init__(self, edge: npt.NDArray[np.int32], axes: list[Axis], likelihood: IndexLevels, rows: Rows):
         n_edges = len(axes[0].matrices)
@@ -149,6 +148,12 @@ class StateTarget:
         """The smallest type that holds codes of all rows."""
         return smallest_dtype(sum(row.n_bits for row in self.rows.rows))
 
+    @property
+    def fixed_code(self) -> np.int64:
+        """Fixed rows in their states, the others in state 0."""
+        shifts = self.rows.layout.shifts
+        return np.int64(sum(state << int(shifts[k]) for k, state in self.rows.fixed.items()))
+
     def codes(self, indices: Integers, rng: np.random.Generator) -> Integers:
         """(T,) codes of all rows from a path of indices; rows of a group are drawn given their counts."""
         return self._codes(indices, lambda axis, path: axis.unlumping.draw(path, self.edge, rng))
@@ -157,14 +162,13 @@ class StateTarget:
         """The same with the best arrangement of the rows of a group, for the most probable path."""
         return self._codes(indices, lambda axis, path: axis.unlumping.best(path, self.edge))
 
-    def _codes(self, indices: Integers, undo: object) -> Integers:
+    def _codes(self, indices: Integers, arrange: Callable[[Axis, Integers], npt.NDArray[np.int8]]) -> Integers:
+        """arrange: (n, T) states of the rows of a group, from its axis and the path of its counts."""
         shifts = self.rows.layout.shifts
-        codes = np.zeros(len(indices), np.int64)
-        for k, state in self.rows.fixed.items():
-            codes |= np.int64(state) << shifts[k]
+        codes = np.full(len(indices), self.fixed_code)
         for axis, stride, size in zip(self.axes, self.layout.strides, self.layout.sizes, strict=True):
             path = indices // stride % size
-            states = path[None] if len(axis.rows) == 1 else undo(axis, path)  # type: ignore[operator]
+            states = path[None] if len(axis.rows) == 1 else arrange(axis, path)
             for k, own in zip(axis.rows, states, strict=True):
                 codes |= own.astype(np.int64) << shifts[k]
         return codes

@@ -334,8 +334,8 @@ class RowsEngine(Engine):
     def _first_states(self, n_replicas: int, start: Start) -> State:
         if start.states is not None:
             return np.array([start.states])
-        fixed = self.problem.target.codes(np.zeros(self.problem.n_sites, np.int64), self.streams.arrangement())
-        return fixed[None]
+        # Draws do not depend on it: any state will do until there is one.
+        return np.full((1, self.problem.n_sites), self.problem.target.fixed_code)
 
     def prepare(self) -> float | None:
         return self.problem.passes.log_evidence
