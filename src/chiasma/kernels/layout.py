@@ -170,11 +170,3 @@ def put_in_codes(states, layout, k, codes):
     shift, field = layout.shifts[k], layout.masks[k] << layout.shifts[k]
     for t in range(codes.shape[0]):
         codes[t] = codes[t] & ~field | states[t] << shift
-
-
-@njit
-def put_in_indices(states, layout, k, indices):
-    """Row k of a path of indices (T,) becomes states (T,)."""
-    size, stride = layout.sizes[k], layout.strides[k]
-    for t in range(indices.shape[0]):
-        indices[t] += (states[t] - indices[t] // stride % size) * stride

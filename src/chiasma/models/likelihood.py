@@ -153,21 +153,27 @@ class IndexLevels:
 
 
 class IndexTable:
-    """A table (T, N) over all indices of rows with any number of states."""
+    """A table (N, T) over all indices of rows with any number of states.
+
+    In this order, because paths stay in one state for a while: what is read is mostly neighbours.
+    """
 
     def __init__(self, table: Floats, layout: Layout):
-        self.table = table
+        self.table = table.ravel()
+        self.n_columns = table.shape[1]
+        self.columns = np.arange(self.n_columns)[:, None]
         self.layout = layout
 
     def at(self, codes: Integers) -> Floats:
-        return np.take_along_axis(self.table, self._indices(codes), axis=1)
+        return np.take(self.table, self._indices(codes) * self.n_columns + self.columns)
 
     def around(self, centres: Integers, axes: Integers) -> Floats:
         block = sub_layout(self.layout, axes)
         steps = np.zeros(1, np.int64)
         for size, stride in zip(block.sizes, self.layout.strides[axes], strict=True):
             steps = (np.arange(size)[:, None] * stride + steps).ravel()
-        return np.take_along_axis(self.table, self._indices(centres & ~bits_of(block))[:, None] + steps, axis=1)
+        others = self._indices(centres & ~bits_of(block))[:, None] * self.n_columns + self.columns
+        return np.take(self.table, others + steps * self.n_columns)
 
     def _indices(self, codes: Integers) -> Integers:
         indices = np.empty(codes.size, np.int64)

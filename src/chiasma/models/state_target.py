@@ -193,10 +193,10 @@ class StateTarget:
         """Log-likelihoods of the codes that updates and exchanges ask for."""
         if not self.tabulated:
             return self.likelihood
-        table = np.empty((self.n_columns, self.n_states))
+        table = np.empty((self.n_states, self.n_columns))
         step = max(1, 2**16 // self.n_states)
         for first in range(0, self.n_columns, step):
-            table[first : first + step] = self.likelihood.all_codes(first, min(first + step, self.n_columns))
+            table[:, first : first + step] = self.likelihood.all_codes(first, min(first + step, self.n_columns)).T
         return IndexTable(table, self.layout)
 
     @property
