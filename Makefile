@@ -46,12 +46,14 @@ kernels: $(STAMP) # compiled before the tests that need them
 test-proofs: $(STAMP) ## full transition matrices of every move, kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m symbolic
 
-# Starts the count that the compiled tests complete: compiled kernels cannot be seen at work.
+# Starts the coverage that the compiled tests complete: compiled kernels cannot be traced.
 test-jit-off: $(STAMP) ## tests of kernels, as plain Python
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'jit_off and not symbolic' --cov --cov-report=
 
+# Tracing doubles the time of a test in Python, so long tests run without it.
 test-jit-on: $(STAMP) ## all tests but the proofs, and docstring examples, kernels compiled
-	$(PYTEST) $(COVERAGE)
+	$(PYTEST) -m 'not slow and not symbolic' $(COVERAGE)
+	$(PYTEST) -m 'slow and not symbolic'
 
 coverage: $(STAMP) ## the last count as an HTML report in htmlcov/
 	$(PY) -m coverage html

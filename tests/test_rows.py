@@ -329,7 +329,10 @@ REFUSED = {
     "bits": (lambda: hmm(ch.Row([0, 1], SWITCH, copies=64)), "at most 63 bits.* these 64 rows need 64"),
     "all fixed": (lambda: hmm(ch.Row([0, 1], fixed=0)), "all 1 rows are fixed"),
     "weights": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Gaussian([1.0, 2.0])), "has 2 weights and the model 1"),
-    "a table": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Table(np.zeros((3, 2)))), "additive emission, got Table"),
+    "a table": (
+        lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Table(np.zeros((3, 2)))),
+        "additive emission, got Table",
+    ),
     "both": (
         lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), rows=[], emission=ch.Gaussian([1.0])),
         "either chains=",
