@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import gammaln
 
 import chiasma as ch
 
@@ -28,7 +29,9 @@ WEEK = 7 * 24 * 60
 ON = 15.0  # watts: an appliance that takes more is on
 STATES = (2, 3, 4)
 UNKNOWN = (1, 2, 3, 4, 5)
-DF = 2.0  # of Student's t: minutes in which something switches lie between two levels
+RESOLUTION = 1.0  # watts of a meter: an appliance that is off reads 0 exactly, which is no noise at all
+DF = 2  # of Student's t: minutes in which something switches lie between two levels
+CONSTANT = gammaln((DF + 1) / 2) - gammaln(DF / 2) - 0.5 * np.log(DF * np.pi)
 
 
 def run(report: Report) -> None:
@@ -99,28 +102,43 @@ def states_of(name: str, meter: np.ndarray) -> Appliance:
     return best[1]
 
 
-def model_of(appliances: list[Appliance], sd: float) -> ch.FactorialHMM:
-    return ch.FactorialHMM(rows=[one.row for one in appliances], emission=ch.StudentT(sd=sd, df=DF))
+@dataclass(frozen=True)
+class Noise:
+    """Student's t, its scale in watts where nothing is on, and as a share of the power that is."""
+
+    watts: float
+    share: float
+
+    def __call__(self, y: np.ndarray, level: np.ndarray) -> np.ndarray:
+        scale = np.hypot(self.watts, self.share * level)
+        return np.asarray(CONSTANT - 0.5 * (DF + 1) * np.log1p(((y - level) / scale) ** 2 / DF) - np.log(scale))
 
 
-def fit_noise(appliances: list[Appliance], y: np.ndarray) -> tuple[float, float]:
-    """The standard deviation with the highest evidence, and that evidence."""
+def model_of(appliances: list[Appliance], noise: Noise) -> ch.FactorialHMM:
+    return ch.FactorialHMM(rows=[one.row for one in appliances], emission=ch.Custom(noise))
 
-    def loss(log_sd: np.ndarray) -> float:
-        return -ch.exact.log_evidence(model_of(appliances, float(np.exp(log_sd[0]))), y)
 
-    done = minimize(loss, [np.log(10.0)], method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.5})
-    return float(np.exp(done.x[0])), -float(done.fun)
+def fit_noise(appliances: list[Appliance], y: np.ndarray) -> tuple[Noise, float]:
+    """The noise with the highest evidence, and that evidence."""
+
+    def loss(x: np.ndarray) -> float:
+        return -ch.exact.log_evidence(model_of(appliances, Noise(*np.exp(x))), y)
+
+    bounds = np.log([(RESOLUTION, 1_000.0), (0.001, 1.0)])
+    done = minimize(
+        loss, np.log([5.0, 0.03]), method="Nelder-Mead", bounds=bounds, options={"xatol": 0.05, "fatol": 0.5}
+    )
+    return Noise(*np.exp(done.x)), -float(done.fun)
 
 
 def disaggregate(
     report: Report, appliances: list[Appliance], y: np.ndarray, meters: dict[str, np.ndarray]
 ) -> list[tuple[float, float]]:
     """A table of errors; returns mean error and mean F1 of the posterior and of the baseline."""
-    sd, _ = fit_noise(appliances, y[:WEEK])
+    noise, _ = fit_noise(appliances, y[:WEEK])
     rest = y[WEEK:]
     began = perf_counter()
-    model = model_of(appliances, sd)
+    model = model_of(appliances, noise)
     estimates = {}
     for one in appliances[: len(APPLIANCES)]:
         share = ch.exact.probabilities(model, rest, one.name)
@@ -138,12 +156,19 @@ def disaggregate(
         rows[-1] += [f"{mine[1]:.3f}, {other[1]:.3f}", f"{(estimates[one.name][0].sum() / truth.sum()):.2f}"]
     means = [tuple(np.mean(part, axis=0)) for part in (ours, theirs)]
     rows.append(["mean", "", f"{means[0][0]:.1f}, {means[1][0]:.1f}", f"{means[0][1]:.3f}, {means[1][1]:.3f}", ""])
-    head = ["appliance", "mean power, W", "mean absolute error, W: chiasma, nearest sum", "F1 of being on", "energy share"]
+    head = [
+        "appliance",
+        "mean power, W",
+        "mean absolute error, W: chiasma, nearest sum",
+        "F1 of being on",
+        "energy share",
+    ]
     report.table(head, rows)
     report.text(
-        f"{model.exact_target(rest[:1]).size_text}, noise {sd:.1f} W; {seconds:.1f} s for the exact probabilities of "
-        f"{len(rest):,} minutes. Nearest sum: at every minute the states whose powers add up to the nearest value, "
-        "with the same states and powers (combinatorial optimisation). Energy share: estimated over true energy."
+        f"{model.exact_target(rest[:1]).size_text}, noise {noise.watts:.1f} W and {noise.share:.1%} of the power; "
+        f"{seconds:.1f} s for the exact probabilities of {len(rest):,} minutes. Nearest sum: at every minute the "
+        "states whose powers add up to the nearest value, with the same states and powers (combinatorial "
+        "optimisation). Energy share: estimated over true energy."
     )
     return means
 
@@ -195,21 +220,20 @@ def find_unknown(report: Report, left: np.ndarray) -> list[Appliance]:
     return best[1]
 
 
-def unknown_rows(x: np.ndarray, n: int) -> tuple[list[Appliance], float]:
+def unknown_rows(x: np.ndarray, n: int) -> tuple[list[Appliance], Noise]:
     """Rows and noise from log base load, log noise, then log power and log-odds of switching of every row."""
     rows = [Appliance("base load", np.array([np.exp(x[0])]), np.eye(1))]
     for k in range(n):
         power, switch = np.exp(x[2 + 2 * k]), 0.5 / (1 + np.exp(-x[3 + 2 * k]))
         matrix = np.array([[1 - switch, switch], [switch, 1 - switch]])
         rows.append(Appliance(f"unknown {k + 1}", np.array([0.0, power]), matrix))
-    return rows, float(np.exp(x[1]))
+    return rows, Noise(float(np.exp(x[1])), 0.0)
 
 
 def evidence_of_unknown(x: np.ndarray, n: int, y: np.ndarray) -> float:
     if not np.all(np.abs(x) < 12):
         return -np.inf
-    rows, sd = unknown_rows(x, n)
-    return ch.exact.log_evidence(model_of(rows, sd), y)
+    return ch.exact.log_evidence(model_of(*unknown_rows(x, n)), y)
 
 
 def listed(values: np.ndarray, digits: int = 0) -> str:
