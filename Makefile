@@ -11,7 +11,7 @@ COVERAGE_MIN ?= 98
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test kernels test-proofs test-jit-off test-jit-on coverage lint types imports check format package bench verify recompile clean
+.PHONY: help install demo test kernels test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs bench verify recompile clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -80,6 +80,14 @@ package: $(STAMP) ## build the sdist and the wheel in dist/ and check them
 	$(PY) -m build
 	$(PY) -m twine check --strict dist/*
 	$(VENV)/bin/check-wheel-contents dist/*.whl
+
+docs: $(VENV)/.docs ## build the documentation site into build/site; examples are executed and cached
+	$(PY) -m sphinx -W --keep-going -q -d build/doctrees docs build/site
+	@echo "open build/site/index.html"
+
+$(VENV)/.docs: $(STAMP) constraints-docs.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-docs.txt -e '.[dev,docs]'
+	@touch $@
 
 bench: $(VENV)/.bench ## run the benchmarks
 	$(PY) benchmarks/run.py
