@@ -274,8 +274,17 @@ class FactorialHMM:
 def log_joint(
     model: FactorialHMM, data: Observations | npt.ArrayLike, states: npt.ArrayLike, beta: float = 1.0
 ) -> float:
-    """log p(X) + beta * log p(y | X), for (K, T) states or (T,) codes. beta = 0 is the prior alone.
+    """log p(X) + beta * log p(y | X), the log density of one path.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    states : (K, T) states or (T,) codes.
+    beta : float, the power of the likelihood; 0 is the prior alone.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.5, 0.5), emission=ch.Gaussian([1.0]))
     >>> round(ch.log_joint(model, [0.0, 1.0], [[0, 1]]), 4)
