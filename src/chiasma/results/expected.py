@@ -91,7 +91,7 @@ def reachable(posterior: Posterior) -> tuple[Floats, Floats] | None:
     assert isinstance(emission, Additive)
     ends = []
     for best in (np.min, np.max):
-        level = np.zeros(emission.weights.shape[1:])
+        level = np.zeros(() if emission.n_channels is None else emission.n_channels)
         for k, adds in enumerate(_contributions(model)):
             level = level + (adds[model.fixed_rows[k]] if k in model.fixed_rows else best(adds, axis=0))
         ends.append(level)
@@ -109,7 +109,7 @@ def _expected(posterior: Posterior, codes: Integers) -> Floats | None:
     emission = model.emission
     assert isinstance(emission, Additive)
     states = unpack_codes(codes, posterior.layout)
-    level = np.zeros((len(codes), *emission.weights.shape[1:]))
+    level = np.zeros((len(codes),) if emission.n_channels is None else (len(codes), emission.n_channels))
     for adds, own in zip(_contributions(model), states, strict=True):
         level += adds[own]
     try:
