@@ -147,7 +147,7 @@ def test_report__rows_of_several_states_and_equal_ones(states, written_states):
 
 
 def test_report__the_schema_describes_every_column_and_the_document_too(written, written_states):
-    document = (Path(__file__).parent.parent / "docs" / "tables.md").read_text(encoding="utf-8")
+    document = (Path(__file__).parent.parent / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
     lines = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in document.splitlines()]
     documented = {(cells[0].strip("`"), cells[1], cells[2]) for cells in lines if len(cells) == 3}
     kinds = {"integer": int, "number": float, "string": str}

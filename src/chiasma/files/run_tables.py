@@ -1,7 +1,7 @@
 """The tables of a run, column by column: the name, type and meaning of each column, and its values.
 
 One description of a column serves the TSV file, its schema (datapackage.json, a Table Schema of the Frictionless
-standard) and docs/tables.md. States are written as text, s0101: one digit per row, row 0 first, so that no program
+standard) and docs/how-to/tables.md. States are written as text, s0101: one digit per row, row 0 first, so that no program
 takes them for a number.
 """
 
