@@ -1,8 +1,8 @@
 """The tables of a run, column by column: the name, type and meaning of each column, and its values.
 
 One description of a column serves the TSV file, its schema (datapackage.json, a Table Schema of the Frictionless
-standard) and docs/how-to/tables.md. States are written as text, s0101: one digit per row, row 0 first, so that no program
-takes them for a number.
+standard) and docs/how-to/tables.md. States are written as text, s0101: one digit per row, row 0 first, so that no
+program takes them for a number.
 """
 
 from __future__ import annotations
