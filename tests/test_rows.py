@@ -437,6 +437,7 @@ def test_settings__rows_are_read_and_written(tmp_path):
     assert repr(made.model()) == repr(model)
 
 
+@pytest.mark.large
 def test_command_line__samples_rows_with_updates_and_exchanges(tmp_path, monkeypatch, light_pictures):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "house.toml").write_text(TOML)
