@@ -56,12 +56,12 @@ class Axis:
         """(E, C, C)"""
         return self.matrices if len(self.rows) == 1 else self.group.lump(self.matrices)
 
-    @cached_property
+    @property
     def log_tables(self) -> Floats:
         """(E, C, C): also of probabilities that are too small for a float."""
         return _log(self.matrices) if len(self.rows) == 1 else self.group.log_lump(self.matrices)
 
-    @cached_property
+    @property
     def best_log_tables(self) -> Floats:
         """(E, C, C): of the best arrangement of the rows, for Viterbi."""
         return _log(self.matrices) if len(self.rows) == 1 else self.group.log_best(self.matrices)
