@@ -88,7 +88,7 @@ def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
     rivals = {}
     with (tmp_path / "run/explanations.tsv").open() as file:
         for row in csv.DictReader(file, delimiter="\t"):
-            where = f"{row['chromosome']}:{row['first_position']}-{row['last_position']}"
+            where = f"{row['chromosome']}:{row['start']}-{int(row['end']) - 1}"
             rivals.setdefault(where, []).append((row["state"], float(row["probability"])))
     for where, _, *shown in table(read("README.md"), "have rival explanations"):
         for state, probability, found in zip(shown[::2], shown[1::2], rivals[where], strict=False):
