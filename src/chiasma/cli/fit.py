@@ -13,14 +13,10 @@ from typer.main import get_command
 
 from chiasma.cli.mistakes import INTERRUPTED, stop
 from chiasma.cli.printing import Voice
-from chiasma.errors import ChiasmaError
 from chiasma.files.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from chiasma.files.settings import Settings
-    from chiasma.files.tables import Signal
-    from chiasma.models.factorial import FactorialHMM
-    from chiasma.results.posterior import Posterior
 
 OUT = Path("chiasma-run")
 
@@ -125,54 +121,16 @@ def _fit(
 
 
 def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Voice, resume: bool = False) -> None:
-    """Read, sample into the directory, report."""
-    from chiasma.files.report import write_report
-    from chiasma.files.tables import read_signal
+    """Fit the file into the directory and print."""
+    from chiasma.files.fitting import Interrupted, completed, fit_file
 
-    model, signal = settings.model(), read_signal(source, settings.columns())
-    settings = complete(settings)
+    settings = completed(settings)
     voice.seed(settings.sections["sampler"]["seed"])
-    voice.note(f"{source}: {signal.in_words()}")
-    if not resume:
-        directory.begin(settings, signal, source)
-    posterior = _sample(model, settings, signal, source, directory, voice, resume)
-    n_draws, wanted = posterior.draws.sizes["draw"], settings.sections["sampler"]["draws"]
-    if resume:
-        directory.keep_settings(settings, source)
-    if n_draws < wanted:
-        kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"
-        raise stop(f"interrupted: {kept}; {directory.how_to_resume(source)}", INTERRUPTED)
-    voice.note("writing tables and figures")
-    voice.report(write_report(posterior, signal, directory.path, directory.about()), signal, directory.path)
-
-
-def complete(settings: Settings) -> Settings:
-    """Settings with a seed and a number of draws filled in, so that a run can be repeated and resumed."""
-    from chiasma.files.settings import fresh_seed
-    from chiasma.sampling.sampler import sample
-
-    sampler = settings.sections["sampler"]
-    draws = sampler.get("draws", inspect.signature(sample).parameters["draws"].default)
-    return settings.merged(sampler={"draws": draws, "seed": sampler.get("seed", fresh_seed())})
-
-
-def _sample(
-    model: FactorialHMM,
-    settings: Settings,
-    signal: Signal,
-    source: Path,
-    directory: RunDirectory,
-    voice: Voice,
-    resume: bool,
-) -> Posterior:
-    from chiasma.sampling.sampler import sample
-
-    arguments = settings.sampler()
     try:
-        return sample(model, signal.data, **arguments, store=directory.store, resume=resume, progress=voice.progress)
-    except ChiasmaError:
-        if not resume:
-            directory.abandon()
-        raise
-    except KeyboardInterrupt:
-        raise stop(f"interrupted: there are no draws yet; {directory.how_to_resume(source)}", INTERRUPTED) from None
+        done = fit_file(source, settings, directory, resume=resume, progress=voice.progress, note=voice.note)
+    except Interrupted as interrupt:
+        n_draws, wanted = interrupt.n_draws, interrupt.wanted
+        kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"
+        what = kept if n_draws else "there are no draws yet"
+        raise stop(f"interrupted: {what}; {directory.how_to_resume(source)}", INTERRUPTED) from None
+    voice.report(done.report, done.signal, directory.path)
