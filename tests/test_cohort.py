@@ -68,8 +68,9 @@ def inputs(tmp_path_factory):
 
 
 def run_serially(inputs, out, sheet="sheet.tsv"):
-    directory, plan = begin_cohort(inputs / sheet, out, cohort_settings(inputs / "model.toml"), seed=SEED, n_tasks=1)
-    run_cohort_task(out, 0, lambda text: None)
+    directory, plan = begin_cohort(inputs / sheet, out, cohort_settings(inputs / "model.toml"), seed=SEED)
+    for task in range(plan.n_tasks):
+        run_cohort_task(out, task, lambda text: None)
     return merge_cohort(directory, plan)
 
 
@@ -144,7 +145,7 @@ def test_sample_seed__depends_on_seed_and_name_only():
     assert len(seeds) == 80
     assert all(0 <= seed < 2**53 for seed in seeds)
     # Known values: a change would change every cohort.
-    assert sample_seed(1, "tumour-7") == 0
+    assert sample_seed(1, "tumour-7") == 5659223719790493
 
 
 def test_run_directory__is_that_of_a_fit(inputs, serial, tmp_path):
@@ -178,7 +179,7 @@ def test_failure__is_recorded_and_the_others_finish(inputs, damaged, client):
     assert "none.tsv: there is no such file" in rows["none"]["error"]
     assert rows["good"]["error"] == ""
     assert list((damaged / "out/unfinished").iterdir()) == []
-    stored = xr.open_zarr(damaged / "out/cohort.zarr", consolidated=False)
+    stored = xr.open_zarr(damaged / "out/cohort.zarr")
     assert stored["status"].values.tolist() == ["done", "failed", "failed"]
     assert np.isnan(stored["probability"].values[1:]).all()
 
@@ -270,7 +271,7 @@ def test_task__an_interrupt_leaves_it_unfinished(inputs, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_task(task_of(directory, plan, plan.samples[0]))
     assert len(list(directory.unfinished.glob("a@*"))) == 1
-    assert directory.outcome("a", 3) == Outcome(name="a", status="missing", seed=3) or True
+    assert directory.outcome("a", 3).status == "missing"
 
 
 def test_computing_alone__is_taken_back_by_the_last():
@@ -340,7 +341,7 @@ def test_records__of_pandas_and_a_model_in_python(inputs, tmp_path, client):
 
 
 def test_store__holds_the_marginals_of_every_sample(serial):
-    stored = xr.open_zarr(serial / "cohort.zarr", consolidated=False)
+    stored = xr.open_zarr(serial / "cohort.zarr")
     assert stored["sample"].values.tolist() == list(NAMES)
     signal = tumour_genome(0, 40).signal
     assert stored["chromosome"].values.tolist() == list(signal.chromosome)
@@ -474,7 +475,8 @@ def test_jobs__a_failure_is_the_exit_code(inputs, damaged):
     assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["cut failed", "none failed"]
 
 
-def test_command__refuses(inputs, tmp_path):
+def test_command__refuses(inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "PATIENCE", 0.1)
     sheet = inputs / "sheet.tsv"
     assert "expected SHEET, init SHEET, run DIR or merge DIR, got 'start x'" in refused("start", "x")
     assert "got 'a b c'" in refused("a", "b", "c")
@@ -573,10 +575,9 @@ def test_scheduler__by_address_and_by_file__and_killed(inputs, tmp_path, cluster
     assert 5 <= n_done(out) < 12
     done = cohort(tmp_path / "sheet.tsv", out, client, resume=True, progress=False)
     assert done.in_words == "12 of 12 samples done"
-    run_serially_into = tmp_path / "serial"
     (inputs / "twelve.tsv").write_text((tmp_path / "sheet.tsv").read_text())
-    run_serially(inputs, run_serially_into, "twelve.tsv")
-    assert [name for name in differences(run_serially_into, out) if name != "cohort.json"] == []
+    run_serially(inputs, tmp_path / "serial", "twelve.tsv")
+    assert differences(tmp_path / "serial", out) == []
 
 
 @pytest.mark.slow

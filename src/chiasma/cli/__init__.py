@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from chiasma.cli.cohort import CohortCommand, cohort
 from chiasma.cli.demo import demo
@@ -51,7 +52,7 @@ def options(
     """Bayesian inference in factorial hidden Markov models."""
 
 
-OWN_OPTIONS = {fit: FitCommand, cohort: CohortCommand}
+OWN_OPTIONS: dict[object, type[TyperCommand]] = {fit: FitCommand, cohort: CohortCommand}
 
 for command in (demo, simulate, fit, show, cohort, reproduce):
     app.command(epilog=examples(command.__name__), cls=OWN_OPTIONS.get(command))(command)

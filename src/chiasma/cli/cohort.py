@@ -55,6 +55,14 @@ class CohortCommand(SettingsCommand):
             option("seed", int | None, cluster, "Seed of all samples. Default: a fresh one, which is printed.", min=0),
             *setting_options(without=("seed", "workers")),
             option("out", Path, output, f"Directory of the cohort. Default: {OUT}.", default=OUT),
+            option(
+                "figures",
+                bool,
+                output,
+                "Leave out the figures, which take most of the time.",
+                "--figures/--no-figures",
+                default=True,
+            ),
             option("resume", bool, output, "Do what is missing or failed in --out.", "--resume", default=False),
             option("quiet", bool, output, "Print errors only.", "--quiet", "-q", default=False),
         ]
@@ -91,6 +99,7 @@ def _all(
     retries: int,
     seed: int | None,
     resume: bool,
+    figures: bool,
     **options: Any,
 ) -> None:
     from chiasma.cohort.api import Stopped, cohort
@@ -113,6 +122,7 @@ def _all(
                 workers=workers,
                 resume=resume,
                 retries=retries,
+                figures=figures,
                 progress=voice.progress,
                 note=voice.note,
             )
@@ -134,6 +144,7 @@ def _init(
     retries: int,
     seed: int | None,
     resume: bool,
+    figures: bool,
     **options: Any,
 ) -> None:
     from chiasma.cohort.api import begin_cohort, cohort_settings
@@ -141,7 +152,7 @@ def _init(
     if workers or scheduler or scheduler_file:
         raise InvalidInput("chiasma cohort init only prepares tasks; drop --workers, --scheduler and --scheduler-file")
     settings = cohort_settings(**_settings(**options))
-    _, plan = begin_cohort(sheet, out, settings, seed=seed, resume=resume, n_tasks=tasks)
+    _, plan = begin_cohort(sheet, out, settings, seed=seed, resume=resume, n_tasks=tasks, figures=figures)
     typer.echo(f"seed {plan.seed}", err=True)
     typer.echo(plan.n_tasks)
 

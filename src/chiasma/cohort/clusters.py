@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,19 +51,25 @@ def local_client(workers: int) -> Iterator[Any]:
         yield client
 
 
+def _address_in(file: Path) -> str:
+    """The address in the file of a scheduler, which may need some time to write it."""
+    deadline = time.monotonic() + PATIENCE
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    address: str = json.loads(file.read_text(encoding="utf-8"))["address"]
+    return address
+
+
 @contextmanager
 def client_of(scheduler: str | None, scheduler_file: Path | None) -> Iterator[Any]:
     """A client of a scheduler that is running, by its address or its file."""
     dask = distributed()
     where = scheduler if scheduler_file is None else str(scheduler_file)
     try:
-        client = dask.Client(
-            scheduler,
-            scheduler_file=None if scheduler_file is None else str(scheduler_file),
-            timeout=PATIENCE,
-            set_as_default=False,
-        )
-    except (OSError, ValueError, TimeoutError) as error:
+        # A client would wait for the file for ever.
+        address = scheduler if scheduler_file is None else _address_in(scheduler_file)
+        client = dask.Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(
             f"there is no scheduler at {where} ({error}); start one with: dask scheduler, and give its address, "
             "such as tcp://127.0.0.1:8786, or the file of: dask scheduler --scheduler-file FILE"

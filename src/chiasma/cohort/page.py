@@ -73,8 +73,8 @@ def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome]) -> None:
             paragraph(
                 "The table is also in ",
                 link("cohort.tsv", "cohort.tsv"),
-                "; cohort.zarr has the probabilities along the sites. A picture has one band per row of the model, dark "
-                "where the row is on. Click on a heading to sort.",
+                "; cohort.zarr has the probabilities along the sites. A picture has one band per row of the model, "
+                "dark where the row is on. Click on a heading to sort.",
             ),
             element("table", element("thead", element("tr", *heads)), element("tbody", Html("\n".join(rows)))),
             head=Html(f"<style>{STYLE}</style>\n<script>{SCRIPT}</script>\n"),

@@ -25,12 +25,16 @@ FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """settings: those of the cohort, plain JSON; n_tasks: jobs of an array, which share the samples."""
+    """settings: those of the cohort, plain JSON; n_tasks: jobs of an array, which share the samples.
+
+    figures: whether the run directories have some.
+    """
 
     seed: int
     settings: Mapping[str, Any]
     samples: Sequence[Sample]
     n_tasks: int
+    figures: bool = True
     workflow: str = "fit"
 
     @property
@@ -58,6 +62,7 @@ class Plan:
             "workflow": self.workflow,
             "seed": self.seed,
             "n_tasks": self.n_tasks,
+            "figures": self.figures,
             "settings": self.settings,
             "samples": [sample._asdict() for sample in self.samples],
         }
@@ -77,6 +82,7 @@ class Plan:
                 settings=content["settings"],
                 samples=[Sample(**sample) for sample in content["samples"]],
                 n_tasks=content["n_tasks"],
+                figures=content["figures"],
                 workflow=content["workflow"],
             )
         except FileNotFoundError:
@@ -104,4 +110,4 @@ class Plan:
                 f"the cohort was begun in another way: {'; '.join(found[:5])}; resume it as it was, or choose another "
                 "--out"
             )
-        return replace(self, workflow=stored.workflow)
+        return replace(self, workflow=stored.workflow, figures=stored.figures)

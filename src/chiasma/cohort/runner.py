@@ -39,7 +39,7 @@ def run_on(client: Any, tasks: Sequence[Task], retries: int, note: Note) -> Iter
     try:
         client.submit(compile_kernels, tasks[0], key=f"compile-{run}", pure=False).result()
         pending = {submit(task) for task in tasks}
-        ended = dask.as_completed(pending)
+        ended = dask.as_completed(pending, loop=client.loop)
         for future in ended:
             pending.discard(future)
             task = by_key.pop(future.key)
@@ -54,7 +54,7 @@ def run_on(client: Any, tasks: Sequence[Task], retries: int, note: Note) -> Iter
                     continue
                 outcome = _lost(task, error)
             yield outcome
-    except (CancelledError, dask.CommClosedError) as error:
+    except (CancelledError, OSError) as error:
         pending = set()
         raise SchedulerLost(f"the scheduler was lost ({error})") from error
     finally:

@@ -12,6 +12,7 @@ Memory holds the samples of one chunk, however many there are. The store takes i
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from math import nan
@@ -39,6 +40,10 @@ def write_cohort_store(directory: CohortDirectory, outcomes: Sequence[Outcome]) 
     shutil.rmtree(partial, ignore_errors=True)
     _per_sample(outcomes).to_zarr(partial, mode="w", consolidated=False)
     _along_sites(directory, outcomes, partial)
+    with warnings.catch_warnings():
+        # Not yet in the standard, but xarray looks for it first.
+        warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
+        zarr.consolidate_metadata(partial)
     shutil.rmtree(directory.store, ignore_errors=True)
     partial.rename(directory.store)
 
@@ -71,7 +76,11 @@ def _along_sites(directory: CohortDirectory, outcomes: Sequence[Outcome], path: 
         return
     on_grid = [i for i, outcome in enumerate(outcomes) if outcome.grid == grid]
     first = load_summaries(directory.samples / outcomes[on_grid[0]].name / "summaries.npz")
-    first.coords.to_dataset().to_zarr(path, mode="a", consolidated=False)
+    labels = {
+        name: values.copy(data=_texts(values.values)) if values.dtype.kind == "U" else values
+        for name, values in first.coords.items()
+    }
+    xr.Dataset(coords=labels).to_zarr(path, mode="a", consolidated=False)
     group = zarr.open_group(path, mode="a")
     arrays = {}
     for name, variable in first.data_vars.items():
@@ -104,5 +113,6 @@ def _write_region(
         array[begin : begin + len(outcomes)] = region
 
 
-def _texts(texts: Sequence[str]) -> npt.NDArray[np.str_]:
-    return np.array(texts, np.str_)
+def _texts(texts: Sequence[str]) -> npt.NDArray[np.object_]:
+    # Texts of a fixed length have no standard form in Zarr.
+    return np.array(texts, object)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -34,7 +35,7 @@ def grid_of(summaries: xr.Dataset) -> str:
 
 def save_summaries(summaries: xr.Dataset, path: Path) -> None:
     """Write an NPZ file; an array is called by its kind, its name and its dimensions."""
-    content = {
+    content: dict[str, Any] = {
         " ".join([kind, str(name), *map(str, values.dims)]): values.values
         for kind, part in ((VARIABLE, summaries.data_vars), (COORDINATE, summaries.coords))
         for name, values in part.items()
@@ -45,7 +46,7 @@ def save_summaries(summaries: xr.Dataset, path: Path) -> None:
 
 def load_summaries(path: Path) -> xr.Dataset:
     """What `save_summaries` wrote."""
-    parts: dict[str, dict[str, tuple[list[str], np.ndarray]]] = {VARIABLE: {}, COORDINATE: {}}
+    parts: dict[str, dict[str, Any]] = {VARIABLE: {}, COORDINATE: {}}
     try:
         with np.load(path, allow_pickle=False) as file:
             for key in file.files:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
@@ -28,6 +28,7 @@ from chiasma.errors import ChiasmaError
 class Task(NamedTuple):
     """Everything a worker needs to know of a sample; small, since a scheduler holds thousands of them.
 
+    figures : whether to draw them.
     threads : of the sampler, where the settings name no number.
     """
 
@@ -37,12 +38,21 @@ class Task(NamedTuple):
     path: str
     settings: Mapping[str, Any]
     seed: int
-    threads: int = 1
+    figures: bool
+    threads: int
 
 
 def task_of(directory: CohortDirectory, plan: Plan, sample: Sample, threads: int = 1) -> Task:
-    settings = plan.settings_of(sample)
-    return Task(str(directory.path), plan.workflow, sample.name, sample.path, settings, plan.seed_of(sample), threads)
+    return Task(
+        cohort=str(directory.path),
+        workflow=plan.workflow,
+        name=sample.name,
+        path=sample.path,
+        settings=plan.settings_of(sample),
+        seed=plan.seed_of(sample),
+        figures=plan.figures,
+        threads=threads,
+    )
 
 
 def run_task(task: Task) -> Outcome:
@@ -54,7 +64,9 @@ def run_task(task: Task) -> Outcome:
     own = directory.begin(task.name)
     try:
         with computing_alone():
-            result = WORKFLOWS[task.workflow].run(Path(task.path), task.settings, own, task.threads)
+            result = WORKFLOWS[task.workflow].run(
+                Path(task.path), task.settings, own, workers=task.threads, figures=task.figures
+            )
         seconds = perf_counter() - began
         save_summaries(result.summaries, own / "summaries.npz")
         write_picture(result.picture, own / "picture.png")
@@ -93,10 +105,8 @@ def compile_kernels(task: Task) -> None:
 
     A sample that cannot be read is no reason to stop: it will be an outcome.
     """
-    try:
+    with suppress(ChiasmaError):
         WORKFLOWS[task.workflow].compile(Path(task.path), task.settings)
-    except Exception:
-        return
 
 
 _computing = 0

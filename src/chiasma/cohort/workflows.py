@@ -65,7 +65,7 @@ class Workflow(ABC):
         """Raise InvalidInput if the settings of a sample make no sense, whatever its data are."""
 
     @abstractmethod
-    def run(self, source: Path, settings: Mapping[str, Any], directory: Path, workers: int) -> Result:
+    def run(self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, figures: bool) -> Result:
         """Run the sample into the directory, or continue a run that was stopped there."""
 
     @abstractmethod
@@ -105,9 +105,9 @@ class FitWorkflow(Workflow):
         given = Settings(**settings)
         given.model(), given.columns(), given.sampler()
 
-    def run(self, source: Path, settings: Mapping[str, Any], directory: Path, workers: int) -> Result:
+    def run(self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, figures: bool) -> Result:
         run = RunDirectory(directory)
-        done = fit_file(source, Settings(**settings), run, resume=run.store.exists(), workers=workers)
+        done = fit_file(source, Settings(**settings), run, resume=run.store.exists(), workers=workers, figures=figures)
         return self._result(done)
 
     def _result(self, done: Fit) -> Result:
@@ -116,7 +116,7 @@ class FitWorkflow(Workflow):
         worst = [part.rhat_worst for part in summary.convergence if not math.isnan(part.rhat_worst)]
         marginals = posterior.marginals()
         return Result(
-            evidence=None if summary.evidence is None else tuple(summary.evidence),
+            evidence=summary.evidence,
             warnings=summary.warnings,
             key_results={
                 "sites": signal.data.n_columns,
@@ -145,8 +145,8 @@ class FitWorkflow(Workflow):
         given = Settings(**settings)
         model, signal = given.model(), read_signal(source, given.columns())
         chosen = given.sampler()
-        ways = [chosen.get(name, "auto") for name in ("update", "exchange", "ladder")]
-        _, plan, _ = pose(model, signal.data, *ways, None)
+        update, exchange, ladder = (chosen.get(name, "auto") for name in ("update", "exchange", "ladder"))
+        _, plan, _ = pose(model, signal.data, update, exchange, ladder, None)
         data = signal.data
         first = Observations(
             data.y[:FIRST], data.starts[data.starts < FIRST], None if data.gaps is None else data.gaps[: FIRST - 1]

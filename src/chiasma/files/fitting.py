@@ -41,6 +41,7 @@ def fit_file(
     *,
     resume: bool = False,
     workers: int | None = None,
+    figures: bool = True,
     progress: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Fit:
@@ -53,6 +54,7 @@ def fit_file(
     directory : where the run goes; begun here, unless it is resumed.
     resume : continue the run in the directory up to the draws of the settings.
     workers : threads of the sampler, where the settings name no number; it does not change the draws.
+    figures : draw them, too, which takes most of the time of a short run.
     progress : show the display of `chiasma.sample`.
     note : is told what happens, a line at a time.
 
@@ -79,7 +81,7 @@ def fit_file(
     if n_draws < wanted:
         raise Interrupted(n_draws, wanted)
     note("writing tables and figures")
-    report = write_report(posterior, signal, directory.path, directory.about())
+    report = write_report(posterior, signal, directory.path, directory.about(), figures)
     return Fit(posterior=posterior, signal=signal, report=report)
 
 

@@ -111,8 +111,13 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
     return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{signal.position[stop - 1]:.0f}"
 
 
-def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any]) -> Report:
-    """Write all files of the report. about: first entries of summary.json, before the summary; ready for JSON."""
+def write_report(
+    posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any], figures: bool = True
+) -> Report:
+    """Write all files of the report, or those without figures, which take most of the time.
+
+    about: first entries of summary.json, before the summary; ready for JSON.
+    """
     segments = posterior.segments()
     regions = uncertain_regions(posterior, segments)
     summary = posterior.summary()
@@ -127,7 +132,8 @@ def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[st
     for name, table in tables.items():
         write_table(run / name, *table)
     atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
-    write_figures(posterior, run / "figures", regions)
+    if figures:
+        write_figures(posterior, run / "figures", regions)
     return Report(
         summary=summary,
         content=content,
