@@ -175,6 +175,7 @@ def test_the_row_filter_and_draw_equal_the_dense_twin(seed, n_columns, scale):
     np.testing.assert_array_equal(path >> 2 & 1, want)
 
 
+@pytest.mark.slow
 def test_the_row_filter_of_a_long_signal_never_vanishes():
     n_columns = 3000
     lik = np.tile([[1e-19], [1e-20]], n_columns).T

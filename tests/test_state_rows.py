@@ -93,6 +93,7 @@ def in_order(problem, alpha, uniforms):
     return path
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, size=ROWS, n_columns=st.integers(1, 30), scale=st.sampled_from([1.0, 30.0, 300.0]))
 def test_the_row_filter_and_draw_equal_the_dense_twin(seed, size, n_columns, scale):
     rng, problem, _ = make(seed, (size,), n_columns, scale=scale)
@@ -108,6 +109,7 @@ def test_the_row_filter_and_draw_equal_the_dense_twin(seed, size, n_columns, sca
     np.testing.assert_array_equal(states, in_order(problem, expected, uniforms))
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, size=ROWS, n_columns=st.integers(1, 12), beta=st.sampled_from([0.0, 0.5, 1.0]))
 def test_the_row_passes_in_logarithms_equal_the_dense_twin(seed, size, n_columns, beta):
     rng, problem, _ = make(seed, (size,), n_columns, zeros=True)

@@ -38,8 +38,11 @@ def calibration_ranks(
 
     Parameters
     ----------
-    model : a model with priors.
+    model : FactorialHMM with priors.
     n_columns, starts, gaps : structure of the simulated data.
+    replications : int, how many data sets to simulate and fit.
+    draws : int, posterior draws of each; ranks are 0..draws.
+    seed : int; the same seed gives the same ranks.
     options : arguments of ch.sample.
 
     Examples
@@ -77,7 +80,20 @@ def calibration_ranks(
 
 
 def uniformity(ranks: xr.Dataset, draws: int = 63, bins: int = 8) -> xr.Dataset:
-    """p-values of chi-squared tests that ranks are uniform over equal bins, per variable and row."""
+    """p-values of chi-squared tests that ranks are uniform over equal bins, per variable and row.
+
+    Parameters
+    ----------
+    ranks : Dataset of `calibration_ranks`.
+    draws : int, as given to `calibration_ranks`.
+    bins : int, a divisor of draws + 1.
+
+    Examples
+    --------
+    >>> ranks = xr.Dataset({"sd": ("replication", np.arange(64))})
+    >>> float(uniformity(ranks)["sd"])
+    1.0
+    """
     if (draws + 1) % bins:
         raise InvalidInput(f"bins must divide draws + 1 = {draws + 1} evenly, got {bins}")
 
