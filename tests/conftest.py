@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
@@ -66,12 +67,19 @@ def n_grid() -> int:
 
 @pytest.fixture
 def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn lightly.
+    """Figures are drawn once, coarsely and without a layout: it takes most of the time of a command that writes many.
 
     test_plots.py, test_plots_parameters.py and test_report.py draw them as they are.
     """
     from matplotlib.figure import Figure
 
-    from light_pictures import lightly
+    save = Figure.savefig
+
+    def lightly(figure: Figure, path: Path, **options: Any) -> None:
+        if path.suffix == ".pdf":
+            path.write_bytes(b"%PDF")
+            return
+        figure.set_layout_engine("none")
+        save(figure, path, **options | {"dpi": 20})
 
     monkeypatch.setattr(Figure, "savefig", lightly)

@@ -45,5 +45,5 @@ class Outcome:
     @classmethod
     def read(cls, path: Path) -> Outcome:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        evidence = content.pop("evidence")
-        return cls(**content, evidence=None if evidence is None else tuple(evidence))
+        evidence, warnings = content.pop("evidence"), content.pop("warnings")
+        return cls(**content, evidence=None if evidence is None else tuple(evidence), warnings=tuple(warnings))

@@ -76,7 +76,7 @@ def run_task(task: Task) -> Outcome:
             seed=task.seed,
             seconds=seconds,
             evidence=result.evidence,
-            warnings=list(result.warnings),
+            warnings=tuple(result.warnings),
             key_results=result.key_results,
             parameters=result.parameters,
             grid=grid_of(result.summaries),

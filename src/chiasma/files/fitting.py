@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from chiasma.errors import ChiasmaError
 from chiasma.files.report import Report, write_report
@@ -14,6 +15,9 @@ from chiasma.files.settings import Settings, fresh_seed
 from chiasma.files.tables import Signal, read_signal
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
+
+# Matplotlib is not safe to use in several threads at once; a report is Python code anyway, one thread at a time.
+_REPORTING = Lock()
 
 
 class Interrupted(KeyboardInterrupt):
@@ -81,7 +85,8 @@ def fit_file(
     if n_draws < wanted:
         raise Interrupted(n_draws, wanted)
     note("writing tables and figures")
-    report = write_report(posterior, signal, directory.path, directory.about(), figures)
+    with _REPORTING:
+        report = write_report(posterior, signal, directory.path, directory.about(), figures)
     return Fit(posterior=posterior, signal=signal, report=report)
 
 
