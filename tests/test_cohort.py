@@ -72,13 +72,13 @@ def inputs(tmp_path_factory):
     return folder
 
 
-def planned(inputs, out, sheet=None, figures=False):
+def planned(inputs, out, sheet=None, tables_only=True):
     settings = cohort_settings(inputs / "model.toml")
-    return begin_cohort(sheet or inputs / "sheet.tsv", out, settings, seed=SEED, figures=figures)
+    return begin_cohort(sheet or inputs / "sheet.tsv", out, settings, seed=SEED, tables_only=tables_only)
 
 
-def run_serially(inputs, out, sheet=None, figures=False):
-    directory, plan = planned(inputs, out, sheet, figures)
+def run_serially(inputs, out, sheet=None, tables_only=True):
+    directory, plan = planned(inputs, out, sheet, tables_only)
     for task in range(plan.n_tasks):
         run_cohort_task(out, task, lambda text: None)
     return merge_cohort(directory, plan)
@@ -111,7 +111,7 @@ def client():
 
 def run(inputs, out, client, sheet=None, **options):
     """A cohort with the model of the inputs, without figures."""
-    given = {"model": inputs / "model.toml", "seed": SEED, "figures": False, "progress": False}
+    given = {"model": inputs / "model.toml", "seed": SEED, "tables_only": True, "progress": False}
     return cohort(sheet or inputs / "sheet.tsv", out, client, **given | options)
 
 
@@ -133,9 +133,9 @@ def test_cohort__same_bytes_on_any_number_of_workers(inputs, serial, tmp_path, w
 
 
 def test_cohort__same_bytes_in_threads_of_one_worker__with_figures(inputs, tmp_path):
-    run_serially(inputs, tmp_path / "serial", figures=True)
+    run_serially(inputs, tmp_path / "serial", tables_only=False)
     with threads(1, 4) as client:
-        run(inputs, tmp_path / "out", client, figures=True)
+        run(inputs, tmp_path / "out", client, tables_only=False)
     assert (tmp_path / "out/samples/a/figures/level.png").exists()
     assert differences(tmp_path / "serial", tmp_path / "out") == []
 
@@ -173,6 +173,7 @@ def test_run_directory__is_that_of_a_fit(inputs, serial, tmp_path):
     command = f"fit {inputs}/a.tsv --model {inputs}/model.toml --seed {seed} --out {tmp_path}/run --quiet"
     assert CliRunner().invoke(app, command.split()).exit_code == 0
     shutil.rmtree(tmp_path / "run/figures")
+    (tmp_path / "run/report.html").unlink()
     extra = ["outcome.json", "picture.png", "summaries.npz"]
     assert differences(tmp_path / "run", serial / "samples/a") == extra
 
@@ -244,7 +245,7 @@ def test_task__takes_over_what_a_killed_worker_left(inputs, serial, tmp_path, mo
     half = Settings(**task.settings).merged(sampler={"draws": 4})
     from chiasma.files.fitting import fit_file
 
-    fit_file(Path(task.path), half, RunDirectory(left), figures=False)
+    fit_file(Path(task.path), half, RunDirectory(left), tables_only=True)
     for name in ("states.tsv", "settings.toml"):
         (left / name).unlink()  # a kill may come before any of them is written
     outcome = run_task(task)
@@ -347,7 +348,7 @@ def test_records__of_pandas_and_a_model_in_python(inputs, tmp_path, client):
     sheet = pd.DataFrame({"sample": ["a", "b"], "path": [str(inputs / "a.tsv")] * 2, "sd": [None, 20.0]})
     model = tumour_genome(0, 40).model
     options = {"chromosome": "chromosome", "position": "position", **SETTINGS}
-    options |= {"figures": False, "progress": False}
+    options |= {"tables_only": True, "progress": False}
     done = ch.cohort(sheet.to_dict("records"), tmp_path / "out", client, model=model, **options)
     assert not done.failed
     written = [(tmp_path / f"out/samples/{name}/settings.toml").read_text() for name in "ab"]
@@ -476,7 +477,7 @@ def test_jobs__init_run_merge(inputs, serial, tmp_path):
         SEED,
         "--tasks",
         3,
-        "--no-figures",
+        "--tables-only",
         "--out",
         out,
     )
@@ -494,7 +495,7 @@ def test_jobs__init_run_merge(inputs, serial, tmp_path):
 
 def test_jobs__a_failure_is_the_exit_code(inputs, damaged):
     result = command(
-        "init", damaged / "sheet.tsv", "--model", inputs / "model.toml", "--no-figures", "--out", damaged / "out"
+        "init", damaged / "sheet.tsv", "--model", inputs / "model.toml", "--tables-only", "--out", damaged / "out"
     )
     assert result.stdout == "3\n"
     assert [command("run", damaged / "out", "--task", task).exit_code for task in range(3)] == [0, 1, 1]
@@ -584,7 +585,7 @@ def test_scheduler__by_address_and_by_file__and_killed(inputs, tmp_path, cluster
     until(file.exists)
     address = json.loads(file.read_text())["address"]
     result = command(
-        tmp_path / "two.tsv", "--scheduler", address, "--model", model, "--seed", SEED, "--no-figures", "--out", out
+        tmp_path / "two.tsv", "--scheduler", address, "--model", model, "--seed", SEED, "--tables-only", "--out", out
     )
     assert result.exit_code == 0, result.output
     assert n_done(out) == 2
@@ -614,7 +615,7 @@ def test_scheduler__by_address_and_by_file__and_killed(inputs, tmp_path, cluster
 def test_local_workers__ctrl_c_then_resume(inputs, serial, tmp_path, client):
     """Two processes on this machine. A terminal interrupts them as well as the command."""
     out = tmp_path / "out"
-    options = f"--model {inputs}/model.toml --seed {SEED} --workers 2 --no-figures --out {out}"
+    options = f"--model {inputs}/model.toml --seed {SEED} --workers 2 --tables-only --out {out}"
     process = subprocess.Popen(
         [
             sys.executable,
@@ -651,6 +652,6 @@ def test_examples__run(inputs, tmp_path, monkeypatch, client):
     for example in EXAMPLES["cohort"]:
         program, _, *arguments = example.split()
         assert program == "chiasma"
-        result = command(*arguments, *([] if arguments[0] in ("run", "merge") else ["--no-figures"]))
+        result = command(*arguments, *([] if arguments[0] in ("run", "merge") else ["--tables-only"]))
         expected = 1 if arguments[0] == "merge" else 0  # the examples leave one of two tasks to others
         assert result.exit_code == expected, f"{example}\n{result.output}"

@@ -81,9 +81,16 @@ def test_calibration__finds_a_prior_that_was_left_out(monkeypatch):
     assert min(p_values("row", 40, thin=8, warmup=60)) < ALARM
 
 
-def test_calibration__refuses_a_model_without_priors():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
-    with pytest.raises(ch.InvalidInput, match="needs a model with priors"):
-        ch.calibration.calibration_ranks(model, 5, 2)
+def test_calibration__of_paths_alone():
+    """Rows of any number of states, sampled by blocks. False alarm with the probability ALARM."""
+    rows = [ch.Row([0, 1.0, 2.2], ch.Sticky(renew=0.4)), ch.Row([0, 0.9], ch.Switch(0.2, 0.3), copies=3)]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.6))
+    options = {"update": "row", "exchange": "mosaic", "ladder": [1, 3], "thin": 3, "warmup": 20}
+    ranks = ch.calibration.calibration_ranks(model, 8, 40, draws=15, seed=3, **options)
+    assert list(ranks) == ["rows_on"]
+    assert float(ch.calibration.uniformity(ranks, draws=15, bins=4)["rows_on"]) > ALARM
+
+
+def test_calibration__refuses_bins_of_different_sizes():
     with pytest.raises(ch.InvalidInput, match="bins must divide draws"):
         ch.calibration.uniformity(None, draws=15, bins=5)

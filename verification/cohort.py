@@ -57,7 +57,7 @@ def make_samples(folder: Path) -> tuple[Path, Path]:
 
 
 def start(sheet: Path, model: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = ["cohort", str(sheet), "--out", str(out), "--workers", "2", "--seed", str(SEED), "--no-figures", *more]
+    command = ["cohort", str(sheet), "--out", str(out), "--workers", "2", "--seed", str(SEED), "--tables-only", *more]
     command += [] if "--resume" in more else ["--model", str(model)]
     program = "from chiasma.cli import main; main()"
     return subprocess.Popen([sys.executable, "-c", program, *command], stderr=subprocess.PIPE, text=True)
@@ -99,7 +99,7 @@ def run(report: Report) -> None:
         folder = Path(name)
         sheet, model = make_samples(folder)
         began = time.perf_counter()
-        directory, plan = begin_cohort(sheet, folder / "serial", cohort_settings(model), seed=SEED, figures=False)
+        directory, plan = begin_cohort(sheet, folder / "serial", cohort_settings(model), seed=SEED, tables_only=True)
         for task in range(plan.n_tasks):
             run_cohort_task(directory.path, task, lambda text: None)
         merge_cohort(directory, plan)
@@ -125,7 +125,7 @@ def verify_kills(report: Report, sheet: Path, model: Path, folder: Path, serial:
     _, told = resumed.communicate()
     report.text(
         f"{N_SAMPLES} simulated tumour genomes (K = 6, T = 10,877), {SETTINGS['chains']} chains of {SETTINGS['draws']} "
-        "draws each, without figures, on a local cluster of two workers: `chiasma cohort SHEET --workers 2`. The data "
+        "draws each, tables only, on a local cluster of two workers: `chiasma cohort SHEET --workers 2`. The data "
         "file of one sample is cut off within a line. Processes are killed with SIGKILL; the scheduler is in the "
         "process of the command, which is killed with it. Then `chiasma cohort SHEET --resume` does what is missing. A "
         f"serial run of the same plan, by `chiasma cohort init` and `run`, took {serial:.0f} s."

@@ -56,12 +56,12 @@ class CohortCommand(SettingsCommand):
             *setting_options(without=("seed", "workers")),
             option("out", Path, output, f"Directory of the cohort. Default: {OUT}.", default=OUT),
             option(
-                "figures",
+                "tables_only",
                 bool,
                 output,
-                "Leave out the figures, which take most of the time.",
-                "--figures/--no-figures",
-                default=True,
+                "Leave out report.html and figures; chiasma show writes them later.",
+                "--tables-only",
+                default=False,
             ),
             option("resume", bool, output, "Do what is missing or failed in --out.", "--resume", default=False),
             option("quiet", bool, output, "Print errors only.", "--quiet", "-q", default=False),
@@ -99,7 +99,7 @@ def _all(
     retries: int,
     seed: int | None,
     resume: bool,
-    figures: bool,
+    tables_only: bool,
     **options: Any,
 ) -> None:
     from chiasma.cohort.api import Stopped, cohort
@@ -122,7 +122,7 @@ def _all(
                 workers=workers,
                 resume=resume,
                 retries=retries,
-                figures=figures,
+                tables_only=tables_only,
                 progress=voice.progress,
                 note=voice.note,
             )
@@ -144,7 +144,7 @@ def _init(
     retries: int,
     seed: int | None,
     resume: bool,
-    figures: bool,
+    tables_only: bool,
     **options: Any,
 ) -> None:
     from chiasma.cohort.api import begin_cohort, cohort_settings
@@ -152,7 +152,7 @@ def _init(
     if workers or scheduler or scheduler_file:
         raise InvalidInput("chiasma cohort init only prepares tasks; drop --workers, --scheduler and --scheduler-file")
     settings = cohort_settings(**_settings(**options))
-    _, plan = begin_cohort(sheet, out, settings, seed=seed, resume=resume, n_tasks=tasks, figures=figures)
+    _, plan = begin_cohort(sheet, out, settings, seed=seed, resume=resume, n_tasks=tasks, tables_only=tables_only)
     typer.echo(f"seed {plan.seed}", err=True)
     typer.echo(plan.n_tasks)
 

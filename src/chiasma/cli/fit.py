@@ -21,7 +21,8 @@ def fit() -> None:
     """Sample the hidden states behind a signal, and the parameters that are to be learned.
 
     The run goes to a directory: draws in run.zarr (written while sampling, so that an interrupted run can be resumed),
-    states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv where some are learned.
+    report.html to read it all, states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv
+    where some are learned.
     Missing values are NA, NaN, . or empty.
     """
     # Only the name and the help of the command: FitCommand adds the options, and `_fit` does the work.
@@ -77,7 +78,15 @@ def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Vo
     settings = completed(settings)
     voice.seed(settings.sections["sampler"]["seed"])
     try:
-        done = fit_file(source, settings, directory, resume=resume, progress=voice.progress, note=voice.note)
+        done = fit_file(
+            source,
+            settings,
+            directory,
+            resume=resume,
+            progress=voice.progress,
+            note=voice.note,
+            detail=voice.detail,
+        )
     except Interrupted as interrupt:
         n_draws, wanted = interrupt.n_draws, interrupt.wanted
         kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"

@@ -74,7 +74,7 @@ def cohort(
     workers: int | None = None,
     resume: bool = False,
     retries: int = 2,
-    figures: bool = True,
+    tables_only: bool = False,
     progress: bool = True,
     note: Callable[[str], None] | None = None,
     **settings: Any,
@@ -95,8 +95,8 @@ def cohort(
     workers : processes of the local cluster. Default: one per core, and no more than samples.
     resume : do what is missing or has failed in an earlier cohort in `out`, where there is one; samples may be added.
     retries : how often a sample is submitted again after Dask gave it up because its workers were lost.
-    figures : draw those of every sample, which takes most of the time of a short run; a cohort that is resumed goes on
-        as it began.
+    tables_only : leave out report.html and the figures of every sample, which take most of the time of a short run and
+        most of the space; `chiasma show` writes them for a sample later. A cohort that is resumed goes on as it began.
     progress : show a bar on a terminal, or a line from time to time elsewhere.
     note : is told what happens, a line at a time. Default: to stderr, with `progress`.
     settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0.
@@ -113,7 +113,7 @@ def cohort(
     """
     told = note or (_to_stderr if progress else _nowhere)
     directory, plan = begin_cohort(
-        sheet, out, cohort_settings(model, learn, **settings), seed=seed, resume=resume, figures=figures
+        sheet, out, cohort_settings(model, learn, **settings), seed=seed, resume=resume, tables_only=tables_only
     )
     told(f"{len(plan.samples):,} samples, seed {plan.seed}")
     known = {outcome.name: outcome for outcome in collect(directory, plan)}
@@ -145,7 +145,7 @@ def begin_cohort(
     seed: int | None = None,
     resume: bool = False,
     n_tasks: int | None = None,
-    figures: bool = True,
+    tables_only: bool = False,
 ) -> tuple[CohortDirectory, Plan]:
     """Write the plan of a new cohort, or continue that of an earlier one."""
     directory = CohortDirectory(out)
@@ -159,7 +159,7 @@ def begin_cohort(
         settings = dict(stored.settings)
     if seed is None:
         seed = fresh_seed() if stored is None else stored.seed
-    plan = Plan(seed=seed, settings=settings, samples=samples, n_tasks=n_tasks or len(samples), figures=figures)
+    plan = Plan(seed=seed, settings=settings, samples=samples, n_tasks=n_tasks or len(samples), tables_only=tables_only)
     if stored is not None:
         plan = plan.continued(stored)
     _check_settings(plan)

@@ -27,14 +27,14 @@ FORMAT = 1
 class Plan:
     """settings: those of the cohort, plain JSON; n_tasks: jobs of an array, which share the samples.
 
-    figures: whether the run directories have some.
+    tables_only: run directories have no report.html and no figures.
     """
 
     seed: int
     settings: Mapping[str, Any]
     samples: Sequence[Sample]
     n_tasks: int
-    figures: bool = True
+    tables_only: bool = False
     workflow: str = "fit"
 
     @property
@@ -62,7 +62,7 @@ class Plan:
             "workflow": self.workflow,
             "seed": self.seed,
             "n_tasks": self.n_tasks,
-            "figures": self.figures,
+            "tables_only": self.tables_only,
             "settings": self.settings,
             "samples": [sample._asdict() for sample in self.samples],
         }
@@ -82,7 +82,7 @@ class Plan:
                 settings=content["settings"],
                 samples=[Sample(**sample) for sample in content["samples"]],
                 n_tasks=content["n_tasks"],
-                figures=content["figures"],
+                tables_only=content["tables_only"],
                 workflow=content["workflow"],
             )
         except FileNotFoundError:
@@ -110,4 +110,4 @@ class Plan:
                 f"the cohort was begun in another way: {'; '.join(found[:5])}; resume it as it was, or choose another "
                 "--out"
             )
-        return replace(self, workflow=stored.workflow, figures=stored.figures)
+        return replace(self, workflow=stored.workflow, tables_only=stored.tables_only)

@@ -28,7 +28,7 @@ from chiasma.errors import ChiasmaError
 class Task(NamedTuple):
     """Everything a worker needs to know of a sample; small, since a scheduler holds thousands of them.
 
-    figures : whether to draw them.
+    tables_only : leave out report.html and figures.
     threads : of the sampler, where the settings name no number.
     """
 
@@ -38,7 +38,7 @@ class Task(NamedTuple):
     path: str
     settings: Mapping[str, Any]
     seed: int
-    figures: bool
+    tables_only: bool
     threads: int
 
 
@@ -50,7 +50,7 @@ def task_of(directory: CohortDirectory, plan: Plan, sample: Sample, threads: int
         path=sample.path,
         settings=plan.settings_of(sample),
         seed=plan.seed_of(sample),
-        figures=plan.figures,
+        tables_only=plan.tables_only,
         threads=threads,
     )
 
@@ -65,7 +65,7 @@ def run_task(task: Task) -> Outcome:
     try:
         with computing_alone():
             result = WORKFLOWS[task.workflow].run(
-                Path(task.path), task.settings, own, workers=task.threads, figures=task.figures
+                Path(task.path), task.settings, own, workers=task.threads, tables_only=task.tables_only
             )
         seconds = perf_counter() - began
         save_summaries(result.summaries, own / "summaries.npz")

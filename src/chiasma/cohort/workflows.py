@@ -65,7 +65,9 @@ class Workflow(ABC):
         """Raise InvalidInput if the settings of a sample make no sense, whatever its data are."""
 
     @abstractmethod
-    def run(self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, figures: bool) -> Result:
+    def run(
+        self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool
+    ) -> Result:
         """Run the sample into the directory, or continue a run that was stopped there."""
 
     @abstractmethod
@@ -105,9 +107,13 @@ class FitWorkflow(Workflow):
         given = Settings(**settings)
         given.model(), given.columns(), given.sampler()
 
-    def run(self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, figures: bool) -> Result:
+    def run(
+        self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool
+    ) -> Result:
         run = RunDirectory(directory)
-        done = fit_file(source, Settings(**settings), run, resume=run.store.exists(), workers=workers, figures=figures)
+        done = fit_file(
+            source, Settings(**settings), run, resume=run.store.exists(), workers=workers, tables_only=tables_only
+        )
         return self._result(done)
 
     def _result(self, done: Fit) -> Result:

@@ -35,7 +35,7 @@ def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int
     >>> round(ch.exact.log_evidence(model, [0.1, 2.9, 3.2]), 3)
     -4.88
     """
-    return Passes(model.exact_target(data), beta, memory=memory, keep=False).log_evidence
+    return Passes(model.target(data), beta, memory=memory, keep=False).log_evidence
 
 
 def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> Floats:
@@ -118,7 +118,7 @@ def count_probabilities(
     [0, 2, 2]
     """
     k = model.row_number(row)
-    target = model.exact_target(data)
+    target = model.target(data)
     if k in model.fixed_rows or not isinstance(target, StateTarget):
         return probabilities(model, data, row, beta, memory)
     smoothed = _smoothed_axes(target, beta, memory)
@@ -143,7 +143,7 @@ def _smooth(target: Target | StateTarget, n_smoothed: int, beta: float, memory: 
 
 def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
     """(S_k, T) probabilities of the states of every row, fixed rows included."""
-    target = model.exact_target(data)
+    target = model.target(data)
     out = [np.zeros((size, target.n_columns)) for size in model.layout.sizes]
     for k, x in model.fixed_rows.items():
         out[k][x] = 1.0
@@ -177,7 +177,7 @@ def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDA
     >>> ch.exact.map_states(model, [0.1, 2.9, 3.2]).tolist()
     [[0, 1, 1], [0, 1, 1]]
     """
-    target = model.exact_target(data)
+    target = model.target(data)
     passes = Passes(target, 1.0, memory=memory, best=True)
     path = np.empty(target.n_columns, np.int64)
     for segment in passes.backward():
@@ -222,7 +222,7 @@ def draws(
     """
     if n < 1:
         raise InvalidInput(f"n must be at least 1 draw, got {n}")
-    target = model.exact_target(data)
+    target = model.target(data)
     passes = Passes(target, beta, memory=memory, stay=True)
     stream = seed if isinstance(seed, np.random.PCG64) else np.random.PCG64(seed)
     if isinstance(target, StateTarget):

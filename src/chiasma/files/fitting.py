@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from chiasma.errors import ChiasmaError
-from chiasma.files.report import Report, write_report
+from chiasma.files.report import Report, Say, write_report
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, fresh_seed
 from chiasma.files.tables import Signal, read_signal
@@ -45,9 +44,10 @@ def fit_file(
     *,
     resume: bool = False,
     workers: int | None = None,
-    figures: bool = True,
+    tables_only: bool = False,
     progress: bool = False,
-    note: Callable[[str], None] = lambda text: None,
+    note: Say = lambda text: None,
+    detail: Say = lambda text: None,
 ) -> Fit:
     """Read the file, sample into the directory, write the report.
 
@@ -58,9 +58,10 @@ def fit_file(
     directory : where the run goes; begun here, unless it is resumed.
     resume : continue the run in the directory up to the draws of the settings.
     workers : threads of the sampler, where the settings name no number; it does not change the draws.
-    figures : draw them, too, which takes most of the time of a short run.
+    tables_only : leave out report.html and the figures, which take most of the time of a short run; `chiasma show`
+        can write them later.
     progress : show the display of `chiasma.sample`.
-    note : is told what happens, a line at a time.
+    note, detail : are told what happens, a line at a time; detail: what took long in the report.
 
     Raises Interrupted after Ctrl-C. A mistake in the settings or in the file leaves nothing in a new directory.
     """
@@ -84,9 +85,9 @@ def fit_file(
     n_draws = posterior.draws.sizes["draw"]
     if n_draws < wanted:
         raise Interrupted(n_draws, wanted)
-    note("writing tables and figures")
+    note("writing tables" if tables_only else "writing report.html, tables and figures")
     with _REPORTING:
-        report = write_report(posterior, signal, directory.path, directory.about(), figures)
+        report = write_report(posterior, signal, directory.path, directory.about(), detail, tables_only=tables_only)
     return Fit(posterior=posterior, signal=signal, report=report)
 
 

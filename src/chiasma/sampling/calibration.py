@@ -33,12 +33,12 @@ def calibration_ranks(
 ) -> xr.Dataset:
     """Ranks 0..draws of true values among posterior draws, (replication,) or (replication, row).
 
-    One variable per learned parameter, and `rows_on`, the mean number of rows that are on. Thin the draws until they
-    are nearly independent (thin=10): correlated draws give too many ranks at both ends.
+    One variable per learned parameter, and `rows_on`, the mean number of rows that are on (in another state than 0).
+    Thin the draws until they are nearly independent (thin=10): correlated draws give too many ranks at both ends.
 
     Parameters
     ----------
-    model : FactorialHMM with priors.
+    model : FactorialHMM with priors, or without: then only paths are calibrated.
     n_columns, starts, gaps : structure of the simulated data.
     replications : int, how many data sets to simulate and fit.
     draws : int, posterior draws of each; ranks are 0..draws.
@@ -53,15 +53,13 @@ def calibration_ranks(
     >>> ranks.sizes["replication"], sorted(ranks)
     (3, ['rows_on', 'sd'])
     """
-    if not model.parameters:
-        raise InvalidInput("calibration needs a model with priors, got one without; try sd=ch.HalfNormal(1)")
     in_order = CanonicalOrder(model)
     found: dict[str, list[Any]] = {}
     for i in range(replications):
         rng = np.random.default_rng((seed, i))
         values = model.parameters.sample(rng)
         states, y = model.at(model.parameters.unpack(values)).simulate(n_columns, rng, starts, gaps)
-        _, values = in_order(pack(states[list(model.free_rows)]), values)
+        _, values = in_order(pack(states[list(model.free_rows)] != 0), values)
         posterior = sample(
             model,
             Observations(y, starts, gaps),
@@ -70,7 +68,7 @@ def calibration_ranks(
         )
         drawn = {str(name): array.values[0] for name, array in posterior.parameters.items()}
         drawn["rows_on"] = posterior.rows_on().mean("site").values[0]
-        true = model.parameters.unpack(values) | {"rows_on": states.sum(axis=0).mean()}
+        true = model.parameters.unpack(values) | {"rows_on": (states != 0).sum(axis=0).mean()}
         for name, value in true.items():
             below = (drawn[name] < value).sum(axis=0)
             ties = (drawn[name] == value).sum(axis=0)

@@ -161,5 +161,5 @@ def _weights(prior: npt.ArrayLike | None, n: int) -> Floats:
 
 
 def _affordable(model: FactorialHMM, data: Observations) -> bool:
-    seconds, memory = exact_cost(model.exact_target(data))
+    seconds, memory = exact_cost(model.target(data))
     return seconds <= EXACT_SECONDS and memory <= MEMORY
