@@ -75,7 +75,9 @@ const of = (x) => seen.find((p) => x >= p.left - near && x < p.right - near);
 const here = of(tick);
 if (!here) return "";
 if (seen.length > 4) return here.name;
-const text = parseFloat((tick - here.left + here.offset).toPrecision(6)).toLocaleString("en");
+const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : range.end - range.start;
+const digits = Math.min(20, Math.max(0, Math.ceil(1e-6 - Math.log10(step))));
+const text = (tick - here.left + here.offset).toLocaleString("en", {maximumFractionDigits: digits});
 return pieces.length > 1 && (index == 0 || of(ticks[index - 1]) != here) ? `${here.name}: ${text}` : text;
 """
 )
