@@ -13,9 +13,11 @@ import numba
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from typer.testing import CliRunner
 
 import chiasma as ch
 from chiasma import plots
+from chiasma.cli import app
 from chiasma.errors import InvalidInput
 from chiasma.files.report import write_report
 from chiasma.files.settings import Settings, settings_of
@@ -433,6 +435,34 @@ def test_settings__rows_are_read_and_written(tmp_path):
     assert repr(Settings.read(tmp_path / "again.toml").model()) == repr(model)
     made = Settings(**settings_of(model))
     assert repr(made.model()) == repr(model)
+
+
+def test_command_line__samples_rows_with_updates_and_exchanges(tmp_path, monkeypatch, light_pictures):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "house.toml").write_text(TOML)
+    (tmp_path / "watts.csv").write_text("".join(f"{y}\n" for y in (60, 160, 2160, 2060, "NA", 260, 60)))
+    options = [
+        "--update",
+        "block:2",
+        "--exchange",
+        "mosaic",
+        "--ladder",
+        "1,4",
+        "--draws",
+        "6",
+        "--warmup",
+        "4",
+        "--chains",
+        "2",
+        "--seed",
+        "1",
+        "-q",
+    ]
+    result = CliRunner().invoke(app, ["fit", "watts.csv", "--model", "house.toml", "--out", "fit", *options])
+    assert result.exit_code == 0, result.output
+    posterior = ch.open_posterior("fit/run.zarr")
+    assert posterior.info["update"] == "BlockGibbs(size=2, blocks=None)"
+    assert posterior.states(8).shape == (2, 6, 7)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ that of a path, and chooses which of the rows of a group are in which state.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -156,7 +157,8 @@ class StateTarget:
         >>> ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0)).target([0.0]).size_text
         '9 joint states (8 equal rows count as 9 states)'
         """
-        groups = [f"{len(a.rows)} equal rows count as {a.size} states" for a in self.axes if len(a.rows) > 1]
+        found = Counter(f"{len(a.rows)} equal rows count as {a.size} states" for a in self.axes if len(a.rows) > 1)
+        groups = [text if n == 1 else f"{n} times {text}" for text, n in found.items()]
         return f"{self.n_states:,} joint states" + (f" ({', '.join(groups)})" if groups else "")
 
     @cached_property
