@@ -421,7 +421,7 @@ def test_figures_and_tables_name_the_rows(tmp_path):
     assert {path.stem for path in (tmp_path / "figures").iterdir()} >= {"level", "marginals"}
     assert written.n_segments > 1
     fig = plots.plot_marginals(posterior)
-    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp_1", "lamp_2"]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp_1–2\n(number on)"]
     plt.close("all")
 
 
