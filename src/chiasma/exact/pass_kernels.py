@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from chiasma.kernels import log_state_passes, logspace, state_passes, tensor
+from chiasma.kernels import expected_moves, log_expected_moves, log_state_passes, logspace, state_passes, tensor
+from chiasma.kernels.layout import Layout, make_layout
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.types import Floats, Integers
@@ -29,6 +31,8 @@ class PassKernels(Protocol):
     def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None: ...
     def best(self, alpha: Floats, first: int, path: Integers) -> None: ...
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None: ...
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        """Add the expected moves of all rows to counts (E, M); alpha is replaced by the smoothed distributions."""
 
 
 class BinaryKernels:
@@ -65,6 +69,11 @@ class BinaryKernels:
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = tensor.smooth_block if self.linear else logspace.log_smooth_block
         kernel(alpha, self.trans, self.edge, first, gamma, out, self.diagonal, self.scratch)
+
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        n_kinds, n_rows, _ = self.trans.shape
+        layout = make_layout([2] * n_rows)
+        _count(self.linear, alpha, self.trans.reshape(n_kinds, -1), layout, self.edge, first, gamma, counts)
 
 
 class StateKernels:
@@ -106,6 +115,23 @@ class StateKernels:
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = state_passes.smooth_block if self.linear else log_state_passes.log_smooth_block
         kernel(alpha, self.trans, self.layout, self.edge, first, gamma, out, self.scratch[:2])
+
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        _count(self.linear, alpha, self.trans, self.layout, self.edge, first, gamma, counts)
+
+
+def _count(
+    linear: bool,
+    alpha: Floats,
+    trans: Floats,
+    layout: Layout,
+    edge: npt.NDArray[np.int32],
+    first: int,
+    gamma: Floats,
+    counts: Floats,
+) -> None:
+    kernel = expected_moves.count_block if linear else log_expected_moves.log_count_block
+    kernel(alpha, trans, layout, edge, first, gamma, alpha, counts, np.empty((len(layout.sizes) + 1, len(gamma))))
 
 
 def pass_kernels(target: Target | StateTarget, linear: bool, best: bool) -> PassKernels:

@@ -227,6 +227,19 @@ class FactorialHMM:
         likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
         return StateTarget(edge, axes, likelihood, self.rows)
 
+    def parameter_slopes(
+        self, data: Observations, by_matrix: Sequence[Floats], by_add: Sequence[Floats]
+    ) -> dict[str, Floats]:
+        """Derivatives with respect to the parameters of the chains and to the weights, by name, from those with
+        respect to the matrices, (E, S_k, S_k) of every row, and to what its states add to the level, (S_k,).
+        """
+        if self.rows is None:
+            assert isinstance(self.chains, BinaryChains)
+            found = self.chains.slopes(self.n_rows, data, np.stack(by_matrix, axis=1))
+            return found | {"weights": np.array([slope[1] for slope in by_add])}
+        rows = self.rows.rows
+        return {"weights": np.array([row.values @ slope for row, slope in zip(rows, by_add, strict=True)])}
+
     def simulate(
         self,
         n_columns: int,

@@ -78,11 +78,16 @@ class CanonicalOrder:
             order[group] = np.array(group)[np.argsort(weights[group], kind="stable")]
         if np.array_equal(order, np.arange(self.n_rows)):
             return codes, values
-        sorted_values = values.copy()
-        for places in self.places:
-            sorted_values[places] = values[places[order]]
+        sorted_values = self.permuted(values, order)
         place = {row: i for i, row in enumerate(self.free)}
         moved = np.zeros_like(codes)
         for i, row in enumerate(self.free):
             moved |= (codes >> place[int(order[row])] & 1) << i
         return moved, sorted_values
+
+    def permuted(self, values: Floats, order: Integers) -> Floats:
+        """(P,) values in which row k has those of row order[k]."""
+        moved = values.copy()
+        for places in self.places:
+            moved[places] = values[places[order]]
+        return moved

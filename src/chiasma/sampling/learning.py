@@ -8,11 +8,12 @@ At any beta the target of a replica is p(theta) p(X | theta) p(y | X, theta)^bet
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from chiasma.errors import ImpossibleData, InvalidInput
+from chiasma.exact.gradients import evidence_and_slopes
 from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels.codes import unpack
 from chiasma.kernels.transitions import count_moves
@@ -42,7 +43,7 @@ class Learning:
     @cached_property
     def typical(self) -> Target:
         """The target at typical values; targets at other values have the same shapes."""
-        return self.target(np.concatenate([slot.prior.centre.ravel() for slot in self.parameters.slots]))
+        return self.target(self.parameters.centre)
 
     def target(self, values: Floats) -> Target:
         return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
@@ -82,6 +83,22 @@ class Learning:
             return Passes(self.target(values), beta, memory=self.memory, keep=False).log_evidence
         except ImpossibleData:
             return -np.inf
+
+    def log_density(self, free: Floats, beta: float) -> float:
+        """Log density of free coordinates with the paths integrated out, not normalised; -inf at impossible values."""
+        return self._with_prior(partial(self.log_evidence, beta=beta))(free)
+
+    def value_and_slope(self, free: Floats, beta: float) -> tuple[float, Floats]:
+        """The same and its derivatives (n_free,), which are zeros where the density is."""
+        values = self.parameters.from_free(free)
+        log_prior = self.log_prior_free(values)
+        if log_prior > -np.inf:
+            try:
+                log_evidence, slopes = evidence_and_slopes(self.model, self.data, values, beta, self.memory)
+                return log_prior + log_evidence, self.parameters.free_slopes(values, slopes)
+            except ImpossibleData:
+                pass
+        return -np.inf, np.zeros(self.parameters.n_free)
 
     def update_collapsed(
         self, values: Floats, log_evidence: float, beta: float, lines: Lines, rung: int, rng: np.random.Generator

@@ -23,7 +23,7 @@ from chiasma.results.provenance import digest
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas, plan_states
-from chiasma.sampling.updates import Exact, Update
+from chiasma.sampling.updates import Collapsed, Exact, Update
 from chiasma.sampling.vector_exchanges import VectorPair, check_exchange, prepare_exchange
 from chiasma.sampling.vector_updates import SiteGibbs, VectorStep, prepare_update, resolve_update
 from chiasma.types import Floats, Integers
@@ -220,6 +220,8 @@ class LearningProblem(Problem):
         self.n_sites = learning.typical.n_columns
         self.record_dtype = learning.typical.record_dtype
         self.in_order = CanonicalOrder(learning.model)
+        self.finding = Lock()  # held by the chain that looks for the optima, which all chains share
+        self.peaks: Any = None
 
     def record(self, states: State) -> State:
         return self.learning.typical.record(states)
@@ -275,9 +277,9 @@ def _pose_learning(
             "equal rows yet; maximise ch.exact.log_evidence over numbers, or use rows of two states"
         )
     learning = Learning(model, data)
-    plan = plan_learning(learning.typical, learning.parameters.n_free, update, exchange, ladder)
+    plan = plan_learning(learning.typical, update, exchange, ladder)
     assert plan.update is not None
-    if isinstance(plan.update, Exact):
+    if isinstance(plan.update, Exact | Collapsed):
         learning.memory = plan.update.memory
     values = dict(init) if isinstance(init, Mapping) else {} if init is None else {"states": init}
     states = values.pop("states", None)

@@ -169,12 +169,33 @@ class Exact(Update):
         raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Collapsed(Update):
+    """For models with priors: parameters with the paths integrated out, by gradients; paths are drawn exactly (FFBS).
+
+    Chains start near the optima of the posterior, jump between them, and move by Hamiltonian Monte Carlo.
+    starts : starts of the search for the optima, see ch.optimise.
+    memory : bytes for the messages of one replica.
+    """
+
+    number: ClassVar[str] = "starts"
+    starts: int = 32
+    memory: int = MEMORY
+
+    def steps(self, target: Target) -> list[Step]:
+        raise InvalidInput(
+            "Collapsed() updates parameters, and this model has none to learn; give one a prior, such as "
+            "sd=ch.HalfNormal(1), or use another update"
+        )
+
+
 # Registry of updates by their names on the command line, in files and in `sample`.
 UPDATES: dict[str, type[Update]] = {
     "exact": Exact,
     "row": RowGibbs,
     "block": BlockGibbs,
     "hamming-ball": HammingBall,
+    "collapsed": Collapsed,
 }
 
 
