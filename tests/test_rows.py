@@ -313,7 +313,7 @@ def hmm(*rows: ch.Row, emission: Any = None) -> ch.FactorialHMM:
 
 
 REFUSED = {
-    "no values": (lambda: ch.Row([], SWITCH), r"at least two finite values, one per state, got \[\]"),
+    "no values": (lambda: ch.Row([], SWITCH), r"at least two finite values, one per state, .* got \[\]"),
     "one value": (lambda: ch.Row([1.0], SWITCH), "at least two finite values"),
     "values without end": (lambda: ch.Row([0, np.inf], SWITCH), "at least two finite values"),
     "no chain": (lambda: ch.Row([0, 1], name="a"), "row 'a' needs chain=ch.Switch"),
@@ -329,8 +329,7 @@ REFUSED = {
     "bits": (lambda: hmm(ch.Row([0, 1], SWITCH, copies=64)), "at most 63 bits.* these 64 rows need 64"),
     "all fixed": (lambda: hmm(ch.Row([0, 1], fixed=0)), "all 1 rows are fixed"),
     "weights": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Gaussian([1.0, 2.0])), "has 2 weights and the model 1"),
-    "channels": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Gaussian([[1.0, 2.0]])), "one channel, got Gaussian"),
-    "a table": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Table(np.zeros((3, 2)))), "one channel, got Table"),
+    "a table": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Table(np.zeros((3, 2)))), "additive emission, got Table"),
     "both": (
         lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), rows=[], emission=ch.Gaussian([1.0])),
         "either chains=",

@@ -67,14 +67,14 @@ class FactorialHMM:
             assert rows is not None
             if fixed_rows:
                 raise InvalidInput("with rows=, a row is fixed by ch.Row(..., fixed=STATE), not by fixed_rows")
-            if not isinstance(emission, Additive) or emission.n_channels is not None:
+            if not isinstance(emission, Additive):
                 raise InvalidInput(
-                    f"rows= need an additive emission of one channel, got {type(emission).__name__}; Table and several "
-                    "channels go with chains=ch.BinaryChains(...)"
+                    f"rows= need an additive emission, got {type(emission).__name__}; a Table goes with "
+                    "chains=ch.BinaryChains(...)"
                 )
             self.rows: Rows | None = Rows(rows)
             self.chains: BinaryChains | RowChains = RowChains(self.rows)
-            self.emission: Emission = emission.for_rows(self.rows.n_rows)
+            self.emission: Emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
             self.fixed_rows = self.rows.fixed
         else:
             if not emission.n_rows:
@@ -196,8 +196,8 @@ class FactorialHMM:
         weights = self.emission.weights
         base = np.zeros(weights.shape[1:])
         if self.rows is not None:
-            low, high = np.array(self.rows.contributions(weights)).T
-            weights, base = high - low, base + low.sum()
+            low, high = np.array(self.rows.contributions(weights)).swapaxes(0, 1)
+            weights, base = high - low, low.sum(axis=0)
         if not self.fixed_rows:
             return Levels(self.emission, data, weights, base)
         base = sum((weights[k] * x for k, x in self.fixed_rows.items()), base)
@@ -223,7 +223,7 @@ class FactorialHMM:
             assert chain is not None
             own = adds[group[0]]
             axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(own), gaps), adds=own))
-        base = float(sum(adds[k][x] for k, x in self.fixed_rows.items()))
+        base = sum((adds[k][x] for k, x in self.fixed_rows.items()), np.zeros(adds[0].shape[1:]))
         likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
         return StateTarget(edge, axes, likelihood, self.rows)
 
@@ -263,7 +263,8 @@ class FactorialHMM:
             level = states.T.astype(float) @ self.emission.weights
         else:
             adds = self.rows.contributions(self.emission.weights)
-            level = sum((own[path] for own, path in zip(adds, states, strict=True)), np.zeros(n_columns))
+            start = np.zeros((n_columns, *adds[0].shape[1:]))
+            level = sum((own[path] for own, path in zip(adds, states, strict=True)), start)
         return states, self.emission.sample(level, rng)
 
     def _simulate_states(self, data: Observations, rng: np.random.Generator) -> npt.NDArray[Any]:

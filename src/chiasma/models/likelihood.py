@@ -79,9 +79,12 @@ class Levels:
 
 
 class IndexLevels:
-    """An additive emission over rows with any number of states. adds: (S_k,) what the states of every axis add."""
+    """An additive emission over rows with any number of states.
 
-    def __init__(self, emission: Additive, data: Observations, base: float, adds: Sequence[Floats]):
+    adds: (S_k,) or (S_k, D) what the states of every axis add; base: level of the fixed rows, () or (D,).
+    """
+
+    def __init__(self, emission: Additive, data: Observations, base: Floats, adds: Sequence[Floats]):
         self.emission = emission
         self.y = data.y
         self.base = base
@@ -89,10 +92,10 @@ class IndexLevels:
 
     @cached_property
     def levels(self) -> Floats:
-        """(N,) of all indices of a column."""
-        levels = np.full(1, self.base)
+        """(N,) or (N, D) of all indices of a column."""
+        levels = self.base[None]
         for own in self.adds:
-            levels = (own[:, None] + levels).ravel()
+            levels = (own[:, None] + levels).reshape(-1, *self.base.shape)
         return levels
 
     def all_codes(self, first: int, stop: int) -> Floats:

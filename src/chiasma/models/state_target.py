@@ -30,7 +30,9 @@ MATRIX_BYTES = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """Rows of the model that cannot be told apart, or one row; matrices (E, S, S) and what each state adds, (S,)."""
+    """Rows of the model that cannot be told apart, or one row; matrices (E, S, S) and what each state adds, (S,) or
+    (S, D).
+    """
 
     rows: tuple[int, ...]
     matrices: Floats
@@ -62,7 +64,7 @@ class Axis:
         return Unlumping(self.group, self.matrices)
 
     def levels(self) -> Floats:
-        """(C,)"""
+        """(C,) or (C, D)"""
         return self.adds if len(self.rows) == 1 else self.group.levels(self.adds)
 
     def row_probabilities(self, smoothed: Floats) -> Floats:
