@@ -10,9 +10,11 @@ import pytest
 import chiasma as ch
 from chiasma.exact.gradients import evidence_slopes
 from chiasma.exact.passes import Passes
-from chiasma.kernels import expected_moves, log_expected_moves
+from chiasma.kernels import binary_moves, expected_moves, log_expected_moves
 from chiasma.kernels import priors as prior_kernel
 from chiasma.kernels.layout import make_layout
+from chiasma.kernels.weighted_sums import add_weighted
+from chiasma.models.additive import Additive
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.groups import Group
 from chiasma.models.observations import Observations
@@ -113,22 +115,12 @@ CHAINS = {
 # ---- Whole gradients ------------------------------------------------------------------------------------------------
 
 
-def test_every_emission_is_here():
-    assert set(EMISSIONS) < {"channels", "custom", "derivative", *EMISSIONS}
-
-
 @pytest.mark.parametrize("beta", [0.3, 1.0])
 @pytest.mark.parametrize("kind", [*EMISSIONS, "channels", "custom", "derivative"])
 def test_gradient__of_every_parameter(kind, beta):
     """With gaps, two sequences, missing values and a fixed row."""
     model = ch.FactorialHMM(chains=CHAINS["stationary"](), emission=emission_of(kind, 3), fixed_rows={1: 1})
-    check_gradient_but_for_fixed(model, data_of(kind), beta)
-
-
-def check_gradient_but_for_fixed(model, data, beta):
-    """The chain of a fixed row has no say: its derivative is that of the prior."""
-    assert np.array_equal(model.chains.priors["enter"].shape, [3])
-    check_gradient(model, data, beta)
+    check_gradient(model, data_of(kind), beta)
 
 
 @pytest.mark.parametrize("gaps", [True, False])
@@ -147,11 +139,12 @@ def test_gradient__of_a_table():
 def test_gradient__where_transitions_are_next_to_impossible():
     """Passes in logarithms: rows that hardly ever move."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains([1e-70, 0.1], [1e-70, 0.2], 0.4),
+        chains=ch.BinaryChains([1e-130, 0.1], [1e-130, 0.2], 0.4),
         emission=ch.Gaussian(ch.Gamma([3, 3], 3), ch.Normal(3, 0.5), ch.HalfNormal(1)),
     )
     data = data_of("gaussian", gaps=False)
-    assert not Passes(model.with_unchecked_values(model.parameters.unpack(model.parameters.centre)).target(data), 1.0).linear
+    at = model.with_unchecked_values(model.parameters.unpack(model.parameters.centre))
+    assert not Passes(at.target(data), 1.0).linear
     check_gradient(model, data, 1.0)
 
 
@@ -193,6 +186,55 @@ def test_gradient__refuses():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=wrong)
     with pytest.raises(ch.InvalidInput, match=r"derivative must return numbers of shape \(2, 4\), got shape \(3,\)"):
         ch.exact.value_and_gradient(model, [1.0, 2.0])
+
+
+ROWS = {
+    "states": lambda: [
+        ch.Row(ch.Normal([0, 1, 2], 0.3), ch.Sticky(ch.Beta(2, 8), ch.Dirichlet([2, 3, 4])), "a"),
+        ch.Row([0, 1, 3], ch.Markov([ch.Dirichlet([8, 1, 1]), ch.Dirichlet([1, 8, 2]), ch.Dirichlet([2, 1, 9])]), "b"),
+        ch.Row([0, 1], fixed=1, name="baseline", weight=ch.Normal(1, 0.5)),
+    ],
+    "a group": lambda: [
+        ch.Row([0, 1], ch.Switch(ch.Beta(2, 8), ch.Beta(2, 6), ch.Beta(2, 2)), "a", copies=3, weight=ch.Gamma(4, 4)),
+        ch.Row(ch.LogNormal([-1, 0], 0.3), ch.Switch(0.2, ch.Beta(2, 5)), "b"),
+    ],
+    "a group of states": lambda: [
+        ch.Row([0, 1, 2], ch.Sticky(ch.Beta(2, 8), initial=ch.Dirichlet([1, 2, 3])), copies=2, weight=ch.Gamma(4, 4))
+    ],
+    "shared": lambda: [
+        ch.Row([0, 1], ch.Switch(ch.Beta(2, 8).shared("enter"), 0.2), weight=ch.Gamma(4, 4).shared("step")),
+        ch.Row([0, 1, 2], ch.Sticky(0.2), weight=ch.Gamma(4, 4).shared("step")),
+        ch.Row([0, 3], ch.Switch(ch.Beta(2, 8).shared("enter"), 0.3)),
+    ],
+    "binary": lambda: [
+        ch.Row([1, 3], ch.Switch(ch.Beta(2, 8), 0.2), "a"),
+        ch.Row([0, 2], ch.Switch(0.3, ch.Beta(2, 8)), "b", weight=ch.Normal(1, 0.2)),
+    ],
+    "channels": lambda: [
+        ch.Row(ch.Normal([[0, 1], [1, 0], [2, 1]], 0.2), ch.Sticky(ch.Beta(2, 8)), "a"),
+        ch.Row([[0, 0], [1, 2]], ch.Switch(0.2, 0.3), "b", weight=ch.Normal(1, 0.2)),
+    ],
+}
+
+
+@pytest.mark.parametrize("beta", [0.3, 1.0])
+@pytest.mark.parametrize("kind", ROWS)
+def test_gradient__of_rows(kind, beta):
+    """Values, weights and chains of rows with any number of states, of groups, and of parameters that rows share."""
+    sd = ch.LogNormal([0, 0.1], 0.3) if kind == "channels" else ch.LogNormal(0, 0.3)
+    model = ch.FactorialHMM(rows=ROWS[kind](), emission=ch.Gaussian(depth=ch.Normal(2, 0.3), sd=sd))
+    y = data_of(kind).y
+    gaps = np.where(GAPS == 2.5, 3.0, GAPS) if kind == "states" else GAPS
+    check_gradient(model, Observations(y, starts=[6], gaps=gaps), beta)
+
+
+def test_gradient__of_weights_of_rows():
+    """One weight of the emission per row, beside learned values."""
+    rows = [ch.Row([0, 1, 2], ch.Sticky(ch.Beta(2, 8)), copies=2), ch.Row(ch.Normal([0, 1], 0.3), ch.Switch(0.2, 0.3))]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(ch.Gamma([3, 3, 3], 3), sd=ch.HalfNormal(1)))
+    at = model.with_unchecked_values(model.parameters.unpack(model.parameters.centre))
+    assert len(at.exact_target(data_of("gaussian")).axes) == 3  # copies with weights of their own are no group
+    check_gradient(model, data_of("gaussian"), 1.0)
 
 
 # ---- Parts ----------------------------------------------------------------------------------------------------------
@@ -244,7 +286,7 @@ def test_every_prior_has_slopes():
     assert kinds == set(range(prior_kernel.SIMPLEX_END + 1))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EMISSIONS if kind != "gaussian"])
+@pytest.mark.parametrize("kind", EMISSIONS)
 def test_summed_slopes__are_sums_of_slopes(kind):
     """The shortcuts of every emission against the plain sum over columns and states."""
     emission = emission_of(kind, 3).with_unchecked_values(
@@ -254,18 +296,17 @@ def test_summed_slopes__are_sums_of_slopes(kind):
     y, level, weights = data_of(kind).y, rng.uniform(0.2, 3, 8), rng.dirichlet(np.ones(8), N_COLUMNS)
     names = [name for name in emission.arguments if name != "weights"]
     found = emission.summed_slopes(y, level, weights, names)
-    plain = super(type(emission), emission) if kind == "none" else emission
     for name in ("level", *names):
         total = 0.0
         for t in np.flatnonzero(~np.isnan(y)):
-            slope = plain.slopes(y[t : t + 1, None], level, names)[name] * weights[t]
+            slope = emission.slopes(y[t : t + 1, None], level, names)[name] * weights[t]
             total = total + (slope[0] if name == "level" else slope.sum())
         np.testing.assert_allclose(found[name], total, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", EMISSIONS)
 def test_slopes__of_emissions_are_derivatives(kind):
-    """Against the fallback, which takes differences of the density, and at large parameters against series."""
+    """Against the fallback, which takes differences of the density; at large parameters, where series serve, too."""
     emission = emission_of(kind, 3)
     rng = np.random.default_rng(8)
     emission = emission.with_unchecked_values({name: prior.sample(rng) for name, prior in emission.priors.items()})
@@ -276,7 +317,7 @@ def test_slopes__of_emissions_are_derivatives(kind):
             emission.df = np.array(4e3)
         if large and kind == "negative-binomial":
             emission.dispersion = np.array(1e-4)
-        expected = ch.Custom.__mro__[1].slopes(emission, y, level, names)
+        expected = Additive.slopes(emission, y, level, names)
         found = emission.slopes(y, level, names)
         for name in ("level", *names):
             scale = np.abs(found[name]).max()
@@ -344,28 +385,55 @@ def test_row_chain__markov_needs_whole_gaps():
 
 
 @pytest.mark.jit_off
-@pytest.mark.parametrize("sizes", [(2,), (2, 2, 2), (3, 2), (2, 3, 2)])
-def test_expected_moves__in_logarithms(sizes):
-    """The same counts and smoothed distributions as the linear kernel, whole and in pieces."""
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 4, 5])
+def test_binary_moves__are_the_expected_moves(n_rows):
+    """The kernel of binary rows against that of rows with any number of states, whole and in pieces."""
+    alpha, trans, edge, _, expected, smoothed = expected_of((2,) * n_rows)
+    counts, gamma, scratch = np.zeros_like(trans), np.empty(1 << n_rows), np.empty((n_rows + 1, 1 << n_rows))
+    by_row = trans.reshape(len(trans), n_rows, 4)
+    for a, b in ((5, 9), (0, 5)):
+        binary_moves.count_block(alpha[a:b], by_row, edge, a, gamma, alpha[a:b], counts, scratch)
+    np.testing.assert_allclose(counts, expected, rtol=1e-10)
+    np.testing.assert_allclose(alpha, smoothed, rtol=1e-10)
+
+
+def expected_of(sizes):
+    """Some messages, and what the kernel of rows with any number of states makes of them."""
     rng = np.random.default_rng(11)
     layout = make_layout(sizes)
     n_states, n_columns = int(np.prod(sizes)), 9
-    rows = [rng.dirichlet(np.ones(size), (3, size)).reshape(3, -1) for size in sizes]
-    trans = np.concatenate(rows, axis=1)
+    rows = [rng.dirichlet(np.ones(size), (3, size)) for size in sizes]
+    for row in rows:
+        row[0] = row[0, 0]  # at a start, all rows of a matrix are the initial distribution
+    trans = np.concatenate([row.reshape(3, -1) for row in rows], axis=1)
     edge = np.array([0, 1, 2, 1, 0, 1, 1, 2, 1], np.int32)
     alpha = rng.dirichlet(np.ones(n_states), n_columns)
-    expected, counts = np.zeros_like(trans), np.zeros_like(trans)
-    smoothed, found = alpha.copy(), np.log(alpha)
-    scratch = np.empty((len(sizes) + 1, n_states))
-    expected_moves.count_block(smoothed, trans, layout, edge, 0, np.empty(n_states), smoothed, expected, scratch)
-    gamma = np.empty(n_states)
+    counts, smoothed, scratch = np.zeros_like(trans), alpha.copy(), np.empty((len(sizes) + 1, n_states))
+    expected_moves.count_block(smoothed, trans, layout, edge, 0, np.empty(n_states), smoothed, counts, scratch)
+    return alpha, trans, edge, layout, counts, smoothed
+
+
+@pytest.mark.jit_off
+@pytest.mark.parametrize("sizes", [(2,), (2, 2, 2), (3, 2), (2, 3, 2)])
+def test_expected_moves__in_logarithms(sizes):
+    """The same counts and smoothed distributions as the linear kernel, whole and in pieces."""
+    alpha, trans, edge, layout, expected, smoothed = expected_of(sizes)
+    counts, gamma, found = np.zeros_like(trans), np.empty(alpha.shape[1]), np.log(alpha)
+    scratch = np.empty((len(sizes) + 1, alpha.shape[1]))
     for a, b in ((5, 9), (0, 5)):
         piece = found[a:b]
-        log_expected_moves.log_count_block(
-            piece, np.log(trans), layout, edge, a, gamma, piece, counts, scratch
-        )
+        log_expected_moves.log_count_block(piece, np.log(trans), layout, edge, a, gamma, piece, counts, scratch)
     np.testing.assert_allclose(counts, expected, rtol=1e-10)
     np.testing.assert_allclose(found, smoothed, rtol=1e-10)
+
+
+@pytest.mark.jit_off
+def test_weighted_sums():
+    rng = np.random.default_rng(12)
+    weights, features = rng.random((7, 5)), rng.normal(size=(7, 3))
+    out = np.ones((3, 5))
+    add_weighted(weights, features, out)
+    np.testing.assert_allclose(out, 1.0 + features.T @ weights)
 
 
 def test_slopes__count_every_move_once():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,19 +120,32 @@ def _fit(
     if model is not None:
         file = Settings.read(model)
         settings = settings.merged(**file.sections, row=file.row)
-    settings = settings.merged(**as_sections(options)).learning(parse_names(learn))
-    run_fit(data, settings, directory, Voice(quiet, as_json), resume)
+    run_fit(data, settings.merged(**as_sections(options)), directory, Voice(quiet, as_json), resume, parse_names(learn))
 
 
-def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Voice, resume: bool = False) -> None:
-    """Read, sample into the directory, report."""
+def run_fit(
+    source: Path,
+    settings: Settings,
+    directory: RunDirectory,
+    voice: Voice,
+    resume: bool = False,
+    learn: Sequence[str] = (),
+) -> None:
+    """Read, estimate what is not given, sample into the directory, report. learn: parameters to learn."""
+    from chiasma.files.estimates import estimated, in_words
     from chiasma.files.report import write_report
     from chiasma.files.tables import read_signal
 
-    model, signal = settings.model(), read_signal(source, settings.columns())
+    settings.check_learned(learn)
+    signal = read_signal(source, settings.columns())
+    settings, numbers = estimated(settings, signal.data, learn)
+    settings = settings.learning(learn)
+    model = settings.model()
     settings = complete(settings)
     voice.seed(settings.sections["sampler"]["seed"])
     voice.note(f"{source}: {signal.in_words()}")
+    if numbers:
+        voice.note(in_words(numbers))
     if not resume:
         directory.begin(settings, signal, source)
     posterior = _sample(model, settings, signal, source, directory, voice, resume)

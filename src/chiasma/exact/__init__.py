@@ -2,11 +2,14 @@
 
 from chiasma.exact.gradients import value_and_gradient
 from chiasma.exact.inference import count_probabilities, draws, log_evidence, map_states, marginals, probabilities
+from chiasma.exact.log_density import ParameterDensity, log_density
 from chiasma.models.factorial import log_joint
 
 __all__ = [
+    "ParameterDensity",
     "count_probabilities",
     "draws",
+    "log_density",
     "log_evidence",
     "log_joint",
     "map_states",

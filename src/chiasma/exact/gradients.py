@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.exact.passes import CHUNK, MEMORY, Passes
+from chiasma.exact.passes import MEMORY, Passes
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
@@ -107,18 +107,14 @@ def evidence_slopes(
     levels = getattr(target.likelihood, "levels", None)
     own = [name for name in names if name != "weights"]
     emission: dict[str, Floats] = {}
-    # Smoothed distributions are looked at in pieces, so that what is made of them stays as small as they are.
-    step = max(1, CHUNK // passes.n_states)
     for segment in passes.backward():
         passes.kernels.count(segment.alpha, segment.first, gamma, counts)
         if levels is None:
             continue  # a table has no parameters
         assert isinstance(model.emission, Additive)
-        for a in range(segment.first, segment.stop, step):
-            b = min(a + step, segment.stop)
-            smoothed = segment.alpha[a - segment.first : b - segment.first]
-            for name, slope in model.emission.summed_slopes(data.y[a:b], levels, smoothed, own).items():
-                emission[name] = emission.get(name, 0.0) + beta * slope
+        y = data.y[segment.first : segment.stop]
+        for name, slope in model.emission.summed_slopes(y, levels, segment.alpha, own).items():
+            emission[name] = emission.get(name, 0.0) + beta * slope
     by_level = emission.pop("level", np.zeros(passes.n_states))
     with np.errstate(divide="ignore", invalid="ignore"):
         by_trans = np.where(counts > 0, counts / target.trans.reshape(counts.shape), 0.0)

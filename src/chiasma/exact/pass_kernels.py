@@ -8,10 +8,17 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from chiasma.kernels import expected_moves, log_expected_moves, log_state_passes, logspace, state_passes, tensor
-from chiasma.kernels.layout import Layout, make_layout
+from chiasma.kernels import (
+    binary_moves,
+    expected_moves,
+    log_expected_moves,
+    log_state_passes,
+    logspace,
+    state_passes,
+    tensor,
+)
+from chiasma.kernels.layout import make_layout
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.types import Floats, Integers
@@ -72,8 +79,12 @@ class BinaryKernels:
 
     def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
         n_kinds, n_rows, _ = self.trans.shape
-        layout = make_layout([2] * n_rows)
-        _count(self.linear, alpha, self.trans.reshape(n_kinds, -1), layout, self.edge, first, gamma, counts)
+        scratch = np.empty((n_rows + 1, len(gamma)))
+        if self.linear:
+            binary_moves.count_block(alpha, self.trans, self.edge, first, gamma, alpha, counts, scratch)
+        else:
+            flat, layout = self.trans.reshape(n_kinds, -1), make_layout([2] * n_rows)
+            log_expected_moves.log_count_block(alpha, flat, layout, self.edge, first, gamma, alpha, counts, scratch)
 
 
 class StateKernels:
@@ -117,21 +128,9 @@ class StateKernels:
         kernel(alpha, self.trans, self.layout, self.edge, first, gamma, out, self.scratch[:2])
 
     def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
-        _count(self.linear, alpha, self.trans, self.layout, self.edge, first, gamma, counts)
-
-
-def _count(
-    linear: bool,
-    alpha: Floats,
-    trans: Floats,
-    layout: Layout,
-    edge: npt.NDArray[np.int32],
-    first: int,
-    gamma: Floats,
-    counts: Floats,
-) -> None:
-    kernel = expected_moves.count_block if linear else log_expected_moves.log_count_block
-    kernel(alpha, trans, layout, edge, first, gamma, alpha, counts, np.empty((len(layout.sizes) + 1, len(gamma))))
+        kernel = expected_moves.count_block if self.linear else log_expected_moves.log_count_block
+        scratch = np.empty((len(self.layout.sizes) + 1, len(gamma)))
+        kernel(alpha, self.trans, self.layout, self.edge, first, gamma, alpha, counts, scratch)
 
 
 def pass_kernels(target: Target | StateTarget, linear: bool, best: bool) -> PassKernels:

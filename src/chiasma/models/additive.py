@@ -18,6 +18,8 @@ from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats
 
 MAX_ROWS = 63
+# Pairs of column and state that slopes are evaluated for at a time.
+_PIECE = 2**15
 
 
 # A forward filter bound to data; it filters columns first..stop-1 like tensor.filter_block: (trans, edge, first, stop,
@@ -172,11 +174,11 @@ class Additive(Emission):
         def difference(step: Floats, ahead: Floats, behind: Floats) -> Floats:
             return np.asarray((ahead - behind) / (2 * step))
 
-        step = _step(level)
+        step = difference_step(level)
         found = {"level": difference(step, self.log_density(y, level + step), self.log_density(y, level - step))}
         for name in names:
             value = getattr(self, name)
-            width = _step(value)
+            width = difference_step(value)
             ahead, behind = copy(self), copy(self)
             setattr(ahead, name, value + width)
             setattr(behind, name, value - width)
@@ -188,6 +190,15 @@ class Additive(Emission):
 
         y (n,) or (n, D), level (S,) or (S, D), weights (n, S); missing values contribute nothing.
         """
+        found: dict[str, Floats] = {}
+        # A few columns at a time, so that the arrays of all columns and states stay small.
+        step = max(1, _PIECE // weights.shape[1])
+        for a in range(0, len(y), step):
+            for name, slope in self._piece_slopes(y[a : a + step], level, weights[a : a + step], names).items():
+                found[name] = found.get(name, 0.0) + slope
+        return found
+
+    def _piece_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
         missing = np.isnan(y)
         seen = np.where(missing, 0.0, y)[:, None]
         found = {}
@@ -229,7 +240,7 @@ class Additive(Emission):
         return np.where(missing, 0.0, log_density).sum(axis=-1)
 
 
-def _step(value: Floats) -> Floats:
+def difference_step(value: Floats) -> Floats:
     """A step of central differences: errors of rounding and of the third derivative are about equal."""
     return np.asarray(np.cbrt(np.finfo(float).eps) * np.maximum(1.0, np.abs(value)))
 

@@ -1,6 +1,6 @@
 """Derivatives of transition matrices with respect to the parameters of a Markov chain, applied backwards.
 
-A function f of the matrices A_e (E, S, S) of all kinds of edges has the derivatives by_matrix[e, x, x'] = df/dA_e[x, x'],
+A function f of the matrices A_e (E, S, S) of all kinds of edges has derivatives by_matrix[e, x, x'], df/dA_e[x, x'], of
 every entry on its own. The functions here turn them into derivatives with respect to the parameters that the matrices
 are made of (the chain rule from the outside in). Kind 0 is a start, all of whose rows are the initial distribution.
 """

@@ -96,7 +96,7 @@ class BinaryChains(Learnable):
         return edge, trans
 
     def slopes(self, n_rows: int, data: Observations, by_matrix: Floats) -> dict[str, Floats]:
-        """Derivatives by name, of the shapes of the parameters, from those with respect to the matrices, (E, K, 2, 2)."""
+        """Derivatives by name, each of its parameter's shape, from those with respect to the matrices, (E, K, 2, 2)."""
         enter, leave, _ = self.probabilities(n_rows)
         _, gaps = data.edge_kinds()
         by_row = switch_slopes(enter, leave, self.initial is None, gaps, by_matrix)

@@ -11,7 +11,7 @@ emission at other values.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,7 +22,8 @@ import scipy  # submodules load on first use
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
 from chiasma.kernels.gaussian_filter import filter_gaussian
-from chiasma.models.additive import Additive, Emission, FusedFilter
+from chiasma.kernels.weighted_sums import add_weighted
+from chiasma.models.additive import Additive, Emission, FusedFilter, difference_step
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
@@ -263,10 +264,8 @@ class Counts(Additive):
         return {"level": self.depth * by_mean, "depth": level * by_mean, "background": by_mean}
 
     def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
-        seen = ~np.isnan(y)
-        n, total = np.stack([seen, np.where(seen, y, 0.0)]).astype(float) @ weights
-        by_mean = self._mean_slopes(n, total, self.expected(level))
-        found = {"depth": np.sum(level * by_mean), "background": np.sum(by_mean)}
+        by_mean = self._mean_slopes(*_weighted_sums(y, weights), self.expected(level))
+        found = {"depth": (level * by_mean).sum(axis=0), "background": by_mean.sum(axis=0)}
         return found | {"level": self.depth * by_mean}
 
     def check(self, data: Observations) -> None:
@@ -330,11 +329,10 @@ class NegativeBinomial(Counts):
         return super().slopes(y, level, names) | {"dispersion": -(size**2) * by_size}
 
     def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
-        seen = ~np.isnan(y)
-        size, mean = 1.0 / float(self.dispersion), self.expected(level)
-        n, total = np.stack([seen, np.where(seen, y, 0.0)]).astype(float) @ weights
-        # The first part does not depend on the level; the weights of a column need not add up to 1.
-        by_size = _digamma_step(size, y[seen]) @ weights[seen].sum(axis=1) + self._size_slopes(n, total, mean).sum()
+        size = 1.0 / float(self.dispersion)
+        # One part does not depend on the level; the other is linear in the counts.
+        alone = _weighted_sums(_digamma_step(size, y), weights)[1]
+        by_size = alone.sum() + self._size_slopes(*_weighted_sums(y, weights), self.expected(level)).sum()
         return super().summed_slopes(y, level, weights, names) | {"dispersion": np.asarray(-(size**2) * by_size)}
 
     def _size_slopes(self, n: Floats, total: Floats, mean: Floats) -> Floats:
@@ -429,10 +427,23 @@ class Custom(Additive):
             )
         return out
 
-    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+    def _piece_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        seen = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+        slopes = self._level_slopes(y[seen, None], level, y.ndim == 2)
+        own = weights[seen].reshape(*slopes.shape[:2], *(1 for _ in level.shape[1:]))
+        return {"level": np.where(own > 0, own * slopes, 0.0).sum(axis=0)}
+
+    def _level_slopes(self, y: Floats, level: Floats, several: bool) -> Floats:
+        """(n, S) or (n, S, D) derivatives with respect to the level, by central differences if none are given."""
         if self.derivative is None:
-            return super().slopes(y, level, names)
-        wanted = np.broadcast_shapes(np.shape(y), np.shape(level))
+            steps = [difference_step(level)] if level.ndim == 1 else _one_channel_each(difference_step(level))
+            found = [
+                (self._evaluate(y, level + step, several) - self._evaluate(y, level - step, several))
+                / (2 * (step if level.ndim == 1 else step.sum(axis=-1)))
+                for step in steps
+            ]
+            return np.stack(found, axis=-1) if level.ndim == 2 else found[0]
+        wanted = len(y), *level.shape
         out = np.asarray(self.derivative(y, level), dtype=float)
         if out.shape != wanted or np.isnan(out).any():
             got = "NaN" if out.shape == wanted else f"shape {out.shape}"
@@ -440,7 +451,7 @@ class Custom(Additive):
                 f"the Custom emission's derivative must return numbers of shape {wanted}, got {got}; use NumPy "
                 "functions that broadcast, or leave the derivative out"
             )
-        return {"level": out}
+        return out
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         raise InvalidInput("a Custom emission cannot simulate: it has a density and no sampler; draw y yourself")
@@ -497,6 +508,19 @@ def _moments(y: Floats, group: Integers, n_groups: int) -> tuple[Floats, Floats,
     return n, mean, squares
 
 
+def _one_channel_each(steps: Floats) -> Iterator[Floats]:
+    """(S, D) steps of one channel and zeros elsewhere, for every channel."""
+    for d in range(steps.shape[1]):
+        yield np.where(np.arange(steps.shape[1]) == d, steps, 0.0)
+
+
+def _weighted_sums(y: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """For every state s: sum_t w[t, s] and sum_t w[t, s] y_t, over what was observed; (S,) or (S, D)."""
+    seen = ~np.isnan(y)
+    n, total = _summed(weights, seen, np.where(seen, y, 0.0))
+    return n, total
+
+
 def _weighted_moments(y: Floats, weights: Floats, mean: Floats) -> tuple[Floats, Floats, Floats]:
     """For every state s: sum_t w[t, s], sum_t w (y_t - mean_s), sum_t w (y_t - mean_s)^2, over what was observed.
 
@@ -506,15 +530,24 @@ def _weighted_moments(y: Floats, weights: Floats, mean: Floats) -> tuple[Floats,
     # Moments about a value in the middle of the data: sums of squares would lose digits otherwise.
     middle = np.where(seen, y, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     near = np.where(seen, y - middle, 0.0)
-    flat = np.concatenate([part.reshape(len(y), -1) for part in (seen, near, near * near)], axis=1)
-    n, total, squares = (weights.T @ flat).T.reshape(3, -1, len(mean)).transpose(0, 2, 1).reshape(3, *mean.shape)
+    n, total, squares = _summed(weights, seen, near, near * near)
     centre = mean - middle
     return n, total - n * centre, squares - 2 * centre * total + n * centre**2
 
 
+def _summed(weights: Floats, *features: npt.NDArray[Any]) -> Floats:
+    """For every feature (n,) or (n, D) of columns: its sums with weights (n, S), (S,) or (S, D)."""
+    flat = np.stack(features, axis=1).astype(float)
+    out = np.zeros((flat[0].size, weights.shape[1]))
+    add_weighted(weights, flat.reshape(len(flat), -1), out)
+    return np.moveaxis(out.reshape(*flat.shape[1:], -1), -1, 1)
+
+
 def _ratio(total: Floats, mean: Floats) -> Floats:
     """total / mean, 0 where the mean is 0: there counts above 0 are impossible, and have no weight."""
-    return np.asarray(np.divide(total, mean, out=np.zeros(np.broadcast_shapes(total.shape, mean.shape)), where=mean > 0))
+    return np.asarray(
+        np.divide(total, mean, out=np.zeros(np.broadcast_shapes(total.shape, mean.shape)), where=mean > 0)
+    )
 
 
 def _digamma_step(x: float, y: Floats) -> Floats:

@@ -18,6 +18,7 @@ from chiasma.errors import BudgetExceeded
 from chiasma.kernels.codes import smallest_dtype
 from chiasma.kernels.layout import Layout, make_layout
 from chiasma.kernels.state_paths import log_prior
+from chiasma.kernels.state_rows import draw_prior_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.groups import Group, Unlumping, n_count_states
 from chiasma.models.likelihood import IndexLevels
@@ -196,6 +197,17 @@ class StateTarget:
         trans = np.concatenate([axis.matrices.reshape(len(axis.matrices), -1) for _, axis in rows], axis=1)
         with np.errstate(divide="ignore"):
             return layout, np.log(trans), np.array([k for k, _ in rows])
+
+    def sample_prior(self, rng: np.random.Generator) -> Integers:
+        """(T,) codes of all rows: a path drawn from the prior."""
+        shifts = self.rows.layout.shifts
+        codes = np.full(self.n_columns, self.fixed_code)
+        path = np.zeros(self.n_columns, np.int64)
+        for axis in self.axes:
+            for k in axis.rows:
+                draw_prior_row(axis.matrices.reshape(len(axis.matrices), -1), self.edge, rng.random(len(path)), path)
+                codes |= path << shifts[k]
+        return codes
 
     def log_prior(self, codes: Integers) -> float:
         """log p(X) of a path of codes of all rows."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import xarray as xr
 
 from chiasma.models.factorial import FactorialHMM
 from chiasma.types import Floats
@@ -20,7 +22,7 @@ SHOWN = 12
 class Optimum:
     """A maximum of the posterior density of the parameters, the paths integrated out.
 
-    values : the parameters by name.
+    values, sd : the parameters by name, and their standard deviations by the curvature.
     log_density : what was maximised: log p(y | values) + log prior, both of unconstrained coordinates (logarithms of
         positive parameters, logits of probabilities, log ratios of those that add up to 1).
     log_likelihood : log p(y | values), exact.
@@ -35,6 +37,7 @@ class Optimum:
     """
 
     values: dict[str, Floats]
+    sd: dict[str, Floats]
     log_density: float
     log_likelihood: float
     log_evidence: float
@@ -75,6 +78,7 @@ class Optima:
         return [
             {
                 "values": {name: value.tolist() for name, value in one.values.items()},
+                "sd": {name: value.tolist() for name, value in one.sd.items()},
                 "log_density": one.log_density,
                 "log_likelihood": one.log_likelihood,
                 "log_evidence": one.log_evidence,
@@ -110,3 +114,58 @@ class Optima:
 
 def _short(value: Floats) -> str:
     return f"{value:.3g}" if value.ndim == 0 else np.array2string(value, precision=3, separator=" ", max_line_width=200)
+
+
+# An optimum with less than this share of the evidence need not be visited.
+LEAST_SHARE = 0.01
+
+
+def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> list[str]:
+    """Which of the optima that matter no chain has gone between, and how they compare.
+
+    optima : as `Optima.to_dict` describes them; parameters : the draws (chain, draw, ...).
+    """
+    if len(optima) < 2 or not parameters:
+        return []
+    visited = _visits(optima, parameters)
+    matter = [i for i, one in enumerate(optima) if one["share"] >= LEAST_SHARE or visited[:, i].any()]
+    connected = {i: {i} for i in matter}
+    for chain in visited:
+        together = {i for i in matter if chain[i]}
+        for i in list(together):
+            together |= connected[i]
+        for i in together:
+            connected[i] = together
+    first = connected[matter[0]]
+    apart = [i for i in matter if i not in first]
+    if not apart:
+        return []
+    best = optima[0]["log_evidence"]
+    rivals = ", ".join(
+        f"optimum {i + 1} ({_where(visited[:, i])}; log evidence {optima[i]['log_evidence'] - best:+.1f})"
+        for i in apart
+    )
+    return [
+        f"no chain went between optimum 1 ({_where(visited[:, matter[0]])}) and {rivals}: shares in the draws are not "
+        "probabilities; log evidences are Laplace's approximations relative to optimum 1; run longer, or look at them "
+        "one by one (ch.optimise)"
+    ]
+
+
+def _where(visited: npt.NDArray[np.bool_]) -> str:
+    chains = np.flatnonzero(visited).tolist()
+    return f"visited by chain{'s' * (len(chains) > 1)} {', '.join(map(str, chains))}" if chains else "not visited"
+
+
+def _visits(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> npt.NDArray[np.bool_]:
+    """(chain, optimum): whether a draw of the chain is nearer to that optimum than to the others."""
+    away = []
+    for one in optima:
+        total: Any = 0.0
+        for name, array in parameters.data_vars.items():
+            values = array.transpose("chain", "draw", ...).values
+            scaled = (values - np.asarray(one["values"][name])) / np.maximum(np.asarray(one["sd"][name]), 1e-300)
+            total = total + np.square(scaled).reshape(*values.shape[:2], -1).sum(axis=-1)
+        away.append(total)
+    nearest = np.argmin(away, axis=0)
+    return np.array([[bool((chain == i).any()) for i in range(len(optima))] for chain in nearest])

@@ -76,8 +76,7 @@ class GradientEngine(CollapsedEngine):
         assert isinstance(update, Collapsed)
         with self.problem.finding:
             if self.problem.peaks is None:
-                found = find_peaks(learning, update.starts, self.streams.entropy, workers, display)
-                self.problem.peaks = [peak for peak, _ in found], orders(learning)
+                self.problem.peaks = find_peaks(learning, update.starts, self.streams.entropy, workers, display)
         self._propose()
         if not self.given:
             for r, beta in enumerate(self.betas):
@@ -100,8 +99,8 @@ class GradientEngine(CollapsedEngine):
 
     def _propose(self) -> None:
         """Proposals and metric of every rung from the optima."""
-        peaks, maps = self.problem.peaks
-        scale = self.learning.parameters.scale
+        peaks = [peak for peak, _ in self.problem.peaks]
+        scale, maps = self.learning.parameters.scale, orders(self.learning)
         self.proposals = [Proposals.of(peaks, scale, float(beta), maps) for beta in self.betas]
         self.metric = np.array([proposals.roots[int(np.argmax(proposals.shares))] for proposals in self.proposals])
 
@@ -153,9 +152,11 @@ class GradientEngine(CollapsedEngine):
         values = learning.parameters.from_free(other)
         log_prior = learning.log_prior_free(values)
         log_evidence = learning.log_evidence(values, self.betas[r]) if log_prior > -np.inf else -np.inf
-        weights = np.array([log_prior + log_evidence - proposals.log_density(other), here - proposals.log_density(free)])
+        weights = np.array(
+            [log_prior + log_evidence - proposals.log_density(other), here - proposals.log_density(free)]
+        )
         log_ratio = weights[0] - weights[1]
-        self.tried[r] += 1.0, np.exp(min(log_ratio, 0.0))
+        self.tried[r] += 1.0, np.exp(min(float(log_ratio), 0.0))
         if np.log(rng.random()) < log_ratio:
             self.values[r], self.log_evidence[r] = values, log_evidence
             weights[1] = weights[0]
@@ -183,7 +184,7 @@ class GradientEngine(CollapsedEngine):
         log_ratio = energy + value - 0.5 * momentum @ momentum
         if self.warming_up:
             rate = LEARNING_RATE / np.sqrt(self.turn[r] + 1.0)
-            self.log_step[r] += rate * (np.exp(min(log_ratio, 0.0)) - ACCEPTANCE)
+            self.log_step[r] += rate * (np.exp(min(float(log_ratio), 0.0)) - ACCEPTANCE)
         if np.log(rng.random()) < log_ratio:
             self.values[r] = self.learning.parameters.from_free(at)
             # As a resumed run computes it, to the last bit.

@@ -108,7 +108,7 @@ def orders(learning: Learning) -> Floats:
 
 
 class Proposals:
-    """A mixture of Student-t densities. tops (M, d), covariances (M, d, d), shares (M,), maps as `orders` gives them."""
+    """A mixture of Student-t densities: tops (M, d), covariances (M, d, d), shares (M,), maps as `orders` gives."""
 
     def __init__(self, tops: Floats, covariances: Floats, shares: Floats, maps: Floats):
         self.tops = tops
@@ -117,7 +117,9 @@ class Proposals:
         self.maps = maps
         size = tops.shape[1]
         self.roots = np.linalg.cholesky(covariances)
-        self._inverses = np.array([scipy.linalg.solve_triangular(root, np.eye(size), lower=True) for root in self.roots])
+        self._inverses = np.array(
+            [scipy.linalg.solve_triangular(root, np.eye(size), lower=True) for root in self.roots]
+        )
         self._constants = (
             np.log(self.shares)
             - np.log(np.diagonal(self.roots, axis1=1, axis2=2)).sum(axis=1)

@@ -13,14 +13,14 @@ from functools import cached_property, partial
 import numpy as np
 
 from chiasma.errors import ImpossibleData, InvalidInput
-from chiasma.exact.gradients import evidence_and_slopes
+from chiasma.exact.log_density import ParameterDensity
 from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels.codes import unpack
 from chiasma.kernels.transitions import count_moves
 from chiasma.models.additive import Additive
-from chiasma.models.chains import BinaryChains
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.sampling.conjugate import draw_chains, draw_gaussian
 from chiasma.sampling.slices import Lines, LogDensity
@@ -41,22 +41,16 @@ class Learning:
         self.parameters = model.parameters
 
     @cached_property
-    def typical(self) -> Target:
+    def typical(self) -> Target | StateTarget:
         """The target at typical values; targets at other values have the same shapes."""
         return self.target(self.parameters.centre)
 
-    def target(self, values: Floats) -> Target:
-        return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
+    def target(self, values: Floats) -> Target | StateTarget:
+        return self.model.with_unchecked_values(self.parameters.unpack(values)).exact_target(self.data)
 
     def admits(self, values: Floats) -> bool:
-        """Whether enter + leave <= 1, as transitions over gaps require; the prior is restricted to such values."""
-        if self.data.gaps is None or not {"enter", "leave"} & set(self.parameters.names):
-            return True
-        chains = self.model.chains
-        assert isinstance(chains, BinaryChains)
-        named = self.parameters.unpack(values)
-        rate = named.get("enter", chains.enter) + named.get("leave", chains.leave)
-        return bool(np.all(rate <= 1))
+        """Whether the data allow these values at all; the prior is restricted to such values."""
+        return self.model.admits(values, self.data)
 
     def sample_prior(self, rng: np.random.Generator) -> Floats:
         """(P,) from the prior."""
@@ -90,15 +84,7 @@ class Learning:
 
     def value_and_slope(self, free: Floats, beta: float) -> tuple[float, Floats]:
         """The same and its derivatives (n_free,), which are zeros where the density is."""
-        values = self.parameters.from_free(free)
-        log_prior = self.log_prior_free(values)
-        if log_prior > -np.inf:
-            try:
-                log_evidence, slopes = evidence_and_slopes(self.model, self.data, values, beta, self.memory)
-                return log_prior + log_evidence, self.parameters.free_slopes(values, slopes)
-            except ImpossibleData:
-                pass
-        return -np.inf, np.zeros(self.parameters.n_free)
+        return ParameterDensity(self.model, self.data, beta, self.memory).value_and_gradient(free)
 
     def update_collapsed(
         self, values: Floats, log_evidence: float, beta: float, lines: Lines, rung: int, rng: np.random.Generator
@@ -118,16 +104,22 @@ class Learning:
         values = self.parameters.from_free(free)
         return values, known[values.tobytes()]
 
-    def draw_path(self, target: Target, beta: float, rng: np.random.Generator) -> Integers:
-        """(T,) codes of the free rows: an exact draw from the posterior of the path at beta (FFBS)."""
+    def draw_path(self, target: Target | StateTarget, beta: float, rng: np.random.Generator) -> Integers:
+        """(T,) codes: an exact draw from the posterior of the path at beta (FFBS). They are codes of the free rows, or,
+        where rows have more states or are equal, of all rows.
+        """
         if beta == 0:
             return target.sample_prior(rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
-        codes = np.empty((1, target.n_columns), np.int64)
-        uniforms = rng.random(codes.shape)
+        path = np.empty((1, target.n_columns), np.int64)
+        uniforms = rng.random(path.shape)
         for segment in passes.backward():
-            passes.draw(segment, uniforms, codes)
-        return codes[0]
+            passes.draw(segment, uniforms, path)
+        return path[0] if isinstance(target, Target) else target.codes(path[0], rng)
+
+    def log_likelihood(self, target: Target | StateTarget, codes: Integers) -> float:
+        """log p(y | X) of a path of codes."""
+        return target.log_likelihood(codes if isinstance(target, Target) else target.indices(codes))
 
     def update_conditional(
         self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator
@@ -164,6 +156,7 @@ class Learning:
     ) -> Floats:
         own = self.model.emission
         assert isinstance(own, Additive)
+        assert isinstance(self.typical, Target)
         present, group = np.unique(self.typical.expand(codes), return_inverse=True)
         on = unpack(present, self.model.n_rows).T.astype(float)
         summary = own.summarise(self.data.y, group, len(present))

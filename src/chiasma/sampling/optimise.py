@@ -21,6 +21,7 @@ from chiasma.errors import InvalidInput
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.labels import CanonicalOrder, exchangeable_rows
 from chiasma.models.observations import Observations
+from chiasma.models.parameters import Parameters
 from chiasma.results.optima import Optima, Optimum
 from chiasma.sampling.laplace import Peak, peak_at
 from chiasma.sampling.learning import Learning
@@ -43,6 +44,7 @@ TRIES = 50
 IMPOSSIBLE = 1e100
 # Free coordinates may go so far from where they start.
 FARTHEST = 60.0
+
 
 class Climb(NamedTuple):
     """Where a climb ended: coordinates (d,), log density, and rough standard deviations (d,) there."""
@@ -85,10 +87,10 @@ def optimise(
     >>> best.values["weights"].round(1).tolist(), round(float(best.values["depth"]))
     ([0.3, 0.7], 10)
     """
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
+    if starts < 1 or starts != int(starts):
         raise InvalidInput(f"starts must be a whole number of at least 1, got {starts!r}")
-    if not isinstance(model, FactorialHMM) or not model.parameters:
-        raise InvalidInput("optimise needs a FactorialHMM with priors, got none; try sd=ch.HalfNormal(1)")
+    if not model.parameters:
+        raise InvalidInput("optimise needs a model with priors, got none; try sd=ch.HalfNormal(1)")
     learning = Learning(model, Observations.of(data))
     entropy = fresh_entropy(seed)
     display = Progress(progress, f"optimise: {starts} starts", entropy)
@@ -217,18 +219,27 @@ def as_optima(learning: Learning, peaks: Sequence[tuple[Peak, int]]) -> Optima:
     for (peak, starts), mass, share in zip(peaks, masses, shares, strict=True):
         values = parameters.from_free(peak.free)
         named = parameters.unpack(values)
+        covariance = np.asarray(np.linalg.inv(peak.at(1.0, scale)[1]), float)
         found.append(
             Optimum(
                 values=named,
+                sd=parameters.unpack(_deviations(parameters, peak.free, covariance)),
                 log_density=peak.log_density,
                 log_likelihood=peak.log_density - learning.log_prior_free(values),
                 log_evidence=float(mass),
                 share=float(share),
                 free=peak.free,
-                covariance=np.linalg.inv(peak.at(1.0, scale)[1]),
+                covariance=covariance,
                 strict=peak.strict,
                 starts=starts,
                 model=learning.model.with_unchecked_values(named),
             )
         )
     return Optima(tuple(found))
+
+
+def _deviations(parameters: Parameters, free: Floats, covariance: Floats) -> Floats:
+    """(P,) standard deviations of the values at many points around an optimum."""
+    noise = np.random.default_rng(0).standard_normal((len(free), 200))
+    points = (free[:, None] + np.linalg.cholesky(covariance) @ noise).T
+    return np.asarray(np.std([parameters.from_free(at) for at in points], axis=0))

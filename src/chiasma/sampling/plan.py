@@ -123,17 +123,26 @@ def plan_states(target: StateTarget, update: Any, exchange: Any, ladder: Any) ->
     return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"{how}: {cost}")
 
 
-def plan_learning(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
+def plan_learning(
+    target: Target | StateTarget, update: Any, exchange: Any, ladder: Any, with_rows: bool = False
+) -> Plan:
     """Choose them for a model with parameters to learn; target: the paths at typical parameters.
+
+    with_rows : the model is one of rows with values, whose parameters are learned with the paths integrated out.
 
     "auto" compares effective draws per second: with the paths integrated out, by gradients, and given the paths.
     """
     _check_ladder_name(ladder)
     if isinstance(update, str) and update == "auto":
-        chosen, why = _auto_learning(target, exchange)
+        chosen, why = _auto_rows(target) if with_rows else _auto_learning(target, exchange)
     else:
         chosen, why = _named_update(update, target), "update as given"
     collapsed = isinstance(chosen, Exact | Collapsed)
+    if with_rows and not collapsed:
+        raise InvalidInput(
+            "parameters of a model with rows= are learned with the paths integrated out: use update='collapsed' or "
+            f"update='exact', got {update!r}; or use chains=ch.BinaryChains(...) for rows of two states"
+        )
     if isinstance(chosen, Collapsed) and isinstance(ladder, str) and exchange in ("auto", None):
         # Jumps between the optima do what a ladder is for, at one rung.
         exchange = None
@@ -146,7 +155,22 @@ def plan_learning(target: Target, update: Any, exchange: Any, ladder: Any) -> Pl
     return replace(plan, learns=True)
 
 
-def _auto_learning(target: Target, exchange: Any) -> tuple[Update, str]:
+def _auto_rows(target: Target | StateTarget) -> tuple[Update, str]:
+    seconds, memory = exact_cost(target)
+    starts = int(min(MOST_STARTS, EXACT_SECONDS / (FILTERS_PER_START * (seconds + EVALUATION_SECONDS))))
+    if starts < FEWEST_STARTS or memory > MEMORY:
+        raise BudgetExceeded(
+            f"{exact_cost_text(target)}, too much to learn parameters: a search for optima takes "
+            f"{FEWEST_STARTS * FILTERS_PER_START:,} of them; take fewer rows or states, or insist with "
+            "update=ch.Collapsed(starts=...)"
+        )
+    rate = 1 / (FILTERS_PER_DRAW * (seconds + EVALUATION_SECONDS))
+    why = "parameters with the paths integrated out, by gradients"
+    return Collapsed(starts=starts), f"{why}: about {_rate(rate)} effective draws per second"
+
+
+def _auto_learning(target: Target | StateTarget, exchange: Any) -> tuple[Update, str]:
+    assert isinstance(target, Target)
     seconds, memory = exact_cost(target)
     seconds += EVALUATION_SECONDS
     rows = block_rows(target)
@@ -200,12 +224,14 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
     return Plan(update=update, exchange=chosen, ladder=rungs, reason=why)
 
 
-def _named_update(update: Any, target: Target) -> Update:
+def _named_update(update: Any, target: Target | StateTarget) -> Update:
     if isinstance(update, Update):
         return update
     if isinstance(update, str) and update in UPDATES:
         kind = UPDATES[update]
-        return BlockGibbs(size=block_rows(target)) if kind is BlockGibbs else kind()
+        if kind is BlockGibbs and isinstance(target, Target):
+            return BlockGibbs(size=block_rows(target))
+        return kind()
     raise InvalidInput(
         f'update must be "auto", {", ".join(map(repr, UPDATES))} or an object such as ch.HammingBall(radius=2), '
         f"got {update!r}"

@@ -1,4 +1,4 @@
-"""Progress on stderr: a live display per chain on a terminal, a line from time to time elsewhere (a log file, a pipe)."""
+"""Progress on stderr: a live display per chain on a terminal, elsewhere (a log file, a pipe) a line now and then."""
 
 from __future__ import annotations
 

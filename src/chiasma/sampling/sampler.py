@@ -29,6 +29,7 @@ from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
+from chiasma.sampling.optimise import as_optima
 from chiasma.sampling.plan import Plan
 from chiasma.sampling.problems import LearningProblem, Problem, RowsProblem, Start, pose
 from chiasma.sampling.progress import Progress
@@ -116,6 +117,8 @@ def sample(
         if not plan.is_exact and (trace is None or not trace.all_began):
             run.warm_up(warmup, plan)
         if trace is None:
+            if isinstance(problem, LearningProblem) and problem.peaks is not None:
+                about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
             trace = new_trace(path, about, problem, engines, draws, seen, log_evidence)
         trace.restore(engines)
         run.keep(trace, draws, thin)
@@ -173,6 +176,7 @@ def make_engines(
     elif plan.is_exact:
         kind = ExactEngine
     elif isinstance(problem, LearningProblem):
+        assert plan.update is not None
         kind = LEARNING_ENGINES.get(type(plan.update), ConditionalEngine)
     else:
         kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine

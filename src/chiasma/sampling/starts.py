@@ -110,5 +110,5 @@ def _total_weight(model: FactorialHMM, named: dict[str, Floats]) -> float:
     weights = np.abs(named.get("weights", model.emission.weights))
     per_row = weights.reshape(len(weights), -1).max(axis=1) if len(weights) else np.ones(1)
     if model.rows is not None:
-        per_row = per_row * np.array([np.abs(row.values).max() for row in model.rows.rows])
+        per_row = per_row * np.array([np.abs(row.adds).max() for row in model.rows.rows])
     return float(per_row.sum()) or 1.0

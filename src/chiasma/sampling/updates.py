@@ -193,9 +193,9 @@ class Collapsed(Update):
 UPDATES: dict[str, type[Update]] = {
     "exact": Exact,
     "row": RowGibbs,
+    "collapsed": Collapsed,
     "block": BlockGibbs,
     "hamming-ball": HammingBall,
-    "collapsed": Collapsed,
 }
 
 
