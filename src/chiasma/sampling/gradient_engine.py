@@ -29,6 +29,8 @@ from chiasma.sampling.updates import Collapsed
 from chiasma.storage.trace import Draws
 from chiasma.types import Floats, Integers
 
+# Optima whose log mass is further below that of the best have no share that a run could see: nobody jumps there.
+DEEPEST = 25.0
 # Starts are spread by this many standard deviations of an optimum.
 SPREAD = 2.0
 # Length of a trajectory in standard deviations: a quarter of the period of a round target, after which it has forgotten
@@ -37,7 +39,9 @@ LENGTH, MOST_STEPS = np.pi / 2, 24
 # Wanted acceptance of trajectories, and how fast their step size follows it.
 ACCEPTANCE, LEARNING_RATE = 0.8, 0.6
 # Jumps in an iteration: enough that one of them is accepted, at most so many.
-MOST_JUMPS = 6
+MOST_JUMPS = 8
+# Iterations from trajectory to trajectory, by the least share of jumps that are accepted.
+SCHEDULE = ((0.4, 16), (0.25, 8), (0.1, 2), (0.0, 1))
 # Draws that count as much as what Laplace's approximation says, per coordinate.
 TRUST = 2
 # Adaptation in warm-up: after so many draws, and each time that they have doubled.
@@ -99,8 +103,9 @@ class GradientEngine(CollapsedEngine):
 
     def _propose(self) -> None:
         """Proposals and metric of every rung from the optima."""
-        peaks = [peak for peak, _ in self.problem.peaks]
         scale, maps = self.learning.parameters.scale, orders(self.learning)
+        least = self.problem.peaks[0][0].log_mass(scale) - DEEPEST
+        peaks = [peak for peak, _ in self.problem.peaks if peak.log_mass(scale) > least]
         self.proposals = [Proposals.of(peaks, scale, float(beta), maps) for beta in self.betas]
         self.metric = np.array([proposals.roots[int(np.argmax(proposals.shares))] for proposals in self.proposals])
 
@@ -136,31 +141,37 @@ class GradientEngine(CollapsedEngine):
         if self.turn[r] % self.every_hmc[r] == 0:
             self._trajectory(r, rng)
         self.turn[r] += 1
+        weight = self._weight(r)
         for _ in range(self.n_jumps[r]):
-            self._jump(r, rng)
+            weight = self._jump(r, weight, rng)
 
     def _here(self, r: int) -> tuple[Floats, float]:
         """Free coordinates of a replica, and their log density."""
         values = self.values[r]
         return self.learning.parameters.to_free(values), self.learning.log_prior_free(values) + self.log_evidence[r]
 
-    def _jump(self, r: int, rng: np.random.Generator) -> None:
-        """Independence Metropolis-Hastings: propose from the mixture, wherever the chain is."""
-        proposals, learning = self.proposals[r], self.learning
+    def _weight(self, r: int) -> float:
+        """log target - log proposal density at a replica."""
         free, here = self._here(r)
+        return here - self.proposals[r].log_density(free)
+
+    def _jump(self, r: int, weight: float, rng: np.random.Generator) -> float:
+        """Independence Metropolis-Hastings: propose from the mixture, wherever the chain is.
+
+        weight : as above, before; returns what it is after.
+        """
+        proposals, learning = self.proposals[r], self.learning
         other = proposals.draw(rng)
         values = learning.parameters.from_free(other)
         log_prior = learning.log_prior_free(values)
         log_evidence = learning.log_evidence(values, self.betas[r]) if log_prior > -np.inf else -np.inf
-        weights = np.array(
-            [log_prior + log_evidence - proposals.log_density(other), here - proposals.log_density(free)]
-        )
-        log_ratio = weights[0] - weights[1]
-        self.tried[r] += 1.0, np.exp(min(float(log_ratio), 0.0))
-        if np.log(rng.random()) < log_ratio:
+        there = log_prior + log_evidence - proposals.log_density(other)
+        self.tried[r] += 1.0, np.exp(min(there - weight, 0.0))
+        if np.log(rng.random()) < there - weight:
             self.values[r], self.log_evidence[r] = values, log_evidence
-            weights[1] = weights[0]
-        self.proposed[r] = weights
+            weight = there
+        self.proposed[r] = there, weight
+        return weight
 
     def _trajectory(self, r: int, rng: np.random.Generator) -> None:
         """Hamiltonian Monte Carlo in coordinates u with free = metric u, where the target is about round.
@@ -219,8 +230,8 @@ class GradientEngine(CollapsedEngine):
         n, accepted = self.tried[r]
         if n:
             share = accepted / n
-            self.n_jumps[r] = int(np.clip(np.ceil(1.5 / max(share, 1e-3)), 1, MOST_JUMPS))
-            self.every_hmc[r] = 8 if share > 0.5 else 3 if share > 0.25 else 1
+            self.n_jumps[r] = int(np.clip(np.ceil(2 / max(share, 1e-3)), 1, MOST_JUMPS))
+            self.every_hmc[r] = next(every for least, every in SCHEDULE if share >= least)
         self.tried[r] = 0.0
 
     def restart(self) -> None:

@@ -22,8 +22,9 @@ from chiasma.models.labels import CanonicalOrder
 from chiasma.sampling.learning import Learning
 from chiasma.types import Floats
 
-# Degrees of freedom of the proposals: tails heavier than those of a posterior with some data.
-FREEDOM = 5.0
+# Degrees of freedom of the proposals: tails a little heavier than those of a posterior with some data; where they are
+# not heavy enough, trajectories serve.
+FREEDOM = 10.0
 # Steps of the differences of gradients, in standard deviations of the posterior.
 STEP = 0.03
 # A curvature is at least this in units of the prior's scale: flatter directions are bounded.
@@ -137,7 +138,7 @@ class Proposals:
 
     def draw(self, rng: np.random.Generator, spread: float = 1.0) -> Floats:
         """(d,); spread: how many times as wide."""
-        i = int(rng.choice(len(self.shares), p=self.shares))
+        i = min(int(np.searchsorted(np.cumsum(self.shares), rng.random())), len(self.shares) - 1)
         noise = rng.standard_normal(self.tops.shape[1])
         stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM))
         drawn = self.tops[i] + self.roots[i] @ noise * (spread * stretch)
@@ -145,7 +146,9 @@ class Proposals:
 
     def log_density(self, x: Floats) -> float:
         """Log density of proposing x (d,)."""
-        return float(scipy.special.logsumexp(self._terms(x)))
+        terms = self._terms(x)
+        top = terms.max()
+        return float(top + np.log(np.exp(terms - top).sum()))
 
     def nearest(self, x: Floats) -> tuple[int, Floats]:
         """The peak that x most likely comes from, and x in the order of rows in which it does."""

@@ -31,19 +31,15 @@ from chiasma.sampling.streams import fresh_entropy
 from chiasma.types import Floats
 
 # Iterations of the first climb of every start, and of the second of the best.
-FIRST_CLIMB, LAST_CLIMB = 30, 300
+FIRST_CLIMB, LAST_CLIMB = 50, 400
 # At most this many tops are followed to the end and reported.
 MOST = 16
-# Tops further below the best than this have no share worth looking at, unless there is nothing else.
-DEEPEST = 60.0
 # Two tops are one where they differ by less than this, in standard deviations of either, squared and summed.
 SAME = 0.5
 # Draws of a start from the prior before it counts as impossible.
 TRIES = 50
 # What an impossible point costs: more than any possible one.
 IMPOSSIBLE = 1e100
-# Free coordinates may go so far from where they start.
-FARTHEST = 60.0
 
 
 class Climb(NamedTuple):
@@ -129,8 +125,7 @@ def find_peaks(
                 "each; check the data against the emission (a background keeps counts possible), and the priors "
                 "against the data"
             )
-        best = max(one.log_density for one in low)
-        chosen = merge(learning, [one for one in low if one.log_density > best - DEEPEST])[:MOST]
+        chosen = merge(learning, low)[:MOST]
         display.begin("last climbs", len(chosen), 1)
         high = list(_each(pool, lambda one: _finish(learning, one), chosen, display))
         chosen = merge(learning, high)
@@ -168,7 +163,6 @@ def climb(learning: Learning, start: Floats, most: int) -> Climb:
         np.zeros_like(start),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(-FARTHEST, FARTHEST)] * len(start),
         options={"maxiter": most, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-4},
     )
     widths = np.sqrt(np.maximum(np.diag(found.hess_inv.todense()), 1e-12)) * scale
