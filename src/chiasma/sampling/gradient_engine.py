@@ -21,6 +21,7 @@ import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.sampling.laplace import Proposals, no_share_too_small, orders
+from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import CollapsedEngine
 from chiasma.sampling.optimise import find_peaks
 from chiasma.sampling.problems import Start, State
@@ -148,7 +149,11 @@ class GradientEngine(CollapsedEngine):
     def _here(self, r: int) -> tuple[Floats, float]:
         """Free coordinates of a replica, and their log density."""
         values = self.values[r]
-        return self.learning.parameters.to_free(values), self.learning.log_prior_free(values) + self.log_evidence[r]
+        return self.learning.parameters.to_free(values), self._log_prior(values) + self.log_evidence[r]
+
+    def _log_prior(self, values: Floats) -> float:
+        """That of the free coordinates: the Jacobian is part of it."""
+        return self.learning.log_prior_free(values)
 
     def _weight(self, r: int) -> float:
         """log target - log proposal density at a replica."""
@@ -163,7 +168,7 @@ class GradientEngine(CollapsedEngine):
         proposals, learning = self.proposals[r], self.learning
         other = proposals.draw(rng)
         values = learning.parameters.from_free(other)
-        log_prior = learning.log_prior_free(values)
+        log_prior = self._log_prior(values)
         log_evidence = learning.log_evidence(values, self.betas[r]) if log_prior > -np.inf else -np.inf
         there = log_prior + log_evidence - proposals.log_density(other)
         self.tried[r] += 1.0, np.exp(min(there - weight, 0.0))
@@ -183,23 +188,36 @@ class GradientEngine(CollapsedEngine):
         at, here = self._here(r)
         momentum = rng.standard_normal(len(at))
         energy = 0.5 * momentum @ momentum - here
-        root, beta = self.metric[r], self.betas[r]
-        value, slope = self.learning.value_and_slope(at, beta)
-        for _ in range(int(min(MOST_STEPS, np.ceil(LENGTH / step)))):
-            momentum = momentum + 0.5 * step * (root.T @ slope)
-            at = at + step * (root @ momentum)
-            value, slope = self.learning.value_and_slope(at, beta)
-            if not np.isfinite(value):
-                break
-            momentum = momentum + 0.5 * step * (root.T @ slope)
-        log_ratio = energy + value - 0.5 * momentum @ momentum
+        n_steps = int(min(MOST_STEPS, np.ceil(LENGTH / step)))
+        arguments = self.betas[r], self.metric[r], step, n_steps
+        with np.errstate(over="ignore", invalid="ignore"):  # a trajectory that leaves the earth is rejected
+            value, at, momentum = self.leapfrog(self.learning, *arguments, at, momentum)
+            log_ratio = np.nan_to_num(energy + value - 0.5 * momentum @ momentum, nan=-np.inf)
         if self.warming_up:
             rate = LEARNING_RATE / np.sqrt(self.turn[r] + 1.0)
             self.log_step[r] += rate * (np.exp(min(float(log_ratio), 0.0)) - ACCEPTANCE)
         if np.log(rng.random()) < log_ratio:
             self.values[r] = self.learning.parameters.from_free(at)
             # As a resumed run computes it, to the last bit.
-            self.log_evidence[r] = self.learning.log_evidence(self.values[r], beta)
+            self.log_evidence[r] = self.learning.log_evidence(self.values[r], self.betas[r])
+
+    @staticmethod
+    def leapfrog(
+        learning: Learning, beta: float, root: Floats, step: float, n_steps: int, at: Floats, momentum: Floats
+    ) -> tuple[float, Floats, Floats]:
+        """n_steps of Hamilton's equations from free coordinates `at`: log density, coordinates and momentum there.
+
+        Ends early where the density is zero.
+        """
+        value, slope = learning.value_and_slope(at, beta)
+        for _ in range(n_steps):
+            momentum = momentum + 0.5 * step * (root.T @ slope)
+            at = at + step * (root @ momentum)
+            value, slope = learning.value_and_slope(at, beta)
+            if not np.isfinite(value):
+                break
+            momentum = momentum + 0.5 * step * (root.T @ slope)
+        return value, at, momentum
 
     # ---- Learning in warm-up ----------------------------------------------------------------------------------------
 

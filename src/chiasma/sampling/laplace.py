@@ -68,10 +68,13 @@ def bounded(precision: Floats, scale: Floats) -> tuple[Floats, bool]:
 
 
 def peak_at(learning: Learning, free: Floats, scale: Floats, widths: Floats) -> Peak:
-    """Curvature at a maximum, from central differences of gradients. widths (d,): guesses of standard deviations."""
+    """The maximum near `free`: curvature from central differences of gradients, then a Newton step if that is a gain.
+
+    widths (d,): guesses of standard deviations.
+    """
     size = len(free)
     whole, prior = np.empty((2, size, size))
-    value, _ = learning.value_and_slope(free, 1.0)
+    value, slope = learning.value_and_slope(free, 1.0)
     for i in range(size):
         step = np.zeros(size)
         step[i] = STEP * widths[i]
@@ -80,7 +83,11 @@ def peak_at(learning: Learning, free: Floats, scale: Floats, widths: Floats) -> 
         whole[i] = (behind - ahead) / (2 * step[i])
         prior[i] = np.subtract(*(prior_slope(learning, at) for _, at in reversed(sides))) / (2 * step[i])
     whole, prior = (whole + whole.T) / 2, (prior + prior.T) / 2
-    return Peak(free, value, whole - prior, prior, prior_slope(learning, free), bounded(whole, scale)[1])
+    precision, strict = bounded(whole, scale)
+    step = np.linalg.solve(precision, slope)
+    higher = learning.log_density(free + step, 1.0)
+    top, value = (free + step, higher) if higher > value else (free, value)
+    return Peak(top, value, whole - prior, prior, prior_slope(learning, top), strict)
 
 
 def prior_slope(learning: Learning, free: Floats) -> Floats:

@@ -31,13 +31,15 @@ from chiasma.sampling.streams import fresh_entropy
 from chiasma.types import Floats
 
 # Iterations of the first climb of every start, and of the second of the best.
-FIRST_CLIMB, LAST_CLIMB = 50, 400
+FIRST_CLIMB, LAST_CLIMB = 50, 150
 # At most this many tops are followed to the end and reported.
 MOST = 16
 # Two tops are one where they differ by less than this, in standard deviations of either, squared and summed.
 SAME = 0.5
 # Draws of a start from the prior before it counts as impossible.
 TRIES = 50
+# A climb ends where an iteration gains less than this share of the log density; one Newton step does the rest.
+FLAT = 1e-10
 # What an impossible point costs: more than any possible one.
 IMPOSSIBLE = 1e100
 
@@ -163,7 +165,7 @@ def climb(learning: Learning, start: Floats, most: int) -> Climb:
         np.zeros_like(start),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": most, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-4},
+        options={"maxiter": most, "maxcor": 20, "ftol": FLAT, "gtol": 1e-4},
     )
     widths = np.sqrt(np.maximum(np.diag(found.hess_inv.todense()), 1e-12)) * scale
     free = in_order(learning, start + scale * found.x)
