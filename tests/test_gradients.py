@@ -233,7 +233,7 @@ def test_gradient__of_weights_of_rows():
     rows = [ch.Row([0, 1, 2], ch.Sticky(ch.Beta(2, 8)), copies=2), ch.Row(ch.Normal([0, 1], 0.3), ch.Switch(0.2, 0.3))]
     model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(ch.Gamma([3, 3, 3], 3), sd=ch.HalfNormal(1)))
     at = model.with_unchecked_values(model.parameters.unpack(model.parameters.centre))
-    assert len(at.exact_target(data_of("gaussian")).axes) == 3  # copies with weights of their own are no group
+    assert len(at.target(data_of("gaussian")).axes) == 3  # copies with weights of their own are no group
     check_gradient(model, data_of("gaussian"), 1.0)
 
 

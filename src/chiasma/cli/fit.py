@@ -29,7 +29,8 @@ def fit() -> None:
     """Sample the hidden states behind a signal, and the parameters that are to be learned.
 
     The run goes to a directory: draws in run.zarr (written while sampling, so that an interrupted run can be resumed),
-    states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv where some are learned.
+    report.html to read it all, states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv
+    where some are learned.
     Missing values are NA, NaN, . or empty.
     """
     # Only the name and the help of the command: FitCommand adds the options, and `_fit` does the work.
@@ -155,8 +156,9 @@ def run_fit(
     if n_draws < wanted:
         kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"
         raise stop(f"interrupted: {kept}; {directory.how_to_resume(source)}", INTERRUPTED)
-    voice.note("writing tables and figures")
-    voice.report(write_report(posterior, signal, directory.path, directory.about()), signal, directory.path)
+    voice.note("writing report.html, tables and figures")
+    report = write_report(posterior, signal, directory.path, directory.about(), voice.detail)
+    voice.report(report, signal, directory.path)
 
 
 def complete(settings: Settings) -> Settings:

@@ -7,6 +7,7 @@ logits, parameters that add up to 1 by log ratios to the last; the density inclu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,12 @@ class ParameterDensity:
         values = parameters.from_free(free)
         log_prior = parameters.log_prior_free(values) if self.model.admits(values, self.data) else -np.inf
         if log_prior > -np.inf:
-            try:
+            # At the far ends of the coordinates, where optimisers look now and then, numbers overflow.
+            with suppress(ImpossibleData), np.errstate(all="ignore"):
                 log_evidence, slopes = evidence_and_slopes(self.model, self.data, values, self.beta, self.memory)
-                return log_prior + log_evidence, parameters.free_slopes(values, slopes)
-            except ImpossibleData:
-                pass
+                slope = parameters.free_slopes(values, slopes)
+                if np.isfinite(log_evidence) and np.isfinite(slope).all():
+                    return log_prior + log_evidence, slope
         return -np.inf, np.zeros(self.size)
 
     def values(self, x: npt.ArrayLike) -> dict[str, Floats]:

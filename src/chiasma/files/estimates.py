@@ -88,7 +88,7 @@ def _by_evidence(
         priors[key] = write_prior(Beta(1.0, max(1 / guess - 1, 1.0)) if rare else LogNormal(np.log(guess), SPREAD))
     names = {key: (parameters_of(settings.emission_class()) | chain_parameters())[key].name for key in guesses}
     try:
-        seconds, _ = exact_cost(filled.model().exact_target(data))
+        seconds, _ = exact_cost(filled.model().target(data))
         if seconds > FILTER_SECONDS:
             return {}
         best = optimise(filled.merged(priors=priors).model(), data, STARTS, seed=0, progress=False).best

@@ -144,6 +144,10 @@ class Additive(Emission):
             "or add a method expected(level) to your own emission"
         )
 
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        """P(Y <= y | level) and P(Y >= y | level), of every channel by itself; both, so that neither loses digits."""
+        raise InvalidInput(f"a {type(self).__name__} has no distribution function; add a method tails(y, level)")
+
     def check(self, data: Observations) -> None:
         wanted = "(T,)" if self.n_channels is None else f"(T, {self.n_channels})"
         channels = None if data.y.ndim == 1 else data.y.shape[1]

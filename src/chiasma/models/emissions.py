@@ -100,6 +100,9 @@ class Gaussian(Additive):
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)
 
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        return _normal_tails((y - self.depth * level) / self.sd)
+
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.normal(self.depth * level, self.sd)
 
@@ -166,6 +169,9 @@ class IntegratedDepth(Additive):
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth_mean * level)
 
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        return _normal_tails((y - self.depth_mean * level) / np.sqrt(self._variance(level)))
+
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.normal(self.depth_mean * level, np.sqrt(self._variance(level)))
 
@@ -212,6 +218,10 @@ class StudentT(Additive):
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        z = (y - self.depth * level) / self.sd
+        return np.asarray(scipy.special.stdtr(self.df, z)), np.asarray(scipy.special.stdtr(self.df, -z))
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return np.asarray(self.depth * level + self.sd * rng.standard_t(self.df, np.shape(level)))
@@ -289,6 +299,10 @@ class Poisson(Counts):
     def _mean_slopes(self, n: Floats, total: Floats, mean: Floats) -> Floats:
         return _ratio(total, mean) - n
 
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        mean = self.expected(level)
+        return np.asarray(scipy.special.pdtr(y, mean)), np.where(y > 0, scipy.special.pdtrc(y - 1, mean), 1.0)
+
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.poisson(self.expected(level)).astype(float)
 
@@ -339,6 +353,13 @@ class NegativeBinomial(Counts):
         """The part of the derivative with respect to 1 / dispersion that depends on the mean."""
         size = 1.0 / float(self.dispersion)
         return np.asarray((n * mean - total) / (size + mean) - n * np.log1p(mean / size))
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        size = 1.0 / float(self.dispersion)
+        off = size / (size + self.expected(level))
+        # Of y or fewer counts: the regularised incomplete beta function.
+        upto = scipy.special.betainc(size, y + 1, off)
+        return np.asarray(upto), np.where(y > 0, scipy.special.betainc(np.maximum(y, 1), size, 1 - off), 1.0)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         size = 1.0 / float(self.dispersion)
@@ -566,6 +587,10 @@ def _log_rising(x: float, y: Floats) -> Floats:
     end = x + y
     series = (1 / end - 1 / x) / 12 - ((1 / end) ** 3 - (1 / x) ** 3) / 360
     return np.asarray((end - 0.5) * np.log1p(y / x) + y * (np.log(x) - 1) + series)
+
+
+def _normal_tails(z: Floats) -> tuple[Floats, Floats]:
+    return np.asarray(scipy.special.ndtr(z)), np.asarray(scipy.special.ndtr(-z))
 
 
 def _short(values: Floats) -> str:

@@ -24,7 +24,7 @@ from chiasma.models.parameters import Parameters
 from chiasma.models.priors import check_prior
 from chiasma.models.row_chains import Switch
 from chiasma.models.rows import Row, RowChains, Rows
-from chiasma.models.state_target import Axis, StateTarget
+from chiasma.models.state_target import AnyTarget, Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
 from chiasma.types import Floats, Integers
 
@@ -167,18 +167,12 @@ class FactorialHMM:
             raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {row}")
         return int(row)
 
-    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target:
-        """The arrays that the kernels work on, for rows of two states that can be told apart."""
-        found = self.exact_target(data, table_bytes)
-        if isinstance(found, StateTarget):
-            raise InvalidInput(
-                "updates and exchanges work on rows of two states that can be told apart; this model has rows of more "
-                "states, or equal ones: use ch.exact, or ch.sample with exact draws"
-            )
-        return found
+    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+        """`target`, by an older name."""
+        return self.target(data, table_bytes)
 
-    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target | StateTarget:
-        """The arrays that exact passes work on."""
+    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+        """The arrays that exact passes, updates and exchanges work on; a StateTarget where the model `has_states`."""
         data = Observations.of(data)
         if self.parameters:
             names = self.parameters.names
@@ -188,7 +182,7 @@ class FactorialHMM:
             )
         self.emission.check(data)
         if self.has_states:
-            return self._state_target(data)
+            return self._state_target(data, table_bytes)
         edge, trans = self.chains.tables(self.n_rows, data)
         free = self.free_rows
         return Target(
@@ -222,13 +216,13 @@ class FactorialHMM:
 
     @property
     def has_states(self) -> bool:
-        """Whether a row has more than two states, or rows cannot be told apart: then only exact passes apply."""
+        """Whether a row has more than two states, or rows cannot be told apart: then targets are StateTargets."""
         if self.rows is None:
             return False
         equal = any(len(group) > 1 for group in self._groups)
         return equal or bool(np.any(self.layout.sizes > 2))
 
-    def _state_target(self, data: Observations) -> StateTarget:
+    def _state_target(self, data: Observations, table_bytes: int) -> StateTarget:
         assert self.rows is not None
         assert isinstance(self.emission, Additive)
         edge, gaps = data.edge_kinds()
@@ -241,7 +235,7 @@ class FactorialHMM:
             axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(own), gaps), adds=own))
         base = sum((adds[k][x] for k, x in self.fixed_rows.items()), np.zeros(adds[0].shape[1:]))
         likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
-        return StateTarget(edge, axes, likelihood, self.rows)
+        return StateTarget(edge, axes, likelihood, self.rows, table_bytes)
 
     def parameter_slopes(
         self, data: Observations, by_matrix: Sequence[Floats], by_add: Sequence[Floats]
@@ -326,15 +320,24 @@ def _check_shared(rows: Rows, emission: Additive) -> None:
 def log_joint(
     model: FactorialHMM, data: Observations | npt.ArrayLike, states: npt.ArrayLike, beta: float = 1.0
 ) -> float:
-    """log p(X) + beta * log p(y | X), for (K, T) states or (T,) codes. beta = 0 is the prior alone.
+    """log p(X) + beta * log p(y | X), the log density of one path.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    states : (K, T) states or (T,) codes.
+    beta : float, the power of the likelihood; 0 is the prior alone.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.5, 0.5), emission=ch.Gaussian([1.0]))
     >>> round(ch.log_joint(model, [0.0, 1.0], [[0, 1]]), 4)
     -3.2242
     """
     beta = check_beta(beta)
-    target = model.exact_target(data)
+    target = model.target(data)
     log_prior, log_likelihood = target.log_parts(check_states(model, target.n_columns, states))
     return log_prior if beta == 0 else log_prior + beta * log_likelihood
 

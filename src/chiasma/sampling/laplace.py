@@ -82,11 +82,11 @@ def peak_at(learning: Learning, free: Floats, scale: Floats, widths: Floats) -> 
         (_, ahead), (_, behind) = (found for found, _ in sides)
         whole[i] = (behind - ahead) / (2 * step[i])
         prior[i] = np.subtract(*(prior_slope(learning, at) for _, at in reversed(sides))) / (2 * step[i])
-    whole, prior = (whole + whole.T) / 2, (prior + prior.T) / 2
+    whole, prior = (np.asarray((part + part.T) / 2) for part in (whole, prior))
     precision, strict = bounded(whole, scale)
-    step = np.linalg.solve(precision, slope)
-    higher = learning.log_density(free + step, 1.0)
-    top, value = (free + step, higher) if higher > value else (free, value)
+    newton = free + np.linalg.solve(precision, slope)
+    higher = learning.log_density(newton, 1.0)
+    top, value = (newton, higher) if higher > value else (free, value)
     return Peak(top, value, whole - prior, prior, prior_slope(learning, top), strict)
 
 

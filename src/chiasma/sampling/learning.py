@@ -20,7 +20,7 @@ from chiasma.kernels.transitions import count_moves
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.models.state_target import StateTarget
+from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target
 from chiasma.sampling.conjugate import draw_chains, draw_gaussian
 from chiasma.sampling.slices import Lines, LogDensity
@@ -41,12 +41,12 @@ class Learning:
         self.parameters = model.parameters
 
     @cached_property
-    def typical(self) -> Target | StateTarget:
+    def typical(self) -> AnyTarget:
         """The target at typical values; targets at other values have the same shapes."""
         return self.target(self.parameters.centre)
 
-    def target(self, values: Floats) -> Target | StateTarget:
-        return self.model.with_unchecked_values(self.parameters.unpack(values)).exact_target(self.data)
+    def target(self, values: Floats) -> AnyTarget:
+        return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
 
     def admits(self, values: Floats) -> bool:
         """Whether the data allow these values at all; the prior is restricted to such values."""
@@ -74,9 +74,12 @@ class Learning:
         if beta == 0:
             return 0.0
         try:
-            return Passes(self.target(values), beta, memory=self.memory, keep=False).log_evidence
+            # A value at the far end of its prior may overflow: then its evidence is nothing.
+            with np.errstate(all="ignore"):
+                found = Passes(self.target(values), beta, memory=self.memory, keep=False).log_evidence
         except ImpossibleData:
             return -np.inf
+        return -np.inf if np.isnan(found) else found
 
     def log_density(self, free: Floats, beta: float) -> float:
         """Log density of free coordinates with the paths integrated out, not normalised; -inf at impossible values."""
@@ -104,12 +107,12 @@ class Learning:
         values = self.parameters.from_free(free)
         return values, known[values.tobytes()]
 
-    def draw_path(self, target: Target | StateTarget, beta: float, rng: np.random.Generator) -> Integers:
+    def draw_path(self, target: AnyTarget, beta: float, rng: np.random.Generator) -> Integers:
         """(T,) codes: an exact draw from the posterior of the path at beta (FFBS). They are codes of the free rows, or,
         where rows have more states or are equal, of all rows.
         """
         if beta == 0:
-            return target.sample_prior(rng)
+            return self.prior_path(target, rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
         path = np.empty((1, target.n_columns), np.int64)
         uniforms = rng.random(path.shape)
@@ -117,9 +120,16 @@ class Learning:
             passes.draw(segment, uniforms, path)
         return path[0] if isinstance(target, Target) else target.codes(path[0], rng)
 
-    def log_likelihood(self, target: Target | StateTarget, codes: Integers) -> float:
-        """log p(y | X) of a path of codes."""
-        return target.log_likelihood(codes if isinstance(target, Target) else target.indices(codes))
+    def prior_path(self, target: AnyTarget, rng: np.random.Generator) -> Integers:
+        """(T,) codes of a path from the prior, as `draw_path` gives them."""
+        drawn = target.sample_prior(rng)
+        return drawn if isinstance(target, Target) else target.expand(drawn, rng)
+
+    def log_parts(self, target: AnyTarget, codes: Integers) -> tuple[float, float]:
+        """log p(X) and log p(y | X) of such a path."""
+        if isinstance(target, StateTarget):
+            return target.log_parts(codes)
+        return target.log_prior(codes), target.log_likelihood(codes)
 
     def update_conditional(
         self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator

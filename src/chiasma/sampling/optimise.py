@@ -119,7 +119,7 @@ def find_peaks(
         return None
 
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        display.begin("first climbs", starts, 1)
+        display.begin("first climbs", starts)
         low = [one for one in _each(pool, first, range(starts), display) if one is not None]
         if not low:
             raise InvalidInput(
@@ -128,10 +128,10 @@ def find_peaks(
                 "against the data"
             )
         chosen = merge(learning, low)[:MOST]
-        display.begin("last climbs", len(chosen), 1)
+        display.begin("last climbs", len(chosen))
         high = list(_each(pool, lambda one: _finish(learning, one), chosen, display))
         chosen = merge(learning, high)
-        display.begin("curvatures", len(chosen), 1)
+        display.begin("curvatures", len(chosen))
         scale = learning.parameters.scale
         peaks = list(_each(pool, lambda one: peak_at(learning, one.free, scale, one.widths), chosen, display))
     found = _apart([(peak, one.starts) for peak, one in zip(peaks, chosen, strict=True)], scale)
@@ -148,7 +148,7 @@ def _each(
     """Results in the order of the tasks."""
     futures = [pool.submit(function, task) for task in tasks]
     for _ in as_completed(futures):
-        display.tick(1)
+        display.tick()
     return [future.result() for future in futures]
 
 

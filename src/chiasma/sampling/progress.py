@@ -1,40 +1,38 @@
-"""Progress on stderr: a live display per chain on a terminal, elsewhere (a log file, a pipe) a line now and then."""
+"""Progress: a live display per chain on a terminal; where output is redirected, a line every so often."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chiasma.sampling.engines import Engine
     from chiasma.storage.trace import Draws
 
-# Seconds to the first line of a run whose output is not a terminal, and from line to line; shorter runs say nothing.
-FIRST_LINE, NEXT_LINE = 5.0, 15.0
+# Seconds before the first line of a redirected run, and between lines: each twice as long as the last, up to a limit.
+FIRST_LINE, LONGEST_WAIT = 5.0, 60.0
 
 
 class Progress:
-    """Iterations, log joint, columns per exchange, time left: bars, one per chain, or lines for all chains."""
+    """One bar per chain: iterations, log joint, columns per exchange, time left; or lines without a terminal."""
 
     def __init__(self, wanted: bool, reason: str, seed: int):
         self._bars: Any = None
+        self._lines: Lines | None = None
         self._tasks: list[Any] = []
-        self._console: Any = None
-        self._total = 0
-        self._reason = f"[bold]chiasma[/bold] {reason} (seed {seed})"
         if not wanted:
             return
         from rich.console import Console
 
         console = Console(stderr=True)
         if console.is_terminal:
-            console.print(self._reason, highlight=False)
+            console.print(f"[bold]chiasma[/bold] {reason} (seed {seed})", highlight=False)
             self._open(console)
         else:
-            self._console = console
-            self._next = time.monotonic() + FIRST_LINE
-            self._said = False
-            self._note = ""
+            self._lines = Lines(reason)
 
     def _open(self, console: Any) -> None:
         from rich import progress
@@ -50,20 +48,22 @@ class Progress:
         )
         self._bars.start()
 
-    def begin(self, stage: str, total: int, n_chains: int) -> None:
-        """A stage of `total` steps for each of n_chains."""
-        self._stage, self._total, self._done = stage, total * n_chains, 0
-        self._began = time.monotonic()
+    def begin(self, stage: str, total: int, n_chains: int = 0) -> None:
+        """A stage of so many steps, of every chain or (n_chains = 0) of none."""
+        if self._lines is not None:
+            self._lines.begin(stage, total * max(n_chains, 1))
         if self._bars is None or total == 0:
             return
         for task in self._tasks:
             self._bars.remove_task(task)
-        whose = [f"{stage}, chain {c}" for c in range(n_chains)] if n_chains > 1 else [stage]
-        self._tasks = [self._bars.add_task(name, total=total, note="") for name in whose]
+        names = [f"{stage}, chain {c}" for c in range(n_chains)] if n_chains else [stage]
+        self._tasks = [self._bars.add_task(name, total=total, note="") for name in names]
 
     def advance(self, chain: int, n: int, engine: Engine, draws: Draws | None) -> None:
         """Called by the chain's own thread."""
-        if self._bars is None and self._console is None:
+        if self._lines is not None:
+            self._lines.advance(n)
+        if self._bars is None:
             return
         note = ""
         if draws is not None and len(draws.log_prior):
@@ -71,40 +71,87 @@ class Progress:
         n_moves = int(engine.tally.moves.sum())
         if n_moves:
             note += f"  {engine.tally.columns.sum() / n_moves:.1f} columns per exchange"
-        self._step(chain, n, note)
+        self._bars.update(self._tasks[chain], advance=n, note=note)
 
-    def tick(self, n: int) -> None:
-        """n steps of a stage that is not one of chains."""
-        if self._bars is not None or self._console is not None:
-            self._step(0, n, "")
-            self.refresh()
-
-    def _step(self, chain: int, n: int, note: str) -> None:
+    def tick(self) -> None:
+        """One step of a stage that is not one of chains."""
+        if self._lines is not None:
+            self._lines.advance(1)
         if self._bars is not None:
-            self._bars.update(self._tasks[chain], advance=n, note=note)
-        else:
-            self._done += n
-            self._note = note or self._note
+            self._bars.update(self._tasks[0], advance=1)
+        self.refresh()
 
     def refresh(self) -> None:
         if self._bars is not None:
             self._bars.refresh()
-        elif self._console is not None and time.monotonic() >= self._next and self._total:
-            self._line()
-
-    def _line(self) -> None:
-        """One line for all chains together."""
-        if not self._said:
-            self._console.print(self._reason, highlight=False, soft_wrap=True)
-            self._said = True
-        share = self._done / self._total
-        spent = time.monotonic() - self._began
-        left = f", about {spent * (1 - share) / share:,.0f} s left" if share > 0.02 else ""
-        note = f", {self._note}" if self._note else ""
-        text = f"{self._stage}: {self._done:,} of {self._total:,} ({share:.0%}){note}{left}"
-        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
-        self._next = time.monotonic() + NEXT_LINE
+        if self._lines is not None:
+            self._lines.tell_if_due()
 
     def close(self) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+
+class Lines:
+    """Lines on stderr for logs: how far a stage is and how long it may take. A short run says nothing.
+
+    Examples
+    --------
+    >>> times = iter([0.0, 0.0, 6.0, 6.0])
+    >>> lines = Lines("exact draws", clock=lambda: next(times), write=print)
+    >>> lines.begin("draws", 400)
+    >>> lines.advance(100)
+    >>> lines.tell_if_due()
+    chiasma: exact draws
+    chiasma: draws 100 of 400 (25%), 6 s, about 18 s left
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        clock: Callable[[], float] = time.monotonic,
+        write: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+    ):
+        self.reason: str | None = reason
+        self.clock, self.write = clock, write
+        self.lock = Lock()
+        self.stage, self.done, self.total, self.wait = "", 0, 0, FIRST_LINE
+        self.next = clock() + self.wait
+        self.began = 0.0
+
+    def begin(self, stage: str, total: int) -> None:
+        with self.lock:
+            self.stage, self.done, self.total, self.began = stage, 0, total, self.clock()
+
+    def advance(self, n: int) -> None:
+        with self.lock:
+            self.done += n
+
+    def tell_if_due(self) -> None:
+        """Write a line if the last one is long ago."""
+        if self.clock() < self.next or not self.total:
+            return
+        now = self.clock()
+        with self.lock:
+            done, total, spent = self.done, self.total, now - self.began
+        if self.reason is not None:
+            self.write(f"chiasma: {self.reason}")
+            self.reason = None
+        left = f", about {_time(spent * (total - done) / done)} left" if done else ""
+        self.write(f"chiasma: {self.stage} {done:,} of {total:,} ({done / total:.0%}), {_time(spent)}{left}")
+        self.wait = min(2 * self.wait, LONGEST_WAIT)
+        self.next = now + self.wait
+
+
+def _time(seconds: float) -> str:
+    """Seconds, minutes or hours, in words.
+
+    >>> _time(59.4), _time(90), _time(7260)
+    ('59 s', '1 min 30 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
