@@ -369,10 +369,27 @@ REFUSED = {
         lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(sd=1.0)),
         "needs weights, one per row",
     ),
-    "a prior": (lambda: hmm(ch.Row([0, 1], ch.Switch(ch.Beta(1, 9), 0.1))), "cannot be learned yet"),
-    "a prior of the emission": (
-        lambda: ch.sample(hmm(*MODELS["a group"], emission=ch.Gaussian(sd=ch.HalfNormal(1.0))), [1.0, 2.0]),
-        "sd cannot be learned in a model with rows of more than two states",
+    "two priors": (
+        lambda: hmm(
+            ch.Row([0, 1], SWITCH, weight=ch.Gamma(1, 1).shared("w")),
+            ch.Row([0, 1], SWITCH, weight=ch.Gamma(2, 1).shared("w")),
+        ),
+        r"'w' is shared with two priors, Gamma\(1, 1\).shared\('w'\) and Gamma\(2, 1\)",
+    ),
+    "a taken name": (
+        lambda: hmm(ch.Row([0, 1], SWITCH, weight=ch.Gamma(1, 1).shared("sd"))),
+        "rows share a parameter called 'sd', a name of Gaussian; rename it",
+    ),
+    "a nameless parameter": (lambda: ch.Gamma(1, 1).shared(""), "a shared parameter needs a name, got ''"),
+    "values that add up": (lambda: ch.Row(ch.Dirichlet([1, 1]), SWITCH), "need not add up to 1; use Normal"),
+    "two weights": (lambda: ch.Row([0, 1], SWITCH, weight=[1, 2]), "must be one finite number"),
+    "negative counts": (
+        lambda: hmm(ch.Row(ch.Normal([0, 1], 1), SWITCH), emission=ch.Poisson()),
+        "values of a row of counts must be above 0",
+    ),
+    "given paths": (
+        lambda: ch.sample(hmm(*MODELS["a group"], emission=ch.Gaussian(sd=ch.HalfNormal(1.0))), [1.0], update="row"),
+        "are learned with the paths integrated out: use update='collapsed'",
     ),
     "unknown row": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], "fan"), "no row 'fan'; this model has"),
     "row number": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], 3), r"row must be in 0..2, got 3"),

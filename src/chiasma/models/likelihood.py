@@ -53,14 +53,15 @@ class Levels:
         self.base = base
 
     @cached_property
-    def _every_level(self) -> Floats:
+    def levels(self) -> Floats:
+        """(2^K,) or (2^K, D) of all codes."""
         return np.asarray(subset_sums(self.weights) + self.base)
 
     def all_codes(self, first: int, stop: int) -> Floats:
-        return _possible(self.emission.log_likelihood(self.y[first:stop], self._every_level), first)
+        return _possible(self.emission.log_likelihood(self.y[first:stop], self.levels), first)
 
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
-        _temper(self.emission.log_likelihood(self.y[first:stop], self._every_level), first, beta, lik, tops)
+        _temper(self.emission.log_likelihood(self.y[first:stop], self.levels), first, beta, lik, tops)
 
     def fused_filter(self, beta: float) -> FusedFilter | None:
         return self.emission.fused_filter(self.y, self.weights, self.base, beta)

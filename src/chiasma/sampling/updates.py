@@ -210,7 +210,8 @@ class Compose(Update):
     >>> import numpy as np
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
-    >>> sweep = ch.Compose(updates=[ch.RowGibbs(), ch.HammingBall(radius=1)]).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> both = ch.Compose(updates=[ch.RowGibbs(), ch.HammingBall(radius=1)])
+    >>> sweep = both.prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
     >>> codes = np.zeros(3, np.int64)
     >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
     >>> codes.tolist()
@@ -257,10 +258,31 @@ class Exact(Update):
         raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Collapsed(Update):
+    """For models with priors: parameters with the paths integrated out, by gradients; paths are drawn exactly (FFBS).
+
+    Chains start near the optima of the posterior, jump between them, and move by Hamiltonian Monte Carlo.
+    starts : starts of the search for the optima, see ch.optimise.
+    memory : bytes for the messages of one replica.
+    """
+
+    number: ClassVar[str] = "starts"
+    starts: int = 32
+    memory: int = MEMORY
+
+    def steps(self, target: AnyTarget) -> list[Step]:
+        raise InvalidInput(
+            "Collapsed() updates parameters, and this model has none to learn; give one a prior, such as "
+            "sd=ch.HalfNormal(1), or use another update"
+        )
+
+
 # Registry of updates by their names on the command line, in files and in `sample`.
 UPDATES: dict[str, type[Update]] = {
     "exact": Exact,
     "row": RowGibbs,
+    "collapsed": Collapsed,
     "block": BlockGibbs,
     "hamming-ball": HammingBall,
 }
