@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +84,8 @@ class Axis:
 
 class StateTarget:
     """edge (T,), the axes, and the likelihood over all indices; rows: all rows of the model."""
+
+    axes_text: ClassVar[str] = "free rows, equal ones counted as one"
 
     def __init__(
         self,
