@@ -151,7 +151,7 @@ class StateTarget:
     @property
     def tensor_operations(self) -> int:
         """Multiply-adds of a filter per column."""
-        return sum(axis.size for axis in self.axes) * self.n_states
+        return int(self.n_operations) * self.n_states
 
     @property
     def size_text(self) -> str:
