@@ -105,7 +105,7 @@ def test_learn__refuses(here):
 def test_help__tells_the_default_priors():
     (option,) = [option for option in get_command(app).commands["fit"].params if option.name == "learn"]
     for text in (
-        "weights: Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/x); ",
+        "weights: Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/m) for each, m their mean; ",
         "; depth (gaussian, student-t, integrated-depth): Normal(x, |x|/4); ",
         "; depth (poisson, negative-binomial): LogNormal(log x, 0.25); ",
         "; sd, df, depth-sd, background, dispersion: LogNormal(log x, 0.5); ",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,12 +67,18 @@ def _fit(
     if model is not None:
         file = Settings.read(model)
         settings = settings.merged(**file.sections, row=file.row)
-    settings = settings.merged(**as_sections(options)).learning(parse_names(learn))
-    run_fit(data, settings, directory, Voice(quiet, as_json), resume)
+    run_fit(data, settings.merged(**as_sections(options)), directory, Voice(quiet, as_json), resume, parse_names(learn))
 
 
-def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Voice, resume: bool = False) -> None:
-    """Fit the file into the directory and print."""
+def run_fit(
+    source: Path,
+    settings: Settings,
+    directory: RunDirectory,
+    voice: Voice,
+    resume: bool = False,
+    learn: Sequence[str] = (),
+) -> None:
+    """Fit the file into the directory and print. learn: parameters to learn."""
     from chiasma.files.fitting import Interrupted, completed, fit_file
 
     settings = completed(settings)
@@ -82,6 +88,7 @@ def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Vo
             source,
             settings,
             directory,
+            learn=learn,
             resume=resume,
             progress=voice.progress,
             note=voice.note,

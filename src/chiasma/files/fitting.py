@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from chiasma.errors import ChiasmaError
+from chiasma.files.estimates import estimated, in_words
 from chiasma.files.report import Report, Say, write_report
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, fresh_seed
@@ -42,6 +44,7 @@ def fit_file(
     settings: Settings,
     directory: RunDirectory,
     *,
+    learn: Sequence[str] = (),
     resume: bool = False,
     workers: int | None = None,
     tables_only: bool = False,
@@ -49,13 +52,14 @@ def fit_file(
     note: Say = lambda text: None,
     detail: Say = lambda text: None,
 ) -> Fit:
-    """Read the file, sample into the directory, write the report.
+    """Read the file, estimate what the settings leave out, sample into the directory, write the report.
 
     Parameters
     ----------
     source : the data file.
     settings : `completed`, for a run that can be repeated.
     directory : where the run goes; begun here, unless it is resumed.
+    learn : parameters to learn, with default priors where the settings have none.
     resume : continue the run in the directory up to the draws of the settings.
     workers : threads of the sampler, where the settings name no number; it does not change the draws.
     tables_only : leave out report.html and the figures, which take most of the time of a short run; `chiasma show`
@@ -65,9 +69,14 @@ def fit_file(
 
     Raises Interrupted after Ctrl-C. A mistake in the settings or in the file leaves nothing in a new directory.
     """
-    model, signal = settings.model(), read_signal(source, settings.columns())
-    settings = completed(settings)
+    settings.check_learned(learn)
+    signal = read_signal(source, settings.columns())
+    settings, numbers = estimated(settings, signal.data, learn)
+    settings = completed(settings.learning(learn))
+    model = settings.model()
     note(f"{source}: {signal.in_words()}")
+    if numbers:
+        note(in_words(numbers))
     if not resume:
         directory.begin(settings, signal, source)
     wanted = settings.sections["sampler"]["draws"]

@@ -101,7 +101,7 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
 def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
     """The location of sites start..stop-1 in words: chromosome 16, 2.1–90.0 Mb."""
     if labels.position is None or labels.end is None:
-        where = f"sites {start}–{stop - 1}"
+        where = f"site {start}" if stop == start + 1 else f"sites {start}–{stop - 1}"
     else:
         ends = (labels.position[start] / labels.scale, labels.end[stop - 1] / labels.scale)
         where = "–".join(f"{end:,.1f}" if labels.unit else f"{end:,.6g}" for end in ends)
