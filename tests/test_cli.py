@@ -236,7 +236,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
             raise KeyboardInterrupt
         return sample(*_, **options | {"draws": 5})
 
-    monkeypatch.setattr("chiasma.sampling.sampler.sample", interrupted)
+    monkeypatch.setattr("chiasma.files.fitting.sample", interrupted)
     fit = ["fit", "genome.tsv", "--model", "genome.toml", "--chains", "2"]
     result = run(*fit, "--draws", 20, "--out", "none")
     assert result.exit_code == 130
@@ -245,7 +245,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     result = run(*fit, "--draws", 10, "--out", "some")
     assert result.exit_code == 130
     assert "interrupted: 5 of 10 draws per chain are kept; look at them with: chiasma show some; " in result.stderr
-    monkeypatch.setattr("chiasma.sampling.sampler.sample", sample)
+    monkeypatch.setattr("chiasma.files.fitting.sample", sample)
     result = run("show", "some")
     assert result.exit_code == 0, result.output
     assert "interrupted: 5 of 10 draws per chain; continue with: chiasma fit DATA --out some --resume" in result.stderr

@@ -236,7 +236,7 @@ def test_row__every_site_of_every_draw(posterior):
     shown = [[pixel(ax, t, draw) for t in range(24)] for draw in range(30)]
     np.testing.assert_array_equal(shown, states)
     assert ax.get_ylim() == (-0.5, 29.5)
-    assert "Row 1 of chain 1 (dark = 1, light = 0)" in ax.get_title()
+    assert "row_1 of chain 1 (dark = 1, light = 0)" in ax.get_title()
     dark, light = (ax.images[0].cmap(ax.images[0].norm(value))[:3] for value in (1.0, 0.0))
     assert sum(dark) < sum(light)
 
@@ -300,12 +300,12 @@ def test_marginals__with_the_exact_ones(posterior):
         np.testing.assert_allclose(steps(ax, "draws")[0], mean)
         np.testing.assert_array_equal(steps(ax, "exact")[0], exact[k])
         assert any(c.get_label() == "_starts" for c in ax.collections)
-    assert [ax.get_ylabel() for ax in fig.axes] == ["row 0", "row 1", "row 2\n(fixed at 1)"]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["row_0", "row_1", "row_2\n(fixed at 1)"]
 
 
 def test_marginals__without_model_and_data(posterior):
     fig = plots.plot_marginals(replace(posterior, model=None, data=None))
-    assert [ax.get_ylabel() for ax in fig.axes] == ["row 0", "row 1", "row 2"]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["row_0", "row_1", "row_2"]
     assert not [patch for patch in fig.axes[0].patches if patch.get_label() == "exact"]
 
 

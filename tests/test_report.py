@@ -265,6 +265,7 @@ def test_page__is_one_file_with_everything_in_it(written):
 def test_page__a_million_sites_keep_their_peaks(monkeypatch, tmp_path, fitted):
     """Blocks in place of sites: the one value that stands out is still on the page, and the page stays small."""
     posterior, signal = fitted
+    monkeypatch.setattr(report_page, "MOST_SITES", 20)
     monkeypatch.setattr(report_page, "MOST_BLOCKS", 6)
     seen = {}
     original = charts.signal_chart

@@ -14,6 +14,7 @@ from chiasma.results import equal_rows as module
 from chiasma.results import rivals
 from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.rivals import explain, uncertain
+from chiasma.results.row_probabilities import names_of_rows, row_probabilities
 from test_configurations import by_hand
 
 
@@ -157,6 +158,19 @@ def test_regions_are_chosen_by_wrong_sites_with_data():
     y[10:12] = np.nan
     posterior = by_hand(codes, data=ch.Observations(y, starts=[10, 90]))
     assert [one.segment.start for one in uncertain(explain(posterior, posterior.segments()))] == [90]
+
+
+def test_row_probabilities__equal_rows_by_how_many_are_on():
+    model = lamps()
+    posterior = ch.sample(model, model.simulate(40, seed=2)[1], draws=50, chains=2, seed=1, progress=False)
+    oven, lamp, standby = row_probabilities(posterior)
+    assert (oven.name, lamp.name, standby.name) == ("oven", "lamp_1–3", "standby")
+    np.testing.assert_array_equal(oven.probabilities, posterior.probabilities("oven").values[1:])
+    on = sum(posterior.states(f"lamp_{i}").values for i in (1, 2, 3))
+    for n in (1, 2, 3):
+        np.testing.assert_allclose(lamp.probabilities[n - 1], (on == n).mean(axis=(0, 1)))
+    assert (lamp.is_count, standby.fixed) == (True, 1)
+    assert [row.name for row in row_probabilities(posterior, together=False)] == names_of_rows(posterior)
 
 
 def test_lamps__a_real_run_counts_arrangements():

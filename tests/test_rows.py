@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numba
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import chisquare
 from typer.testing import CliRunner
 
@@ -238,6 +239,27 @@ def test_impossible_transitions_and_extremes_are_filtered_in_logarithms():
     assert ch.log_joint(model, data, ch.exact.map_states(model, data)) == pytest.approx(dense.best(), rel=1e-12)
 
 
+def test_moves_of_equal_rows_that_are_too_improbable_for_a_float():
+    """Both rows switch at once, by 1e-400; in logarithms it is an observation like any other."""
+    rows = [ch.Row([0, 1.0], ch.Switch(1e-200, 1e-200, 0.5), copies=2), ch.Row([0, 0.1, 0.2], STICKY)]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.01))
+    data = ch.Observations([0.0, 2.1])
+    dense = Dense(model, data)
+    with np.errstate(divide="ignore"):
+        single = np.log(np.stack([[0.5, 0.5], [0.5, 0.5]])), np.log([[1.0, 1e-200], [1e-200, 1.0]])
+        third = np.log(STICKY.matrices(3, np.array([np.inf, 1.0])))
+    x = dense.states
+    log_trans = [
+        single[e][x[:, None, 0], x[:, 0]] + single[e][x[:, None, 1], x[:, 1]] + third[e][x[:, None, 2], x[:, 2]]
+        for e in (0, 1)
+    ]
+    filtered = logsumexp(log_trans[0][0] + dense.log_lik[0] + log_trans[1].T, axis=1) + dense.log_lik[1]
+    assert logsumexp(filtered) < -900
+    assert ch.exact.log_evidence(model, data) == pytest.approx(logsumexp(filtered), rel=1e-12)
+    posterior = ch.sample(model, data, update="row", exchange="mosaic", ladder=[1, 2], **QUICK)
+    assert np.isfinite(posterior.log_joint).all()
+
+
 # ---- Runs -----------------------------------------------------------------------------------------------------------
 
 QUICK: dict[str, Any] = {"draws": 12, "chains": 2, "seed": 3, "progress": False}
@@ -416,7 +438,7 @@ def test_figures_and_tables_name_the_rows(tmp_path):
     assert {path.stem for path in (tmp_path / "figures").iterdir()} >= {"level", "marginals"}
     assert written.n_segments > 1
     fig = plots.plot_marginals(posterior)
-    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp_1", "lamp_2"]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp_1–2\n(number on)"]
     plt.close("all")
 
 
@@ -454,6 +476,7 @@ def test_settings__rows_are_read_and_written(tmp_path):
     assert repr(made.model()) == repr(model)
 
 
+@pytest.mark.large
 def test_command_line__samples_rows_with_updates_and_exchanges(tmp_path, monkeypatch, light_pictures):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "house.toml").write_text(TOML)

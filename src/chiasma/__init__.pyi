@@ -1,6 +1,7 @@
 """The public names and where they live; imported when they are first used."""
 
 from . import exact as exact
+from .cohort import cohort as cohort
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
 from .models.chains import BinaryChains
 from .models.density import BlockModes, Density
@@ -76,6 +77,7 @@ __all__ = [
     "Table",
     "Uniform",
     "calibration",
+    "cohort",
     "compare",
     "diagnostics",
     "exact",

@@ -115,14 +115,23 @@ def _how_sure(regions: Sequence[Region]) -> Verdict:
     if all(p is not None for _, p in level):
         surer = sum(n * (p or 0.0) for n, p in level) / n_data
         if surer > 1 - doubt / n_data + 0.001:
-            more = f" The signal that the state gives is surer: it is right with a probability of {surer:.1%}."
+            more = f" The signal that the state gives is surer: it is right with a probability of {_percent(surer)}."
     sure = 1 - doubt / n_data
     tone = "good" if sure >= CERTAIN else "doubt"
     return Verdict(
         tone=tone,  # type: ignore[arg-type]
-        answer=f"At a site with data, the state shown is right with a probability of {sure:.1%} on average.",
+        answer=f"At a site with data, the state shown is right with a probability of {_percent(sure)} on average.",
         text=f"Expect {doubt:,.0f} of {n_data:,} sites to be wrong in at least one row.{more}",
     )
+
+
+def _percent(share: float) -> str:
+    """A probability in per cent; never 100% of what is not certain.
+
+    >>> _percent(0.9462), _percent(0.99999)
+    ('94.6%', 'more than 99.9%')
+    """
+    return "more than 99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
 
 
 def _sampling(summary: Summary) -> list[Verdict]:

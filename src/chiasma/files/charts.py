@@ -6,6 +6,7 @@ colours of axes and texts from CSS variables (--bk-...), so that light and dark 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from bokeh.models import (
     FixedTicker,
     HoverTool,
     Model,
+    NumeralTickFormatter,
     Range1d,
 )
 from bokeh.models.annotations import BoxAnnotation
@@ -33,12 +35,13 @@ from chiasma.plots.style import BLACK, BLUE, LOOKS, ORANGE, SKY, VERMILLION, blo
 from chiasma.results.expected import Band
 from chiasma.types import Floats
 
-# More sites than this are drawn as blocks, each from its lowest to its highest value: about two per pixel.
-MOST_BLOCKS = 12_000
+# More sites than this are drawn as so many blocks, each from its lowest to its highest value.
+MOST_SITES, MOST_BLOCKS = 12_000, 4_000
 # Probabilities are drawn to this precision, and neighbours that are equal as one.
 PRECISION = 200
 # Points of a trace.
 TRACE_POINTS = 500
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Colours that can be told from white and from black, and from each other in grey.
 POINTS, LEVEL, BAND = "#7d8a97", BLUE, SKY
 DASHES = ("solid", "dashed", "dotdash", "dotted", "dashdot")
@@ -51,7 +54,7 @@ TICKS = (
 const span = range.end - range.start;
 if (seen.length > 4) {
   const pixel = span / Math.max(document.body.clientWidth - 150, 100);
-  return seen.filter((p) => p.right - p.left > pixel * (6 + 7 * p.name.length))
+  return seen.filter((p) => p.right - p.left > pixel * (2 + 6 * p.name.length))
     .map((p) => (Math.max(p.left, range.start) + Math.min(p.right, range.end)) / 2);
 }
 const rough = span / Math.max(2, Math.min(8, document.body.clientWidth / 110));
@@ -74,7 +77,9 @@ const of = (x) => seen.find((p) => x >= p.left - near && x < p.right - near);
 const here = of(tick);
 if (!here) return "";
 if (seen.length > 4) return here.name;
-const text = parseFloat((tick - here.left + here.offset).toPrecision(6)).toLocaleString("en");
+const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : range.end - range.start;
+const digits = Math.min(20, Math.max(0, Math.ceil(1e-6 - Math.log10(step))));
+const text = (tick - here.left + here.offset).toLocaleString("en", {maximumFractionDigits: digits});
 return pieces.length > 1 && (index == 0 || of(ticks[index - 1]) != here) ? `${here.name}: ${text}` : text;
 """
 )
@@ -94,12 +99,27 @@ class Charts:
         """The page with its charts in their places, and the library in its head."""
         if not self.models:
             return page
-        script, places = components(self.models)
+        script, places = _renamed(*components(self.models))
         for name, place in places.items():
             page = page.replace(f"{{{{{name}}}}}", place.strip())
         library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
         page = page.replace("</head>", f"{library}\n</head>", 1)
         return page.replace("</body>", f"{script}\n</body>", 1)
+
+
+def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Names of objects by the order in which they appear: those of bokeh are random, or count what the process drew.
+
+    The same fit then writes the same page.
+    """
+    found = dict.fromkeys([*re.findall(r'"id":"(p\d+)"', script), *UUID.findall(script)])
+    names = {name: f"object{i}" for i, name in enumerate(found)}
+    quoted = re.compile(f'(?<=")(?:{"|".join(names)})(?=")')
+
+    def renamed(text: str) -> str:
+        return quoted.sub(lambda name: names[name[0]], text)
+
+    return renamed(script), {name: renamed(place) for name, place in places.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,10 +167,14 @@ def region_chart(name: str, value: str) -> Model:
     """An empty chart of one region; the page fills it with its data and the levels of its explanations."""
     fig = _figure(name=name, height=240, x_range=_height(0, 1), y_range=_height(0, 1))
     points = ColumnDataSource(name=f"{name}-points", data={"x": [], "y": []})
-    levels = ColumnDataSource(name=f"{name}-levels", data={"left": [], "right": [], "level": [], "label": []})
+    columns: dict[str, list[float]] = {key: [] for key in ("left", "right", "level", "label", "height")}
+    levels = ColumnDataSource(name=f"{name}-levels", data=columns)
     fig.scatter("x", "y", source=points, size=4, color=POINTS, alpha=0.7, legend_label="data")
     fig.segment("left", "level", "right", "level", source=levels, line_width=2.5, color=VERMILLION)
-    fig.text("right", "level", "label", source=levels, x_offset=4, text_baseline="middle", text_font_size="12px")
+    fig.text(
+        "right", "height", "label", source=levels, x_offset=4, text_baseline="middle", text_font_size="12px",
+        text_color=VERMILLION,
+    )  # fmt: skip
     fig.add_layout(BoxAnnotation(name=f"{name}-inside", fill_color=ORANGE, fill_alpha=0.12, line_color=None))
     fig.yaxis.axis_label = value
     fig.legend.visible = False
@@ -168,6 +192,7 @@ def parameter_chart(name: str, edges: Floats, heights: Floats, prior: tuple[Floa
         top = max(top, min(float(y.max()), 1.5 * top))
     fig.y_range = _height(0, 1.08 * top)
     fig.yaxis.visible = False
+    fig.grid.visible = False
     fig.xaxis.ticker.desired_num_ticks = 4
     fig.title.text = name
     return fig
@@ -226,6 +251,9 @@ def _quiet_legend(fig: Any) -> None:
     fig.legend.location = "bottom_right"
     fig.legend.click_policy = "hide"
     fig.legend.label_text_font_size = "11px"
+    fig.legend.label_text_color = POINTS
+    fig.legend.background_fill_alpha = 0
+    fig.legend.border_line_alpha = 0
 
 
 def _limits(sites: Sites) -> tuple[float, float]:
@@ -366,6 +394,7 @@ def _shade(state: int, highest: int) -> str:
 def _axis_along_sites(fig: Any, stretch: Stretch) -> None:
     fig.xaxis.axis_label = stretch.axis_name if stretch.labels.unit == "" else "chromosome, and position (Mb) in it"
     if not stretch.has_positions:
+        fig.xaxis.formatter = NumeralTickFormatter(format="0,0")
         return
     pieces = [piece._asdict() for piece in stretch.pieces]
     known = {"pieces": pieces, "range": fig.x_range}

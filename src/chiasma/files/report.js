@@ -81,18 +81,22 @@
       if (!points) return;
       points.data = {x: region.x, y: region.y};
       const width = region.to - region.from;
-      model("region-levels").data = {
-        left: region.levels.map(() => region.shown_left),
-        right: region.levels.map(() => region.shown_right),
-        level: region.levels.map((l) => l.level),
-        label: region.levels.map((l) => l.label),
-      };
       model("region-inside").setv({left: region.shown_left, right: region.shown_right});
       const fig = model("region");
       fig.x_range.setv({start: region.from, end: region.to + 0.18 * width});
       const heights = [...region.y.filter((v) => v !== null), ...region.levels.map((l) => l.level)];
       const foot = Math.min(...heights), top = Math.max(...heights), margin = 0.08 * (top - foot) || 1;
       fig.y_range.setv({start: foot - margin, end: top + margin});
+      // Labels of lines that are close are put above each other.
+      const apart = (top - foot + 2 * margin) / 13, levels = [...region.levels].sort((a, b) => a.level - b.level);
+      let last = -Infinity;
+      model("region-levels").data = {
+        left: levels.map(() => region.shown_left),
+        right: levels.map(() => region.shown_right),
+        level: levels.map((l) => l.level),
+        label: levels.map((l) => l.label),
+        height: levels.map((l) => (last = Math.max(l.level, last + apart))),
+      };
       fig.below[0].axis_label = region.axis;
     }
     document.querySelectorAll("[data-region]").forEach((b) =>

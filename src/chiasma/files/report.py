@@ -101,7 +101,7 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
 def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
     """The location of sites start..stop-1 in words: chromosome 16, 2.1–90.0 Mb."""
     if labels.position is None or labels.end is None:
-        where = f"sites {start}–{stop - 1}"
+        where = f"site {start}" if stop == start + 1 else f"sites {start}–{stop - 1}"
     else:
         ends = (labels.position[start] / labels.scale, labels.end[stop - 1] / labels.scale)
         where = "–".join(f"{end:,.1f}" if labels.unit else f"{end:,.6g}" for end in ends)
@@ -131,12 +131,19 @@ def find(posterior: Posterior, signal: Signal, value: str | None = None) -> Foun
 
 
 def write_report(
-    posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any], say: Say = lambda text: None
+    posterior: Posterior,
+    signal: Signal,
+    run: Path,
+    about: dict[str, Any],
+    say: Say = lambda text: None,
+    *,
+    tables_only: bool = False,
 ) -> Report:
     """Write all files of the report.
 
     about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat" and "value" are
-    for the page and the figures. say : is told what was written, and how long it took.
+    for the page and the figures. say : is told what was written, and how long it took. tables_only : leave out
+    the page and the figures, which take most of the time and space.
     """
     from chiasma.files.report_page import write_page
 
@@ -158,10 +165,11 @@ def write_report(
     write_tables(run, tables)
     atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
     clock.lap("tables")
-    write_page(found, run, content, page)
-    clock.lap(PAGE)
-    write_figures(found, run / "figures")
-    clock.lap("figures")
+    if not tables_only:
+        write_page(found, run, content, page)
+        clock.lap(PAGE)
+        write_figures(found, run / "figures")
+        clock.lap("figures")
     clock.tell()
     return Report(
         summary=found.summary,

@@ -19,6 +19,7 @@ from chiasma.files import page as parts
 from chiasma.files.answers import answers, same_level_text
 from chiasma.files.charts import (
     MOST_BLOCKS,
+    MOST_SITES,
     Charts,
     Sites,
     ladder_chart,
@@ -29,11 +30,12 @@ from chiasma.files.charts import (
     trace_chart,
 )
 from chiasma.files.page import Html
-from chiasma.files.run_tables import SCHEMA, row_names
+from chiasma.files.run_tables import SCHEMA
 from chiasma.plots.parameters import histogram, prior_density
 from chiasma.plots.sites import Stretch
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
+from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
 from chiasma.results.warnings import count
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
         found.regions,
         found.doubtful,
         found.where,
-        row_names(found.posterior),
+        names_of_rows(found.posterior),
         f" on {count(n_sequences, noun)}" if n_sequences > 1 else "",
     )
     head = Html(f"<style>{STYLE}</style>\n")
@@ -103,7 +105,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
 
 
 def _rows_text(found: Found) -> str:
-    names = row_names(found.posterior)
+    names = names_of_rows(found.posterior)
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     n_draws = found.posterior.draws.sizes["chain"] * found.posterior.draws.sizes["draw"]
     return f"; {count(len(names), 'row')} ({shown}); {count(n_draws, 'draw')}."
@@ -112,12 +114,8 @@ def _rows_text(found: Found) -> str:
 def _signal(found: Found, charts: Charts) -> Html:
     posterior, data = found.posterior, found.signal.data
     n = data.n_columns
-    stretch = Stretch(data, 0, n, found.labels, MOST_BLOCKS if n > MOST_BLOCKS else None)
-    marginals = posterior.marginals().values
-    rows = [
-        (name, marginals[k][None] if size == 2 else posterior.probabilities(k).values[1:])
-        for k, (name, size) in enumerate(zip(row_names(posterior), posterior.layout.sizes, strict=True))
-    ]
+    stretch = Stretch(data, 0, n, found.labels, MOST_BLOCKS if n > MOST_SITES else None)
+    rows = [(_row_label(row), row.probabilities) for row in row_probabilities(posterior)]
     owner = np.repeat(np.arange(len(found.regions)), [one.segment.n_sites for one in found.regions])
     last = np.append(stretch.first[1:], n)
     sites = Sites(
@@ -150,7 +148,8 @@ def _signal(found: Found, charts: Charts) -> Html:
             parts.chart(
                 drawing,
                 "Above: the data, the posterior mean of the signal and its 5–95% band. Below: the probability of each "
-                "row, as high as it is filled. Drag to zoom; both charts move together. Keys: arrows, +, − and 0."
+                "row, as high as it is filled; darker are higher states, or more of several equal rows. Drag to zoom; "
+                "both charts move together. Keys: arrows, +, − and 0."
                 f"{blank}{thinned}",
                 f"Chart of {found.labels.value} along the sites, and of the probabilities of {len(rows)} rows",
             ),
@@ -158,6 +157,10 @@ def _signal(found: Found, charts: Charts) -> Html:
         ),
         id_="signal",
     )
+
+
+def _row_label(row: RowProbabilities) -> str:
+    return f"{row.name} on" if row.is_count else row.name
 
 
 def _rivals(found: Found, charts: Charts) -> Html:
@@ -213,7 +216,7 @@ def _merged_text(found: Found) -> str:
     groups = found.posterior.merging.groups
     if not groups:
         return ""
-    names = row_names(found.posterior)
+    names = names_of_rows(found.posterior)
     told = "; ".join(", ".join(names[k] for k in group) for group in groups)
     return (
         f" Rows that cannot be told apart ({told}) count as one explanation however they are exchanged: arrangements "
@@ -223,7 +226,7 @@ def _merged_text(found: Found) -> str:
 
 def _region(found: Found, i: int, region: Region) -> Html:
     """The explanations of one region side by side: the state of every row, the signal and the probability."""
-    names = row_names(found.posterior)
+    names = names_of_rows(found.posterior)
     several = any(one.arrangements > 1 for one in region.explanations)
     with_levels = region.explanations[0].level is not None
     head = [

@@ -21,6 +21,7 @@ from chiasma.plots.sites import site_ends
 from chiasma.results.expected import Band
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import Region, data_means
+from chiasma.results.row_probabilities import names_of_rows
 from chiasma.results.segments import Segment
 from chiasma.results.summary import Summary
 from chiasma.types import Floats, Integers
@@ -93,11 +94,6 @@ def schema(tables: Mapping[str, Table]) -> dict[str, Any]:
     return {"profile": "tabular-data-package", "name": "chiasma-run", "resources": resources}
 
 
-def row_names(posterior: Posterior) -> list[str]:
-    """The names of the rows; row_0, row_1, ... where they have none."""
-    return posterior.info.get("row_names") or [f"row_{k}" for k in range(posterior.n_rows or 0)]
-
-
 def state_columns(posterior: Posterior, signal: Signal, regions: Sequence[Region], band: Band | None) -> list[Column]:
     """states.tsv: one line per site."""
     n = signal.data.n_columns
@@ -122,7 +118,7 @@ def state_columns(posterior: Posterior, signal: Signal, regions: Sequence[Region
 def _probability_columns(posterior: Posterior) -> list[Column]:
     marginals = posterior.marginals().values
     columns = []
-    for k, name in enumerate(row_names(posterior)):
+    for k, name in enumerate(names_of_rows(posterior)):
         if posterior.layout.sizes[k] == 2:
             columns.append(real(f"p_{name}", "Posterior probability that the row is on.", marginals[k], "p_ROW"))
             continue
@@ -206,7 +202,7 @@ def _on(posterior: Posterior, segment: Segment) -> str:
     sizes = posterior.layout.sizes
     names = [
         name if sizes[k] == 2 else f"{name}={state}"
-        for k, (name, state) in enumerate(zip(row_names(posterior), segment.states, strict=True))
+        for k, (name, state) in enumerate(zip(names_of_rows(posterior), segment.states, strict=True))
         if state
     ]
     return ";".join(names) or "-"

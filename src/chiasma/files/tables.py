@@ -160,6 +160,11 @@ def read_signal(path: Path, columns: Columns | None = None) -> Signal:
     return _from_table(_read_table(path, _delimiter(path, columns.delimiter)), columns)
 
 
+def read_table(path: Path) -> Sheet:
+    """Read a CSV or TSV file, depending on the suffix, as lines of cells."""
+    return _read_table(path, _delimiter(path, None))
+
+
 def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write a CSV or TSV file, depending on the suffix; the write is atomic."""
     delimiter = _delimiter(path, None)

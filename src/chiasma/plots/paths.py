@@ -40,12 +40,15 @@ from chiasma.plots.style import (
 from chiasma.results.configurations import Configuration
 from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
+from chiasma.results.row_probabilities import RowProbabilities, row_probabilities
 from chiasma.types import Floats
 
 # Pixels of a heatmap; finer data are averaged.
 HEATMAP_SITES, HEATMAP_DRAWS = 2_000, 1_000
 # More sites than this are drawn as so many blocks, each from its lowest to its highest value.
 MOST_SITES, MOST_BLOCKS = 20_000, 3_000
+# States of a row that a legend lists.
+MOST_LEGEND = 6
 # Height in inches of the data above configurations.
 DATA_HEIGHT = 1.8
 
@@ -143,7 +146,7 @@ def plot_row(
     whole_ticks(ax.yaxis)
     ax.set_ylabel("draw")
     shades = f"dark = {high:g}, light = {low:g}"
-    name = "Draws" if row is None else row_name(posterior, row).capitalize()
+    name = "Draws" if row is None else row_name(posterior, row)
     entitle(ax, f"{name} of chain {chain} ({shades})")
     return ax
 
@@ -158,57 +161,58 @@ def plot_marginals(
     """Posterior probability that a row is on, one panel per row along the sites; `exact`, (K, T), is overlaid.
 
     A row of more than two states has the probabilities of its states on top of each other, the highest state darkest.
-    Stretches without data are blank. `labels` name chromosomes and positions.
+    Rows that cannot be told apart share a panel: the probabilities that 1, 2, ... of them are on. Stretches without
+    data are blank. `labels` name chromosomes and positions.
     """
-    marginals = posterior.marginals().values
+    shape = (posterior.layout.sizes.size, n_sites(posterior))
     solution = None if exact is None else np.asarray(exact, float)
-    if solution is not None and solution.shape != marginals.shape:
-        raise InvalidInput(f"exact must have shape {marginals.shape} (rows, sites), got {solution.shape}")
-    n_rows, stop = marginals.shape
-    sizes = posterior.layout.sizes
-    fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
+    if solution is not None and solution.shape != shape:
+        raise InvalidInput(f"exact must have shape {shape} (rows, sites), got {solution.shape}")
+    shown = row_probabilities(posterior, together=solution is None)
+    n_rows = len(shown)
     fig = canvas_for(fig, (9, 1.0 + max(0.35, min(0.95, 8 / n_rows)) * n_rows))
     panels = fig.subplots(n_rows, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    stretch = _stretch(posterior, 0, stop, labels)
-    pixels = stop > MANY_POINTS
-    for k, (ax, p) in enumerate(zip(panels, marginals, strict=True)):
+    stretch = _stretch(posterior, 0, shape[1], labels)
+    pixels = shape[1] > MANY_POINTS
+    for k, (ax, row) in enumerate(zip(panels, shown, strict=True)):
         ax.spines[["top", "right"]].set_visible(False)
-        if sizes[k] > 2:
-            _stacked(ax, posterior, k, stretch, pixels)
+        if len(row.probabilities) > 1:
+            _stacked(ax, row, stretch, pixels)
         else:
-            peaks, edges = stretch.steps(stretch.highest(p))
+            peaks, edges = stretch.steps(stretch.highest(row.probabilities[0]))
             draw_steps(ax, peaks, edges, baseline=0.0, color=SKY, alpha=0.75, rasterized=pixels, label="draws")
             draw_steps(ax, peaks, edges, color=BLUE, lw=0.6, rasterized=pixels)
         if solution is not None:
             steps, edges = stretch.steps(stretch.highest(solution[k]))
-            draw_steps(
-                ax, steps, edges, baseline=None, color=BLACK, lw=0.9, ls=(0, (3, 1.5)), rasterized=pixels, label="exact"
-            )
+            draw_steps(ax, steps, edges, color=BLACK, lw=0.9, ls=(0, (3, 1.5)), rasterized=pixels, label="exact")
         ax.set_ylim(-0.03, 1.06)
         ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
-        held = f"\n(fixed at {fixed[k]})" if k in fixed else ""
-        ax.set_ylabel(f"{row_name(posterior, k)}{held}", rotation=0, ha="right", va="center", labelpad=8)
+        more = "" if row.fixed is None else f"\n(fixed at {row.fixed})"
+        more = "\n(number on)" if row.is_count else more
+        ax.set_ylabel(f"{row.name}{more}", rotation=0, ha="right", va="center", labelpad=8)
         mark_starts(ax, stretch, names=k == 0)
     label_sites(panels[-1], stretch)
     overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
-    what = "that each row is on" if np.all(sizes == 2) else "of the states of each row (darker: higher states)"
+    several = any(len(row.probabilities) > 1 for row in shown)
+    what = "of the states of each row (darker: higher)" if several else "that each row is on"
     entitle(panels[0], f"Posterior probability {what}{overlay}")
     return fig
 
 
-def _stacked(ax: Axes, posterior: Posterior, row: int, stretch: Stretch, pixels: bool) -> None:
+def _stacked(ax: Axes, row: RowProbabilities, stretch: Stretch, pixels: bool) -> None:
     """Probabilities of the states 1, 2, ... of a row on top of each other; what is left to 1 is state 0."""
-    probabilities = posterior.probabilities(row).values
     foot = np.zeros(len(stretch.first))
-    highest = len(probabilities) - 1
+    highest = len(row.probabilities)
     for state in range(highest, 0, -1):
-        top = foot + stretch.mean(probabilities[state])
+        top = foot + stretch.mean(row.probabilities[state - 1])
         values, edges = stretch.steps(top)
         under, _ = stretch.steps(foot)
         shade = STATES(0.25 + 0.75 * state / highest)
-        draw_steps(ax, values, edges, baseline=under, color=shade, lw=0, rasterized=pixels, label=f"state {state}")
+        name = f"{state} on" if row.is_count else f"state {state}"
+        draw_steps(ax, values, edges, baseline=under, color=shade, lw=0, rasterized=pixels, label=name)
         foot = top
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="x-small", handlelength=1)
+    if highest <= MOST_LEGEND:
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="x-small", handlelength=1)
 
 
 def plot_states(
@@ -221,19 +225,18 @@ def plot_states(
 ) -> Axes:
     """Heatmap of the most probable state of every row along sites start to stop - 1: dark is its highest state.
 
-    Where there are more sites than pixels, neighbours are averaged. Stretches without data are blank.
+    Rows that cannot be told apart are one line: how many of them are on. Where there are more sites than pixels,
+    neighbours are averaged. Stretches without data are blank.
     """
     start, stop = region(start, stop, n_sites(posterior))
-    n_rows, sizes = len(posterior.layout.sizes), posterior.layout.sizes
+    shown = row_probabilities(posterior)
+    n_rows = len(shown)
     ax = axes_for(ax, (9, 0.9 + 0.3 * n_rows))
     stretch = Stretch(posterior.data, start, stop, labels, MOST_BLOCKS)
     lines = []
-    marginals = posterior.marginals().values[:, start:stop]
-    for k in range(n_rows):
-        if sizes[k] == 2:
-            state = (marginals[k] > 0.5).astype(float)
-        else:
-            state = posterior.probabilities(k).values[:, start:stop].argmax(axis=0) / (sizes[k] - 1)
+    for row in shown:
+        p = row.probabilities[:, start:stop]
+        state = np.concatenate([1 - p.sum(axis=0, keepdims=True), p]).argmax(axis=0) / len(p)
         shades, edges = stretch.steps(stretch.mean(state))
         lines.append(shades)
     grid = np.ma.masked_invalid(np.array(lines))
@@ -241,7 +244,7 @@ def plot_states(
     # White lines separate neighbouring rows that are equal.
     ax.hlines(np.arange(n_rows - 1) + 0.5, *stretch.ends, colors="white", linewidths=1)
     ax.set_ylim(n_rows - 0.5, -0.5)
-    ax.set_yticks(range(n_rows), labels=[_with_states(posterior, k) for k in range(n_rows)])
+    ax.set_yticks(range(n_rows), labels=[_with_states(row) for row in shown])
     ax.tick_params(left=False)
     mark_starts(ax, stretch)
     label_sites(ax, stretch)
@@ -342,9 +345,9 @@ def _stretch(posterior: Posterior, start: int, stop: int, labels: Labels | None)
     return Stretch(posterior.data, start, stop, labels, most)
 
 
-def _with_states(posterior: Posterior, k: int) -> str:
-    n_states = int(posterior.layout.sizes[k])
-    return row_name(posterior, k) + ("" if n_states == 2 else f" (0–{n_states - 1})")
+def _with_states(row: RowProbabilities) -> str:
+    highest = len(row.probabilities)
+    return row.name + ("" if highest == 1 else f" (0–{highest} on)" if row.is_count else f" (0–{highest})")
 
 
 def _channel(data: Observations, channel: int) -> Floats:

@@ -19,6 +19,7 @@ from matplotlib.transforms import ScaledTranslation
 from chiasma.errors import InvalidInput
 from chiasma.plots.sites import Stretch
 from chiasma.results.posterior import Posterior
+from chiasma.results.row_probabilities import names_of_rows
 from chiasma.types import Floats
 
 Canvas = Figure | SubFigure
@@ -215,9 +216,8 @@ def block_means(values: npt.NDArray[Any], axis: int, most: int) -> tuple[Floats,
 
 
 def row_name(posterior: Posterior, k: int) -> str:
-    """The name of a row, or its number."""
-    names = posterior.info.get("row_names")
-    return f"row {k}" if names is None else names[k]
+    """The name of a row, as tables have it."""
+    return names_of_rows(posterior)[k]
 
 
 def n_sites(posterior: Posterior) -> int:

@@ -151,9 +151,8 @@ class RowsProblem(StateProblem):
         self.n_sites = target.n_columns
         self.record_dtype = target.record_dtype
         self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
-        _ = target.trans, target.log_trans  # computed once, before the chains use them
-        if not isinstance(update, Exact):
-            _ = target.candidates
+        if exchange is not None or not isinstance(update, Exact):
+            _ = target.trans, target.log_trans, target.candidates  # computed once, before the chains use them
 
     @cached_property
     def passes(self) -> Passes:

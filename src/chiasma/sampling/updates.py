@@ -86,6 +86,17 @@ class RowGibbs(Update):
     """Row by row: FFBS of the whole path of a row given the other rows. The paper's Gibbs sampler.
 
     Equal rows are updated together, as one row of counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.RowGibbs().prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
     """
 
     def steps(self, target: AnyTarget) -> list[Step]:
@@ -98,10 +109,23 @@ class RowGibbs(Update):
 class BlockGibbs(Update):
     """Block Gibbs: FFBS of several rows jointly, given the others.
 
-    size : rows per block. Every sweep assigns the rows to blocks at random and updates each row once.
+    Equal rows count as one row: they are in a block together, and one of them stands for all.
+
+    Parameters
+    ----------
+    size : int, rows per block. Every sweep assigns the rows to blocks at random and updates each row once.
     blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
 
-    Equal rows count as one row: they are in a block together, and one of them stands for all.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.BlockGibbs(size=2).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
     """
 
     number: ClassVar[str] = "size"
@@ -138,6 +162,21 @@ class HammingBall(Update):
 
     A filter step is dense, from every candidate to every candidate, or uses the tensor of all codes: whichever needs
     fewer operations.
+
+    Parameters
+    ----------
+    radius : int, rows in which a column may differ from the auxiliary path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.HammingBall(radius=1).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 2]
     """
 
     number: ClassVar[str] = "radius"
@@ -160,7 +199,24 @@ class HammingBall(Update):
 
 @dataclass(frozen=True)
 class Compose(Update):
-    """Several updates, one after the other, as one sweep."""
+    """Several updates, one after the other, as one sweep.
+
+    Parameters
+    ----------
+    updates : list of updates, such as [ch.RowGibbs(), ch.BlockGibbs(size=3)].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> both = ch.Compose(updates=[ch.RowGibbs(), ch.HammingBall(radius=1)])
+    >>> sweep = both.prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
+    """
 
     in_settings: ClassVar[bool] = False  # made of other updates, so no single name describes it
     updates: Sequence[Update]
@@ -173,7 +229,23 @@ class Compose(Update):
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(Update):
-    """FFBS of the whole path at once: independent draws. memory: bytes for the messages of one replica."""
+    """FFBS of the whole path at once: independent draws.
+
+    Parameters
+    ----------
+    memory : int, bytes for the messages of one replica.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.Exact().prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
+    """
 
     memory: int = MEMORY
 
