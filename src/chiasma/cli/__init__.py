@@ -17,6 +17,7 @@ from chiasma.cli.mistakes import Commands
 from chiasma.cli.reproduce import reproduce
 from chiasma.cli.show import show
 from chiasma.cli.simulate import simulate
+from chiasma.cli.tumour import tumour
 
 app = typer.Typer(
     name="chiasma",
@@ -50,5 +51,5 @@ def options(
     """Bayesian inference in factorial hidden Markov models."""
 
 
-for command in (demo, simulate, fit, show, reproduce):
+for command in (demo, tumour, simulate, fit, show, reproduce):
     app.command(epilog=examples(command.__name__), cls=FitCommand if command is fit else None)(command)
