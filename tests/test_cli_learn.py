@@ -38,12 +38,12 @@ def test_learn__writes_parameters_and_shows_them(here):
     assert result.exit_code == 0, result.output
     assert "Learned parameters" in result.stdout
     assert "weights[1]" in result.stdout
-    assert "Wrote states.tsv, segments.tsv, explanations.tsv, parameters.tsv, summary.json and figures/ to run/" in (
+    assert "explanations.tsv, parameters.tsv, datapackage.json, summary.json and figures/ to run/" in (
         " ".join(result.stdout.split())
     )
     posterior = ch.open_posterior("run/run.zarr")
     assert list(posterior.parameters) == ["weights", "sd"]
-    assert sorted(path.name for path in (here / "run").iterdir()) == sorted([*FILES, "summary.json", "parameters.tsv"])
+    assert sorted(path.name for path in (here / "run").iterdir()) == sorted([*FILES, "parameters.tsv"])
     rows = {row["parameter"]: row for row in table(here / "run/parameters.tsv")}
     assert list(rows) == ["weights[0]", "weights[1]", "sd"]
     sd = posterior.parameters["sd"].values
@@ -53,7 +53,7 @@ def test_learn__writes_parameters_and_shows_them(here):
     )
     content = json.loads((here / "run/summary.json").read_text())
     assert [one["name"] for one in content["parameters"]] == list(rows)
-    assert {"parameters.png", "pairs.png"} <= {path.name for path in (here / "run/figures").iterdir()}
+    assert {"parameters.png", "pairs.png"} <= {path.name for path in (here / "run/figures").rglob("*.png")}
     states = table(here / "run/states.tsv")
     level = posterior.levels().values.mean(axis=(0, 1))
     np.testing.assert_allclose([float(row["level"]) for row in states], level, atol=1e-5)
@@ -105,7 +105,7 @@ def test_learn__refuses(here):
 def test_help__tells_the_default_priors():
     (option,) = [option for option in get_command(app).commands["fit"].params if option.name == "learn"]
     for text in (
-        "weights: Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/x); ",
+        "weights: Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/m) for each, m their mean; ",
         "; depth (gaussian, student-t, integrated-depth): Normal(x, |x|/4); ",
         "; depth (poisson, negative-binomial): LogNormal(log x, 0.25); ",
         "; sd, df, depth-sd, background, dispersion: LogNormal(log x, 0.5); ",

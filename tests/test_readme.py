@@ -88,7 +88,7 @@ def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
     rivals = {}
     with (tmp_path / "run/explanations.tsv").open() as file:
         for row in csv.DictReader(file, delimiter="\t"):
-            where = f"{row['chromosome']}:{row['first_position']}-{row['last_position']}"
+            where = f"{row['chromosome']}:{row['start']}-{int(row['end']) - 1}"
             rivals.setdefault(where, []).append((row["state"], float(row["probability"])))
     for where, _, *shown in table(read("README.md"), "have rival explanations"):
         for state, probability, found in zip(shown[::2], shown[1::2], rivals[where], strict=False):
@@ -108,7 +108,7 @@ def test_settings_block__is_the_model_of_the_genome(tmp_path):
     learned = settings.merged(**Settings.read(tmp_path / "b.toml").sections).model()
     assert learned.parameters.names == ["enter", "weights", "depth", "sd"]
     (tmp_path / "c.toml").write_text(f"[model]\nsd = 20\n{rows}")
-    assert Settings.read(tmp_path / "c.toml").model().exact_target([0.0]).n_states == 27
+    assert Settings.read(tmp_path / "c.toml").model().target([0.0]).n_states == 27
 
 
 def test_run_table__names_what_a_fit_writes():

@@ -154,7 +154,8 @@ def test_emission__round_trips(name, prior, tmp_path):
 
 @pytest.mark.parametrize("name", UPDATES)
 def test_update__by_its_name(name):
-    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    sd = ch.HalfNormal(1) if name == "collapsed" else 1.0  # it updates parameters
+    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=sd))
     kind = UPDATES[name]
     assert ch.sample(model, [0.0, 1.0], update=name, exchange=None, draws=2, warmup=1, chains=1, seed=1).codes.size == 4
     if kind.number is not None:

@@ -39,6 +39,13 @@ EXAMPLES = {
         "chiasma show run --region chr17",
         "chiasma show run --json",
     ),
+    "cohort": (
+        "chiasma cohort sheet.tsv --model genome.toml --seed 1 --workers 2 --out cohort",
+        "chiasma cohort sheet.tsv --out cohort --resume",
+        "chiasma cohort init sheet.tsv --model genome.toml --seed 1 --tasks 2 --out jobs",
+        "chiasma cohort run jobs --task 0",
+        "chiasma cohort merge jobs",
+    ),
     "reproduce": (
         "chiasma reproduce all --quick",
         "chiasma reproduce toy errata --out paper",

@@ -9,7 +9,16 @@ from typing import Protocol
 
 import numpy as np
 
-from chiasma.kernels import log_state_passes, logspace, state_passes, tensor
+from chiasma.kernels import (
+    binary_moves,
+    expected_moves,
+    log_expected_moves,
+    log_state_passes,
+    logspace,
+    state_passes,
+    tensor,
+)
+from chiasma.kernels.layout import make_layout
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.types import Floats, Integers
@@ -26,9 +35,13 @@ class PassKernels(Protocol):
         self, log_lik: Floats, beta: float, first: int, message: Floats, alpha: Floats, best: bool
     ) -> tuple[float, int]: ...
     def stay_after(self, column: int, message: Floats, out: Floats) -> None: ...
-    def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None: ...
+    def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None:
+        """Chains draw from one filter at the same time: nothing but paths is written."""
+
     def best(self, alpha: Floats, first: int, path: Integers) -> None: ...
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None: ...
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        """Add the expected moves of all rows to counts (E, M); alpha is replaced by the smoothed distributions."""
 
 
 class BinaryKernels:
@@ -53,11 +66,12 @@ class BinaryKernels:
         tensor.stay_after(self.trans, self.edge[column], message, self.diagonal, out)
 
     def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None:
+        weights = np.empty(len(self.scratch))
         if self.linear:
-            tensor.draw_blocks(alpha, stay, self.trans, self.edge, first, uniforms, paths, self.scratch)
+            tensor.draw_blocks(alpha, stay, self.trans, self.edge, first, uniforms, paths, weights)
         else:
             for numbers, path in zip(uniforms, paths, strict=True):
-                logspace.log_draw_block(alpha, self.trans, self.edge, first, numbers, path, self.scratch)
+                logspace.log_draw_block(alpha, self.trans, self.edge, first, numbers, path, weights)
 
     def best(self, alpha: Floats, first: int, path: Integers) -> None:
         logspace.best_block(alpha, self.trans, self.edge, first, path, self.scratch)
@@ -65,6 +79,15 @@ class BinaryKernels:
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = tensor.smooth_block if self.linear else logspace.log_smooth_block
         kernel(alpha, self.trans, self.edge, first, gamma, out, self.diagonal, self.scratch)
+
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        n_kinds, n_rows, _ = self.trans.shape
+        scratch = np.empty((n_rows + 1, len(gamma)))
+        if self.linear:
+            binary_moves.count_block(alpha, self.trans, self.edge, first, gamma, alpha, counts, scratch)
+        else:
+            flat, layout = self.trans.reshape(n_kinds, -1), make_layout([2] * n_rows)
+            log_expected_moves.log_count_block(alpha, flat, layout, self.edge, first, gamma, alpha, counts, scratch)
 
 
 class StateKernels:
@@ -106,6 +129,11 @@ class StateKernels:
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = state_passes.smooth_block if self.linear else log_state_passes.log_smooth_block
         kernel(alpha, self.trans, self.layout, self.edge, first, gamma, out, self.scratch[:2])
+
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        kernel = expected_moves.count_block if self.linear else log_expected_moves.log_count_block
+        scratch = np.empty((len(self.layout.sizes) + 1, len(gamma)))
+        kernel(alpha, self.trans, self.layout, self.edge, first, gamma, alpha, counts, scratch)
 
 
 def pass_kernels(target: Target | StateTarget, linear: bool, best: bool) -> PassKernels:

@@ -158,6 +158,7 @@ DATA = (
     Setting("data", "chromosome", "Column whose changes start a new sequence."),
     Setting("data", "position", "Column whose differences are the gaps between sites."),
     Setting("data", "end", "Column where a site ends."),
+    Setting("data", "sample", "The one of several samples in the file."),
     Setting("data", "gap_unit", "Distance that is one step of the chains. Default: the median distance.", float),
     Setting("data", "delimiter", "One character, or tab, comma, semicolon, space. Default: what all lines agree on."),
 )
@@ -237,7 +238,7 @@ def update_names(with_number: bool = False) -> list[str]:
     """Names of the updates, including those with a number after a colon; with_number: only the latter.
 
     >>> update_names(with_number=True)
-    ['block:SIZE', 'hamming-ball:RADIUS']
+    ['collapsed:STARTS', 'block:SIZE', 'hamming-ball:RADIUS']
     """
     names = []
     for name, kind in UPDATES.items():

@@ -93,13 +93,19 @@ class Settings:
         }
         return Settings(row or self.row, **merged)
 
-    def learning(self, names: list[str]) -> Settings:
-        """A copy in which these parameters have priors: by default, priors made from their numbers."""
-        given, tables = self.sections["model"], dict(self.sections["priors"])
+    def check_learned(self, names: Sequence[str]) -> None:
+        """Raise InvalidInput for names that are no parameters of the model."""
         own = parameters_of(self._emission()[1]) | chain_parameters()
         for key in names:
             if key not in own:
                 raise InvalidInput(f"--learn takes parameters of the model, got {key!r}{_hint(key, own)}")
+
+    def learning(self, names: Sequence[str]) -> Settings:
+        """A copy in which these parameters have priors: by default, priors made from their numbers."""
+        self.check_learned(names)
+        given, tables = self.sections["model"], dict(self.sections["priors"])
+        own = parameters_of(self._emission()[1]) | chain_parameters()
+        for key in names:
             if key in tables:
                 continue
             if key not in given:
@@ -170,6 +176,10 @@ class Settings:
                 f"the model ({name}) needs {', '.join(absent)}; give them on the command line or in a file with --model"
             )
         return FactorialHMM(rows=read_rows(self.row), emission=kind(**_arguments(emission, values)))
+
+    def emission_class(self) -> type[Additive]:
+        """The class of the emission."""
+        return self._emission()[1]
 
     def _emission(self) -> tuple[str, type[Additive]]:
         name = str(self.sections["model"].get("emission", next(iter(EMISSIONS))))

@@ -44,6 +44,7 @@ class Columns:
     chromosome : its changes start new sequences.
     position : its differences are the gaps. Numbers, or dates and times, which become seconds.
     end : where a site ends, for tables and exports.
+    sample : the one of several samples in a file (`chiasma.genomics.signals`).
     gap_unit : the distance that counts as one step of the chains. Default: the median distance.
     delimiter : one character, or "tab", "comma", "semicolon", "space". Default: what all lines agree on.
     """
@@ -52,8 +53,14 @@ class Columns:
     chromosome: str | None = None
     position: str | None = None
     end: str | None = None
+    sample: str | None = None
     gap_unit: float | None = None
     delimiter: str | None = None
+
+    def check(self) -> None:
+        """Raise InvalidInput for a gap unit that is not positive."""
+        if self.gap_unit is not None and not (math.isfinite(self.gap_unit) and self.gap_unit > 0):
+            raise InvalidInput(f"the gap unit must be a positive number, got {self.gap_unit:g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +127,7 @@ def read_signal(path: Path, columns: Columns | None = None, guess: bool = False)
     guess : also guess the columns that are not named, by their names and by what they hold; notes say how.
     """
     columns = columns or Columns()
-    if columns.gap_unit is not None and not (math.isfinite(columns.gap_unit) and columns.gap_unit > 0):
-        raise InvalidInput(f"the gap unit must be a positive number, got {columns.gap_unit:g}")
+    columns.check()
     if path.suffix.lower() == ".npy":
         return _read_array(path, columns)
     return signal_of(read_sheet(path, columns.delimiter), columns, guess)

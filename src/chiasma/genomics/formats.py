@@ -72,6 +72,8 @@ NOT_A_SIGNAL = {
     "gene",
 }
 SEGMENTED = "seg"
+# A larger share of segments that end before they begin is a mistake in the file.
+MOST_EMPTY = 0.5
 
 
 class Format(NamedTuple):
@@ -120,7 +122,7 @@ def read_bins(path: Path | str, sample: str | None = None) -> list[Bins]:
     """
     path = Path(path)
     lines = read_lines(path)
-    found = [wig.read(path, lines)] if wig.is_wig(lines) else _from_sheet(as_sheet(path, lines))
+    found = [wig.read(path, lines)] if wig.is_wig(lines) else bins_of(as_sheet(path, lines))
     if sample is None:
         return found
     chosen = [bins for bins in found if bins.sample == sample]
@@ -135,7 +137,7 @@ def is_genomic(sheet: Sheet) -> bool:
     return (chromosome is not None and start is not None) or _is_bed_graph(sheet)
 
 
-def _from_sheet(sheet: Sheet) -> list[Bins]:
+def bins_of(sheet: Sheet) -> list[Bins]:
     if _is_bed_graph(sheet):
         sheet = sheet._replace(names=["chromosome", "start", "end", "value"], has_header=True)
         return _bins(sheet, Format("bedGraph", ()))
@@ -175,6 +177,8 @@ def _bins(sheet: Sheet, known: Format) -> list[Bins]:
 def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str) -> list[Bins]:
     """The lines of one sample: one Bins per column of values."""
     notes: list[str] = []
+    if known.segments and roles.end is not None:
+        sheet = _without_empty(sheet, roles.start, roles.end, notes)
     chromosome, start, end = _places(sheet, known, roles, notes)
     alleles, weight = _alleles(sheet), _weights(sheet, known)
     depths = {
@@ -205,6 +209,18 @@ def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str) -> list[Bi
         )
         for label, depth in depths.items()
     ]
+
+
+def _without_empty(sheet: Sheet, start: int, end: int, notes: list[str]) -> Sheet:
+    """Without segments that end before they begin, which some programs write where they found nothing."""
+    empty = sheet.numbers(end) < sheet.numbers(start)
+    if not empty.any():
+        return sheet
+    if empty.mean() > MOST_EMPTY:
+        line = sheet.rows[int(np.argmax(empty))].line
+        raise sheet.error(line, f"{empty.mean():.0%} of segments end before they begin; are start and end exchanged?")
+    notes.append(f"left out, as they end before they begin: {int(empty.sum())} segments")
+    return sheet._replace(rows=[row for row, bad in zip(sheet.rows, empty, strict=True) if not bad])
 
 
 def _roles(sheet: Sheet) -> Roles:

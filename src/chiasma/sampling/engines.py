@@ -20,6 +20,7 @@ import numpy as np
 from chiasma.exact.passes import draw_paths
 from chiasma.kernels import ensemble, moves
 from chiasma.sampling.problems import PathProblem, Problem, RowsProblem, Start, State, StateProblem
+from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import Exact, make_program, make_work, uniforms_per_sweep
 from chiasma.storage.trace import Draws
@@ -55,6 +56,9 @@ class Engine(ABC):
     def prepare(self) -> float | None:
         """Compute what all chains of the problem share; returns the exact log evidence if that yields it."""
         return None
+
+    def begin(self, display: Progress, workers: int) -> None:  # noqa: B027 - most engines have nothing to do
+        """Called once before the first iteration of a new run, for what takes long enough to be shown."""
 
     def set_betas(self, betas: Sequence[float]) -> None:
         """Set the rungs. If their number changes, each new rung copies the state of the nearest old one."""
@@ -324,10 +328,22 @@ class ExactEngine(StateEngine):
         return draws
 
 
-class RowsEngine(Engine):
-    """Exact draws of rows with any number of states. Which rows of a group are in which state is drawn from a stream
-    of its own.
+class RowsStepEngine(StepEngine):
+    """Replicas of rows with any number of states. Which of the equal rows are in which state is drawn when a draw is
+    kept, from a stream of its own: replicas know counts only.
     """
+
+    problem: RowsProblem
+
+    def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
+        target = self.problem.target
+        draws.states[n] = target.expand(self.states[-1], self.streams.arrangement())
+        draws.log_lik[n] = log_liks
+        draws.log_prior[n] = target.log_row_prior(draws.states[n])
+
+
+class RowsEngine(Engine):
+    """Exact draws of rows with any number of states; equal rows as in RowsStepEngine."""
 
     problem: RowsProblem
 
@@ -354,9 +370,9 @@ class RowsEngine(Engine):
         draws, target = self.empty_draws(n, thin), self.problem.target
         draw_shared(self.problem, self.streams, draws.states)
         for i, path in enumerate(draws.states):
-            draws.log_lik[i, 0] = target.log_likelihood(path)
+            draws.log_lik[i, 0] = target.log_likelihood(target.to_codes(path))
             path[:] = target.codes(path, self.streams.arrangement())
-            draws.log_prior[i] = target.log_prior(path)
+            draws.log_prior[i] = target.log_row_prior(path)
         if len(draws.states):
             self.states[0] = draws.states[-1]
         self.iteration += n

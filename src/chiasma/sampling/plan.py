@@ -12,11 +12,10 @@ from typing import Any
 
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import MEMORY
-from chiasma.models.state_target import StateTarget
-from chiasma.models.target import Target
+from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import UPDATES, BlockGibbs, Exact, Update
+from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, Update
 
 # Time budget of an exact filter in seconds; replicas are used above it.
 EXACT_SECONDS = 60.0
@@ -27,11 +26,19 @@ FILTER_SECONDS = 1.0e-9
 BLOCK_ROWS = 5
 FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
-# Density evaluations per slice update along a line, and the time budget for all of them in one iteration; above it,
-# parameters are updated given the paths.
-EVALUATIONS = 6
-EVALUATION_SECONDS = 2.0e-4  # overhead of an evaluation, without its filter
-COLLAPSED_SECONDS = 0.05
+# The same for rows of any number of states: joint states of a block.
+BLOCK_STATES = 64
+# Learning with the paths integrated out, by gradients: exact filters per effective draw (jumps, now and then a
+# trajectory, the draw of a path), filters per start of the search for optima, and what a filter costs besides itself.
+FILTERS_PER_DRAW = 12
+FILTERS_PER_START = 160
+EVALUATION_SECONDS = 1.5e-4
+FEWEST_STARTS, MOST_STARTS = 4, 32
+# Learning given the paths: effective draws of the slowest parameter per iteration (benchmarks/results/parameters.md:
+# 0.07 to 0.7), the rungs of a ladder, and what an update of the parameters costs besides the paths.
+EFFECTIVE_PER_ITERATION = 0.2
+TYPICAL_RUNGS = 10
+PARAMETER_SECONDS = 1.0e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +57,7 @@ class Plan:
         return isinstance(self.update, Exact) and len(self.ladder) == 1 and not self.learns
 
 
-def exact_cost(target: Target | StateTarget) -> tuple[float, float]:
+def exact_cost(target: AnyTarget) -> tuple[float, float]:
     """Estimated seconds of one exact filter, and the minimum memory of its messages in bytes."""
     states = float(target.n_states)
     seconds = FILTER_SECONDS * target.n_columns * states * target.n_operations
@@ -58,21 +65,32 @@ def exact_cost(target: Target | StateTarget) -> tuple[float, float]:
     return seconds, 8.0 * states * kept_columns
 
 
-def exact_cost_text(target: Target | StateTarget) -> str:
+def exact_cost_text(target: AnyTarget) -> str:
     seconds, memory = exact_cost(target)
     size = f"{target.size_text} x {target.n_columns:,} columns"
     return f"the exact filter over {size} takes about {_seconds(seconds)} and {memory / 2**20:,.0f} MiB"
 
 
-def block_rows(target: Target) -> int:
-    """The default number of rows that are updated jointly."""
+def block_rows(target: AnyTarget) -> int:
+    """The default number of rows that are updated jointly; equal rows count as one."""
+    if isinstance(target, StateTarget):
+        return _block_axes(target)
     rows = BLOCK_ROWS
     while rows > FEW_BLOCK_ROWS and 8 * target.n_columns << rows > BLOCK_BYTES:
         rows -= 1
     return min(rows, target.n_rows)
 
 
-def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
+def _block_axes(target: StateTarget) -> int:
+    """As many as a typical block can have within BLOCK_STATES, and the widest one within BLOCK_BYTES."""
+    typical = math.exp(math.log(target.n_states) / target.n_axes)  # geometric mean of the numbers of states
+    size = max(1, min(target.n_axes, int(math.log(BLOCK_STATES) / math.log(typical) + 1e-9)))
+    while size > 1 and 8 * target.n_columns * target.widest(size) > BLOCK_BYTES:
+        size -= 1
+    return size
+
+
+def plan_paths(target: AnyTarget, update: Any, exchange: Any, ladder: Any) -> Plan:
     """Choose the update, the exchange and the ladder for a factorial HMM."""
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
@@ -96,57 +114,72 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
 
 
-def plan_states(target: StateTarget, update: Any, exchange: Any, ladder: Any) -> Plan:
-    """The same for rows of any number of states: exact draws, or an error that says why not."""
-    _check_ladder_name(ladder)
-    cost = exact_cost_text(target)
-    asked = isinstance(update, Exact) or update == "exact"
-    if not (asked or update == "auto") or exchange not in ("auto", None) or not isinstance(ladder, str):
-        raise InvalidInput(
-            "rows of more than two states, or equal rows, are drawn exactly: leave update, exchange and ladder at "
-            f"their defaults, got update={update!r}, exchange={exchange!r}, ladder={ladder!r}"
-        )
-    seconds, memory = exact_cost(target)
-    if not asked and (seconds > EXACT_SECONDS or memory > MEMORY):
-        raise BudgetExceeded(
-            f"{cost}, over the budget of {EXACT_SECONDS:.0f} s and {MEMORY / 2**20:,.0f} MiB; take fewer rows or "
-            "states, or insist with update=ch.Exact(memory=...)"
-        )
-    chosen = update if isinstance(update, Exact) else Exact()
-    how = "exact draws as asked" if asked else "exact independent draws"
-    return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"{how}: {cost}")
+def plan_learning(target: AnyTarget, update: Any, exchange: Any, ladder: Any, with_rows: bool = False) -> Plan:
+    """Choose them for a model with parameters to learn; target: the paths at typical parameters.
 
+    with_rows : the model is one of rows with values, whose parameters are learned with the paths integrated out.
 
-def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:
-    """Choose them for a model with n_free coordinates to learn; target: the paths at typical parameters.
-
-    With Exact the paths are integrated out and only parameters are updated and swapped.
+    "auto" compares effective draws per second: with the paths integrated out, by gradients, and given the paths.
     """
     _check_ladder_name(ladder)
-    seconds, memory = exact_cost(target)
-    seconds = EVALUATIONS * n_free * (seconds + EVALUATION_SECONDS)
-    cost = f"an iteration takes about {EVALUATIONS * n_free} exact filters, {_seconds(seconds)}"
     if isinstance(update, str) and update == "auto":
-        swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
-        if swaps and seconds <= COLLAPSED_SECONDS and memory <= MEMORY:
-            chosen: Update = Exact()
-            why = f"parameters with the paths integrated out: {cost}"
-        else:
-            chosen = BlockGibbs(size=block_rows(target))
-            why = f"parameters given the paths, and blocks of {block_rows(target)} rows"
-            why += (
-                f": {cost} with the paths integrated out, over the budget of {COLLAPSED_SECONDS:g} s" if swaps else ""
-            )
+        chosen, why = _auto_rows(target) if with_rows else _auto_learning(target, exchange)
     else:
         chosen, why = _named_update(update, target), "update as given"
-    collapsed = isinstance(chosen, Exact)
+    collapsed = isinstance(chosen, Exact | Collapsed)
+    if with_rows and not collapsed:
+        raise InvalidInput(
+            "parameters of a model with rows= are learned with the paths integrated out: use update='collapsed' or "
+            f"update='exact', got {update!r}; or use chains=ch.BinaryChains(...) for rows of two states"
+        )
+    if isinstance(chosen, Collapsed) and isinstance(ladder, str) and exchange in ("auto", None):
+        # Jumps between the optima do what a ladder is for, at one rung.
+        exchange = None
     plan = plan_replicas(chosen, exchange, ladder, Swap() if collapsed else MosaicCrossover(), why)
     if collapsed and plan.exchange not in (None, Swap()):
         raise InvalidInput(
-            f"{type(plan.exchange).__name__} exchanges parts of paths, but update='exact' integrates paths out; use "
-            "exchange='swap', or another update"
+            f"{type(plan.exchange).__name__} exchanges parts of paths, but {type(chosen).__name__}() integrates paths "
+            "out; use exchange='swap', or another update"
         )
     return replace(plan, learns=True)
+
+
+def _auto_rows(target: AnyTarget) -> tuple[Update, str]:
+    seconds, memory = exact_cost(target)
+    starts = int(min(MOST_STARTS, EXACT_SECONDS / (FILTERS_PER_START * (seconds + EVALUATION_SECONDS))))
+    if starts < FEWEST_STARTS or memory > MEMORY:
+        raise BudgetExceeded(
+            f"{exact_cost_text(target)}, too much to learn parameters: a search for optima takes "
+            f"{FEWEST_STARTS * FILTERS_PER_START:,} of them; take fewer rows or states, or insist with "
+            "update=ch.Collapsed(starts=...)"
+        )
+    rate = 1 / (FILTERS_PER_DRAW * (seconds + EVALUATION_SECONDS))
+    why = "parameters with the paths integrated out, by gradients"
+    return Collapsed(starts=starts), f"{why}: about {_rate(rate)} effective draws per second"
+
+
+def _auto_learning(target: AnyTarget, exchange: Any) -> tuple[Update, str]:
+    assert not isinstance(target, StateTarget)
+    seconds, memory = exact_cost(target)
+    seconds += EVALUATION_SECONDS
+    rows = block_rows(target)
+    sweep = FILTER_SECONDS * target.n_columns * (rows + 2) * math.ceil(target.n_rows / rows) * 2.0**rows
+    given_paths = EFFECTIVE_PER_ITERATION / (TYPICAL_RUNGS * (sweep + PARAMETER_SECONDS))
+    integrated = 1 / (FILTERS_PER_DRAW * seconds)
+    starts = int(min(MOST_STARTS, EXACT_SECONDS / (FILTERS_PER_START * seconds)))
+    rates = f"about {_rate(integrated)} effective draws per second, {_rate(given_paths)} given the paths"
+    swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
+    if swaps and integrated >= given_paths and starts >= FEWEST_STARTS and memory <= MEMORY:
+        return Collapsed(starts=starts), f"parameters with the paths integrated out, by gradients: {rates}"
+    why = f"parameters given the paths, and blocks of {rows} rows"
+    if not swaps:
+        return BlockGibbs(size=rows), why
+    search = f"the search for {FEWEST_STARTS} optima takes {_seconds(FEWEST_STARTS * FILTERS_PER_START * seconds)}"
+    return BlockGibbs(size=rows), f"{why}: with the paths integrated out {rates}, and {search}"
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:.2g}" if per_second < 10 else f"{per_second:,.0f}"
 
 
 def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: Exchange, why: str) -> Plan:
@@ -180,7 +213,7 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
     return Plan(update=update, exchange=chosen, ladder=rungs, reason=why)
 
 
-def _named_update(update: Any, target: Target) -> Update:
+def _named_update(update: Any, target: AnyTarget) -> Update:
     if isinstance(update, Update):
         return update
     if isinstance(update, str) and update in UPDATES:
