@@ -17,7 +17,8 @@ from chiasma.files.settings import Settings, settings_of
 from test_cli import FILES
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/results/core.md")
+COHORTS = tuple(f"docs/cohort-{where}.md" for where in ("laptop", "slurm", "job-arrays"))
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/results/core.md", *COHORTS)
 
 
 def read(name: str) -> str:
