@@ -22,7 +22,9 @@ from chiasma.files.fitting import Fit, fit_file
 from chiasma.files.options import all_settings, as_number, parse_names
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings
-from chiasma.files.tables import Signal, listed, read_signal
+from chiasma.files.sheets import listed
+from chiasma.files.tables import Signal
+from chiasma.genomics.signals import read_any
 from chiasma.types import Floats
 
 
@@ -124,6 +126,7 @@ class FitWorkflow(Workflow):
             resume=run.store.exists(),
             workers=workers,
             tables_only=tables_only,
+            read=read_any,
         )
         return self._result(done)
 
@@ -160,7 +163,7 @@ class FitWorkflow(Workflow):
         from chiasma.sampling.sampler import sample
 
         given, learn = Settings(**settings), settings["learn"]
-        signal = read_signal(source, given.columns())
+        signal = read_any(source, given.columns())
         model, chosen = estimated(given, signal.data, learn)[0].learning(learn).model(), given.sampler()
         update, exchange, ladder = (chosen.get(name, "auto") for name in ("update", "exchange", "ladder"))
         _, plan, _ = pose(model, signal.data, update, exchange, ladder, None)

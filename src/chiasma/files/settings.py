@@ -230,9 +230,9 @@ def settings_of(model: FactorialHMM) -> dict[str, Any]:
     parts += [chains] if isinstance(chains, BinaryChains) else []
     for part in parts:
         for key, parameter in parameters_of(type(part)).items():
-            value = getattr(part, parameter.name)
-            if parameter.name in part.priors:
-                tables[key] = write_prior(part.priors[parameter.name])
+            value = part.given(parameter.name)
+            if isinstance(value, Prior):
+                tables[key] = write_prior(value)
             elif value is not None:
                 section[key] = value.tolist()
     if model.rows is not None:
