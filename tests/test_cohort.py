@@ -33,6 +33,7 @@ from chiasma.cohort.store import common_grid
 from chiasma.cohort.task import computing_alone, run_task, task_of
 from chiasma.datasets.genome import tumour_genome
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.files.fitting import fit_file
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, settings_of
 from chiasma.files.tables import write_table
@@ -244,14 +245,22 @@ def test_task__takes_over_what_a_killed_worker_left(inputs, serial, tmp_path, mo
     task = task_of(directory, plan, plan.samples[0])
     left = directory.begin("a")
     half = Settings(**task.settings).merged(sampler={"draws": 4})
-    from chiasma.files.fitting import fit_file
-
     fit_file(Path(task.path), half, RunDirectory(left), tables_only=True)
     for name in ("states.tsv", "settings.toml"):
         (left / name).unlink()  # a kill may come before any of them is written
     outcome = run_task(task)
     assert outcome.status == "done"
     assert not left.exists()
+    assert differences(serial / "samples/a", directory.samples / "a") == []
+
+
+def test_task__what_is_left_of_other_data_is_dropped(inputs, serial, tmp_path):
+    directory, plan = planned(inputs, tmp_path / "out")
+    task = task_of(directory, plan, plan.samples[0])
+    left = directory.begin("a")
+    fit_file(inputs / "d.tsv", Settings(**task.settings), RunDirectory(left), tables_only=True)
+    assert run_task(task).status == "done"
+    assert list(directory.unfinished.iterdir()) == []
     assert differences(serial / "samples/a", directory.samples / "a") == []
 
 
@@ -340,7 +349,7 @@ def test_sheet__cells_are_settings(inputs, tmp_path):
     assert settings["model"]["weights"] == [0.1, 0.9]
     assert settings["model"]["fixed_rows"] == {"1": 1}
     assert settings["sampler"] == {**SETTINGS, "ladder": [1.0, 5.0], "seed": 7}
-    assert set(settings["priors"]) == {"sd", "weights"}
+    assert settings["learn"] == ["sd", "weights"]
 
 
 def test_records__of_pandas_and_a_model_in_python(inputs, tmp_path, client):
