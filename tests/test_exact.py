@@ -540,7 +540,7 @@ def test_draws_write_to_nothing_that_chains_share(enter, states):
     row = ch.Row(np.arange(float(states)), chain)
     others = [ch.Row([0.0, value], ch.Switch(0.4, 0.5)) for value in (0.7, 0.9, 1.3)]  # so that several change at once
     model = ch.FactorialHMM(rows=[row, *others], emission=ch.Gaussian(sd=2.0))
-    passes = exact_passes.Passes(model.target(model.simulate(30, seed=1)[1]), 1.0, stay=True)
+    passes = exact_passes.Passes(model.exact_target(model.simulate(30, seed=1)[1]), 1.0, stay=True)
 
     def arrays():
         found = [*vars(passes).values(), *vars(passes.kernels).values()]

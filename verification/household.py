@@ -165,7 +165,7 @@ def disaggregate(
     ]
     report.table(head, rows)
     report.text(
-        f"{model.target(rest[:1]).size_text}, noise {noise.watts:.1f} W and {noise.share:.1%} of the power; "
+        f"{model.exact_target(rest[:1]).size_text}, noise {noise.watts:.1f} W and {noise.share:.1%} of the power; "
         f"{seconds:.1f} s for the exact probabilities of {len(rest):,} minutes. Nearest sum: at every minute the "
         "states whose powers add up to the nearest value, with the same states and powers (combinatorial "
         "optimisation). Energy share: estimated over true energy."

@@ -167,6 +167,10 @@ class FactorialHMM:
             raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {row}")
         return int(row)
 
+    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+        """`target`, by an older name."""
+        return self.target(data, table_bytes)
+
     def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
         """The arrays that exact passes, updates and exchanges work on; a StateTarget where the model `has_states`."""
         data = Observations.of(data)
