@@ -20,6 +20,7 @@ from .sampling.ladder import Ladder
 from .sampling.sampler import sample
 from .sampling.updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
 from .sampling.vector_updates import RandomWalk, SiteGibbs
+from .storage.checking import StoreCheck, check_store
 from .storage.opening import open_posterior
 
 __version__: str
@@ -64,6 +65,7 @@ __all__ = [
     "RowGibbs",
     "SiteGibbs",
     "Sticky",
+    "StoreCheck",
     "StoreError",
     "StudentT",
     "Swap",
@@ -71,6 +73,7 @@ __all__ = [
     "Table",
     "Uniform",
     "calibration",
+    "check_store",
     "compare",
     "diagnostics",
     "exact",

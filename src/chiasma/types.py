@@ -14,10 +14,32 @@ Integers = npt.NDArray[np.int64]
 
 
 def as_floats(name: str, values: Any) -> Floats:
-    """A float array, or an error that names the argument."""
+    """A float array, or an error that names the argument. Masked entries become NaN."""
     try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{name} must be numbers, got {type(values).__name__}; pass a float or an array of floats"
-        ) from error
+        if isinstance(values, list | tuple) and any(isinstance(one, np.ma.MaskedArray) for one in values):
+            values = np.ma.array(values)
+        given = values if isinstance(values, np.ndarray) else np.asarray(values)
+        if given.dtype.kind in "cmMV":  # complex numbers, times and records, which NumPy would convert
+            raise TypeError(f"an array of {given.dtype}")
+        if isinstance(given, np.ma.MaskedArray):
+            given = np.ma.filled(given.astype(np.float64), np.nan)
+        return np.array(given, dtype=np.float64)
+    except Exception as error:  # values may be anything, and so may what their conversion raises
+        what = f"an array of {given.dtype}" if isinstance(values, np.ndarray) else type(values).__name__
+        raise InvalidInput(f"{name} must be numbers, got {what}; pass a float or an array of floats") from error
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 1."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def as_array(name: str, values: Any) -> npt.NDArray[Any]:
+    """An array of any type without masked entries, or an error that names the argument."""
+    try:
+        given = np.asanyarray(values)
+    except Exception as error:  # values may be anything, and so may what their conversion raises
+        raise InvalidInput(f"{name} must be an array, got {type(values).__name__}; pass numbers") from error
+    if np.ma.is_masked(given):
+        raise InvalidInput(f"{name} must have a value everywhere, got masked ones; fill them in")
+    return np.asarray(given)

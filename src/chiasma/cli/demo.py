@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chiasma.atomic import remove, write_text
 from chiasma.cli.fit import run_fit
 from chiasma.cli.printing import Voice
 from chiasma.cli.simulate import truth_file, write_simulation
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from chiasma.datasets.study import Comparison
 
-DATA = "genome.tsv"
+DATA, RUN = "genome.tsv", "run"
+# Lists the files that the demo made in a directory; without it nothing there is the demo's.
+MARKER = ".chiasma-demo"
 
 
 def demo(
@@ -45,25 +47,48 @@ def demo(
 
     voice = Voice()
     _make_room(out)
-    data, directory = out / DATA, RunDirectory(out / "run")
+    data, directory = out / DATA, RunDirectory(out / RUN)
     voice.note(f"$ chiasma simulate {data} --seed {seed} --sites {sites}")
     genome = tumour_genome(seed, sites)
     settings = write_simulation(data, genome.model, genome.states, genome.signal, seed)
     voice.note(f"$ chiasma fit {data} --model {settings} --seed {seed} --draws {draws} --out {directory.path}")
     run_fit(data, Settings.read(settings).merged(sampler={"seed": seed, "draws": draws}), directory, voice)
+    _mark(out, [str(path.relative_to(out)) for path in sorted(out.rglob("*")) if not path.is_dir()])
     _compare_with_truth(directory, genome.states)
 
 
 def _make_room(out: Path) -> None:
-    """Remove an earlier demo; raise InvalidInput if the directory holds anything else."""
-    files = [out / DATA, truth_file(out / DATA), (out / DATA).with_suffix(".toml")]
+    """Remove an earlier demo, and nothing else; raise InvalidInput if the directory holds anything more."""
     if out.exists() and any(out.iterdir()):
-        if not all(path.exists() for path in files):
+        marker = out / MARKER
+        if not marker.is_file():
             raise InvalidInput(f"{out} exists and holds no earlier demo; choose another --out")
-        shutil.rmtree(out / "run", ignore_errors=True)
-        for path in files:
-            path.unlink()
+        made = set(marker.read_text(encoding="utf-8", errors="replace").splitlines())
+        files = [path for path in sorted(out.rglob("*")) if path.is_symlink() or not path.is_dir()]
+        foreign = [path for path in files if not _is_ours(path.relative_to(out), made)]
+        if foreign:
+            raise InvalidInput(
+                f"{out} holds more than an earlier demo: {foreign[0]}; move it away, or choose another --out"
+            )
+        remove([*(out / name for name in (*_data_files(), RUN)), marker])
     out.mkdir(parents=True, exist_ok=True)
+    _mark(out, [])
+
+
+def _mark(out: Path, made: list[str]) -> None:
+    """Note what the demo has made; an empty list while it is at work."""
+    write_text(out / MARKER, "".join(f"{name}\n" for name in made))
+
+
+def _data_files() -> tuple[str, ...]:
+    return DATA, truth_file(Path(DATA)).name, Path(DATA).with_suffix(".toml").name
+
+
+def _is_ours(path: Path, made: set[str]) -> bool:
+    """Whether the demo made a file. Of one that was killed at work, whatever is in its run is."""
+    if path.name == MARKER or path.name.endswith(".partial") or str(path) in made:
+        return True
+    return not made and (str(path) in _data_files() or path.parts[0] == RUN)
 
 
 def _compare_with_truth(directory: RunDirectory, states: npt.NDArray[np.int8]) -> None:

@@ -11,8 +11,9 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from chiasma.cli.mistakes import INTERRUPTED, stop
+from chiasma.cli.mistakes import stop
 from chiasma.cli.printing import Voice
+from chiasma.cli.signals import exit_code
 from chiasma.errors import ChiasmaError
 from chiasma.files.run_directory import RunDirectory
 
@@ -133,15 +134,16 @@ def run_fit(source: Path, settings: Settings, directory: RunDirectory, voice: Vo
     settings = complete(settings)
     voice.seed(settings.sections["sampler"]["seed"])
     voice.note(f"{source}: {signal.in_words()}")
-    if not resume:
-        directory.begin(settings, signal, source)
-    posterior = _sample(model, settings, signal, source, directory, voice, resume)
+    with directory.writing():
+        directory.begin(settings, signal, source, resume)
+        posterior = _sample(model, settings, signal, source, directory, voice, resume)
+        directory.keep_data(signal)
+        if resume:
+            directory.keep_settings(settings, source)
     n_draws, wanted = posterior.draws.sizes["draw"], settings.sections["sampler"]["draws"]
-    if resume:
-        directory.keep_settings(settings, source)
     if n_draws < wanted:
         kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"
-        raise stop(f"interrupted: {kept}; {directory.how_to_resume(source)}", INTERRUPTED)
+        raise stop(f"interrupted: {kept}; {directory.how_to_resume(source)}", exit_code())
     voice.note("writing tables and figures")
     voice.report(write_report(posterior, signal, directory.path, directory.about()), signal, directory.path)
 
@@ -175,4 +177,4 @@ def _sample(
             directory.abandon()
         raise
     except KeyboardInterrupt:
-        raise stop(f"interrupted: there are no draws yet; {directory.how_to_resume(source)}", INTERRUPTED) from None
+        raise stop(f"interrupted: there are no draws yet; {directory.how_to_resume(source)}", exit_code()) from None

@@ -7,9 +7,7 @@ whose differences are the gaps.
 from __future__ import annotations
 
 import csv
-import io
 import math
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma import atomic
-from chiasma.errors import InvalidInput
+from chiasma.errors import InvalidInput, StoreError
 from chiasma.models.observations import Observations
+from chiasma.npy import read_npy, read_npz
 from chiasma.types import Floats
 
 DELIMITERS = {
@@ -38,6 +37,8 @@ MISSING = ("", ".", "na", "n/a", "nan")
 # Lines before the header that genomics tools write.
 COMMENTS = ("#", "@")
 VALUE_NAMES = ("value", "y")
+# How a cell begins that a spreadsheet takes for a formula.
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +96,22 @@ class Signal:
     def load(cls, path: Path) -> Signal:
         """What `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
-                content = {key: file[key] for key in file.files}
+            content = read_npz(path.read_bytes())
             data = Observations(content["y"], content["starts"], content.get("gaps"))
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise InvalidInput(f"{path} cannot be read ({error}); it is written when a fit begins") from error
-        labels, unit = content.get("chromosome"), content.get("gap_unit")
-        return cls(
-            data=data,
-            chromosome=None if labels is None else tuple(labels.tolist()),
-            position=content.get("position"),
-            gap_unit=None if unit is None else float(unit),
-        )
+            labels, unit, position = (content.get(key) for key in ("chromosome", "gap_unit", "position"))
+            if any(one is not None and one.shape != (data.n_columns,) for one in (labels, position)):
+                raise ValueError("its labels are not one per site")
+            return cls(
+                data=data,
+                chromosome=None if labels is None else tuple(map(str, labels.tolist())),
+                position=None if position is None else position.astype(float),
+                gap_unit=None if unit is None else float(unit),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{path} cannot be read ({error}); it is written when a fit begins: restore it from a backup, or "
+                "delete it and resume the fit"
+            ) from error
 
 
 class Line(NamedTuple):
@@ -166,7 +171,7 @@ def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]])
     try:
         with atomic.whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-            writer.writerow(names)
+            writer.writerow([cell_text(name) for name in names])
             writer.writerows([cell_text(value) for value in row] for row in rows)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
@@ -175,14 +180,17 @@ def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]])
 def cell_text(value: Any) -> str:
     """A value as a cell: NA for NaN, and the shortest form that reads back as the same float.
 
-    >>> cell_text(2.0), cell_text(0.1), cell_text(float("nan")), cell_text("chr1")
-    ('2', '0.1', 'NA', 'chr1')
+    A text that a spreadsheet would run as a formula is quoted.
+
+    >>> cell_text(2.0), cell_text(0.1), cell_text(float("nan")), cell_text("chr1"), cell_text("=1+1")
+    ('2', '0.1', 'NA', 'chr1', "'=1+1")
     """
     if not isinstance(value, float | np.floating):
-        return str(value)
+        text = str(value)
+        return f"'{text}" if text.startswith(FORMULAS) and not _is_number(text) else text
     if math.isnan(value):
         return "NA"
-    return str(int(value)) if value == int(value) else repr(float(value))
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def same_chromosome(name: str) -> str:
@@ -210,8 +218,8 @@ def _read_array(path: Path, columns: Columns) -> Signal:
     if columns != Columns():
         raise InvalidInput(f"{path}: an NPY file has no columns to choose; drop those options, or write a table")
     try:
-        y = np.load(io.BytesIO(_read_bytes(path)), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        y = read_npy(_read_bytes(path))
+    except ValueError as error:
         raise InvalidInput(f"{path} is not a NumPy array file ({error}); write it with numpy.save") from error
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -265,7 +273,10 @@ def _read_table(path: Path, delimiter: str) -> Sheet:
 
 
 def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Line]:
-    """Rows with their line numbers, without blank lines and without comments before the header."""
+    """Rows with their line numbers, without comments before the header and blank lines after the last row.
+
+    In a table of one column a blank line is a row whose value is missing; in others it is none.
+    """
     skipped = 0
     for line in lines:
         if line.strip() and not line.startswith(COMMENTS):
@@ -275,11 +286,13 @@ def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Line]:
     rows = []
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells) or len(cells) > 1:
-                rows.append(Line(skipped + reader.line_num, cells))
+            is_blank = len(cells) < 2 and not any(cell.strip() for cell in cells)
+            rows.append(Line(skipped + reader.line_num, [""] if is_blank else cells))
     except csv.Error as error:
         raise InvalidInput(f"{path}, line {skipped + reader.line_num}: {error}; check the quotes") from error
-    return rows
+    while rows and rows[-1].cells == [""]:
+        rows.pop()
+    return rows if rows and len(rows[0].cells) == 1 else [row for row in rows if row.cells != [""]]
 
 
 def _from_table(table: Sheet, columns: Columns) -> Signal:
@@ -307,7 +320,7 @@ def _find_value(table: Sheet, wanted: str | None) -> int:
         return 0
     for name in VALUE_NAMES:
         if name in table.names:
-            return table.names.index(name)
+            return _find(table, name, "value")
     raise InvalidInput(
         f"{table.path}: which column holds the signal? Name the value column: one of {listed(table.names)}"
     )

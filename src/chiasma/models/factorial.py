@@ -24,7 +24,7 @@ from chiasma.models.parameters import Parameters
 from chiasma.models.rows import Row, RowChains, Rows
 from chiasma.models.state_target import Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
-from chiasma.types import Floats, Integers
+from chiasma.types import Floats, Integers, as_array
 
 
 class FactorialHMM:
@@ -294,7 +294,7 @@ def log_joint(
 
 def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> Integers:
     """(T,) codes of all rows from (K, T) states or (T,) codes; raises InvalidInput where they do not fit the model."""
-    given = np.asarray(states)
+    given = as_array("states", states)
     if given.dtype.kind not in "biuf":
         raise InvalidInput(f"states must be numbers, got {given.dtype}; pass zeros and ones, or codes")
     if given.shape not in ((model.n_rows, n_columns), (n_columns,)):

@@ -19,6 +19,7 @@ import numpy as np
 
 from chiasma.exact.passes import draw_paths
 from chiasma.kernels import ensemble, moves
+from chiasma.sampling.borders import check_checkpoint
 from chiasma.sampling.problems import PathProblem, Problem, RowsProblem, Start, State, StateProblem
 from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import Exact, make_program, make_work, uniforms_per_sweep
@@ -97,7 +98,8 @@ class Engine(ABC):
         return tally | {"states": self.states, "betas": self.betas, "iteration": self.iteration, "streams": streams}
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
+        """Continue from a checkpoint; raises InvalidInput if it does not fit."""
+        check_checkpoint(self, checkpoint)
         self.states = np.array(checkpoint["states"])
         self.set_betas(checkpoint["betas"])
         self.iteration = int(checkpoint["iteration"])

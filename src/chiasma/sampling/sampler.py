@@ -33,8 +33,10 @@ from chiasma.sampling.problems import LearningProblem, Problem, RowsProblem, Sta
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Exact
+from chiasma.storage.layout import Layout
+from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
-from chiasma.storage.store import Layout, ZarrTrace, check_new, draws_per_chunk
+from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
 
 Model = FactorialHMM | Density
@@ -43,6 +45,7 @@ Model = FactorialHMM | Density
 TURN = 0.2
 
 
+@one_writer
 def sample(
     model: Model,
     data: Observations | npt.ArrayLike | None = None,
@@ -60,6 +63,7 @@ def sample(
     workers: int | None = None,
     store: str | Path | None = None,
     resume: bool = False,
+    durable: bool = True,
     progress: bool = True,
 ) -> Posterior:
     """Draw from the posterior of the hidden paths, and of parameters with a prior, or from any density.
@@ -81,6 +85,7 @@ def sample(
     workers : threads; default: one per core, at most one per chain.
     store : a path for a Zarr store, to which draws are written while sampling; ch.open_posterior reads it.
     resume : continue the run in `store` up to `draws`, as if it had never stopped; starts a new run if there is none.
+    durable : sync every write to the disk, so that a power cut loses no more than a kill; False: for scratch stores.
     progress : show what was chosen and a progress display, if the output is a terminal.
 
     Ctrl-C ends the run and returns what all chains have drawn.
@@ -106,14 +111,14 @@ def sample(
     entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
-    trace: Trace | None = reopen_store(path, about, draws) if path is not None and resumes else None
+    trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
     engines = make_engines(problem, plan, exchange_every, entropy, chains, start)
     with Run(engines, min(workers or os.cpu_count() or 1, chains), Progress(progress, plan.reason, entropy)) as run:
         log_evidence = run.prepare()
         if not plan.is_exact and (trace is None or not trace.all_began):
             run.warm_up(warmup, plan)
         if trace is None:
-            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence)
+            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable)
         trace.restore(engines)
         run.keep(trace, draws, thin)
         trace.finish(engines, run.timings)
@@ -185,6 +190,7 @@ def new_trace(
     n_draws: int,
     data: Observations | None,
     log_evidence: float | None,
+    durable: bool = True,
 ) -> Trace:
     """A new trace for the draws, in memory or in a store."""
     engine = engines[0]
@@ -211,7 +217,7 @@ def new_trace(
         static["starts"] = (data.starts, "sequence")
         if data.gaps is not None and len(data.gaps):
             static["gaps"] = (data.gaps, "gap")
-    return ZarrTrace.create(path, layout, static, about, log_evidence)
+    return ZarrTrace.create(path, layout, static, about, log_evidence, durable)
 
 
 class Run:
