@@ -11,7 +11,7 @@ COVERAGE_MIN ?= 98
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test kernels test-proofs test-jit-off test-jit-on coverage lint types imports check format package bench verify recompile clean
+.PHONY: help install demo test kernels test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs bench verify recompile clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -46,12 +46,14 @@ kernels: $(STAMP) # compiled before the tests that need them
 test-proofs: $(STAMP) ## full transition matrices of every move, kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m symbolic
 
-# Starts the count that the compiled tests complete: compiled kernels cannot be seen at work.
+# Starts the coverage that the compiled tests complete: compiled kernels cannot be traced.
 test-jit-off: $(STAMP) ## tests of kernels, as plain Python
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'jit_off and not symbolic' --cov --cov-report=
 
+# Tracing doubles the time of a test in Python, so long tests run without it.
 test-jit-on: $(STAMP) ## all tests but the proofs, and docstring examples, kernels compiled
-	$(PYTEST) $(COVERAGE)
+	$(PYTEST) -m 'not slow and not symbolic' $(COVERAGE)
+	$(PYTEST) -m 'slow and not symbolic'
 
 coverage: $(STAMP) ## the last count as an HTML report in htmlcov/
 	$(PY) -m coverage html
@@ -78,6 +80,14 @@ package: $(STAMP) ## build the sdist and the wheel in dist/ and check them
 	$(PY) -m build
 	$(PY) -m twine check --strict dist/*
 	$(VENV)/bin/check-wheel-contents dist/*.whl
+
+docs: $(VENV)/.docs ## build the documentation site into build/site; examples are executed and cached
+	$(PY) -m sphinx -W --keep-going -q -d build/doctrees docs build/site
+	@echo "open build/site/index.html"
+
+$(VENV)/.docs: $(STAMP) constraints-docs.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-docs.txt -e '.[dev,docs]'
+	@touch $@
 
 bench: $(VENV)/.bench ## run the benchmarks
 	$(PY) benchmarks/run.py

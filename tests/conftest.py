@@ -52,8 +52,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if JIT and item.get_closest_marker("symbolic"):
         item.add_marker(pytest.mark.skip(reason="symbolic uniforms need plain-Python kernels: NUMBA_DISABLE_JIT=1"))
-    if item.get_closest_marker("slow"):
-        item.add_marker("no_cover")
     if not JIT and item.get_closest_marker("large"):
         item.add_marker(pytest.mark.skip(reason="too much work for plain-Python kernels"))
 

@@ -222,6 +222,7 @@ def test_fit__an_unwritable_place_is_one_line(genome):
     )
 
 
+@pytest.mark.slow
 def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     from chiasma.sampling.sampler import sample
 
@@ -251,6 +252,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
         assert ch.open_posterior(f"{name}/run.zarr").draws.sizes["draw"] == draws
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_fit__a_real_ctrl_c(genome):
     command = "fit genome.tsv --model genome.toml --update row --draws 100000000 --warmup 10 --chains 2 --out run"

@@ -526,3 +526,27 @@ def test_gaussian_columns_in_several_calls_and_pieces_are_a_table_of_their_densi
     np.testing.assert_array_equal(drawn, ch.exact.draws(same, other, 3, seed=2))
     few = 8 * 200 << n_rows
     np.testing.assert_array_equal(drawn, ch.exact.draws(model, data, 3, seed=2, memory=few))
+
+
+@pytest.mark.parametrize("enter", [0.4, 0.0])  # filtered in linear space, and in logarithms
+@pytest.mark.parametrize("states", [2, 3])
+def test_draws_write_to_nothing_that_chains_share(enter, states):
+    """Chains draw from one filter in threads of their own: a scratch array that they shared would mix their draws."""
+    chain = (
+        ch.Switch(enter, 0.4, 0.5)
+        if states == 2
+        else ch.Markov([[1 - enter, enter, 0], [0.1, 0.8, 0.1], [0, 0.1, 0.9]], [0.5, 0.3, 0.2])
+    )
+    row = ch.Row(np.arange(float(states)), chain)
+    others = [ch.Row([0.0, value], ch.Switch(0.4, 0.5)) for value in (0.7, 0.9, 1.3)]  # so that several change at once
+    model = ch.FactorialHMM(rows=[row, *others], emission=ch.Gaussian(sd=2.0))
+    passes = exact_passes.Passes(model.exact_target(model.simulate(30, seed=1)[1]), 1.0, stay=True)
+
+    def arrays():
+        found = [*vars(passes).values(), *vars(passes.kernels).values()]
+        return [value for value in found if isinstance(value, np.ndarray) and value.size]
+
+    before = [array.copy() for array in arrays()]
+    exact_passes.draw_paths(passes, np.random.PCG64(1), np.empty((4, 30), np.int64))
+    for array, old in zip(arrays(), before, strict=True):
+        np.testing.assert_array_equal(array.view(np.uint8), old.view(np.uint8))

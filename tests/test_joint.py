@@ -1,7 +1,7 @@
 """Updates of parameters and paths keep their joint law with the data, and mistakes do not.
 
-Of a correct update a score exceeds 4.5 with probability 7e-6; 16 cases look at some 15 scores each: one false alarm in
-600 choices of the seeds, which are fixed. Batch means have heavier tails than that, for which n is large enough here.
+Of a correct update a score exceeds 4.5 with probability 7e-6; 9 cases look at some 15 scores each: one false alarm in
+1,000 choices of the seeds, which are fixed. Batch means have heavier tails than that, for which n is large enough here.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ N = {"row": 900, "block": 900, "ball": 900, "collapsed": 500}
 pytestmark = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("update", UPDATES)
-@pytest.mark.parametrize("kind", ["gaussian", "integrated", "poisson"])
-def test_joint__is_the_same_both_ways(kind, update):
-    assert np.abs(joint_scores(kind, update, 1.0, N[update])).max() < 4.5
+# Every emission with three updates, every update with two emissions; verification/calibration.py has all pairs.
+PAIRS = {
+    1.0: [
+        ("gaussian", "row"),
+        ("gaussian", "ball"),
+        ("integrated", "ball"),
+        ("poisson", "block"),
+        ("poisson", "collapsed"),
+    ],
+    0.5: [("gaussian", "collapsed"), ("integrated", "row"), ("integrated", "block"), ("poisson", "row")],
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "update"), [("gaussian", "row"), ("integrated", "ball"), ("poisson", "block"), ("integrated", "collapsed")]
-)
-def test_joint__is_the_same_both_ways_when_tempered(kind, update):
-    assert np.abs(joint_scores(kind, update, 0.5, N[update])).max() < 4.5
+@pytest.mark.parametrize(("kind", "update", "beta"), [(*pair, beta) for beta, pairs in PAIRS.items() for pair in pairs])
+def test_joint__is_the_same_both_ways(kind, update, beta):
+    assert np.abs(joint_scores(kind, update, beta, N[update])).max() < 4.5
+
+
+def test_joint__looks_at_every_update():
+    assert {update for pairs in PAIRS.values() for _, update in pairs} == set(UPDATES)
 
 
 @pytest.mark.slow
@@ -73,9 +81,16 @@ def test_calibration__finds_a_prior_that_was_left_out(monkeypatch):
     assert min(p_values("row", 40, thin=8, warmup=60)) < ALARM
 
 
-def test_calibration__refuses_a_model_without_priors():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
-    with pytest.raises(ch.InvalidInput, match="needs a model with priors"):
-        ch.calibration.calibration_ranks(model, 5, 2)
+def test_calibration__of_paths_alone():
+    """Rows of any number of states, sampled by blocks. False alarm with the probability ALARM."""
+    rows = [ch.Row([0, 1.0, 2.2], ch.Sticky(renew=0.4)), ch.Row([0, 0.9], ch.Switch(0.2, 0.3), copies=3)]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.6))
+    options = {"update": "row", "exchange": "mosaic", "ladder": [1, 3], "thin": 3, "warmup": 20}
+    ranks = ch.calibration.calibration_ranks(model, 8, 60, draws=15, seed=3, **options)
+    assert list(ranks) == ["rows_on"]
+    assert float(ch.calibration.uniformity(ranks, draws=15, bins=4)["rows_on"]) > ALARM
+
+
+def test_calibration__refuses_bins_of_different_sizes():
     with pytest.raises(ch.InvalidInput, match="bins must divide draws"):
         ch.calibration.uniformity(None, draws=15, bins=5)

@@ -12,6 +12,7 @@ from scipy.stats import norm
 import reference
 from chiasma.kernels import ball, codes, gaussian, logspace, mixing, picking, rows, sweeps, tensor, transitions
 from chiasma.kernels.exponential import LOWEST, exp_in_place, temper_columns
+from chiasma.kernels.layout import ball_offsets, make_layout
 from chiasma.models.target import tempered_table
 
 pytestmark = pytest.mark.jit_off
@@ -28,6 +29,10 @@ def make(seed, shape, **options):
     problem = reference.random_problem(rng, *shape, starts=True, gaps=True, **options)
     edge, trans = reference.kernel_arrays(problem)
     return rng, problem, edge, trans
+
+
+def binary_ball(n_rows, radius):
+    return ball_offsets(make_layout([2] * n_rows), radius)
 
 
 # ---- codes ----------------------------------------------------------------------------------------------------------
@@ -76,7 +81,7 @@ def test_add_levels_adds_the_level_of_each_code(seed, n_rows, n_channels):
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 5, 7])
 def test_ball_offsets_are_the_codes_of_few_bits_each_once_and_zero_first(n_rows):
     for radius in range(n_rows + 1):
-        offsets = codes.ball_offsets(n_rows, radius).tolist()
+        offsets = binary_ball(n_rows, radius).tolist()
         assert offsets[0] == 0
         assert sorted(offsets) == [s for s in range(2**n_rows) if bin(s).count("1") <= radius]
         sizes = [bin(s).count("1") for s in offsets]
@@ -175,6 +180,7 @@ def test_the_row_filter_and_draw_equal_the_dense_twin(seed, n_columns, scale):
     np.testing.assert_array_equal(path >> 2 & 1, want)
 
 
+@pytest.mark.slow
 def test_the_row_filter_of_a_long_signal_never_vanishes():
     n_columns = 3000
     lik = np.tile([[1e-19], [1e-20]], n_columns).T
@@ -469,7 +475,7 @@ def test_row_marginals_are_the_mass_of_the_codes_with_the_bit(seed, n_rows):
 
 @given(seed=SEEDS, n_rows=st.integers(1, 5), data=st.data())
 def test_centres_are_uniform_in_the_ball(seed, n_rows, data):
-    offsets = codes.ball_offsets(n_rows, data.draw(st.integers(1, n_rows)))
+    offsets = binary_ball(n_rows, data.draw(st.integers(1, n_rows)))
     path = np.random.default_rng(seed).integers(2**n_rows, size=len(offsets) * 3)
     # Three uniforms from each of as many equal intervals as there are offsets.
     uniforms = (np.arange(len(path)) + 0.5) / len(path)
@@ -483,7 +489,7 @@ def test_levels_around_a_code_are_sums_over_its_rows(seed, n_rows, n_channels, b
     rng = np.random.default_rng(seed)
     weights, base = rng.normal(size=(n_rows, n_channels)), rng.normal(size=n_channels)
     centres = rng.integers(2**n_rows, size=5)
-    offsets = codes.ball_offsets(n_rows, int(rng.integers(n_rows + 1)))
+    offsets = binary_ball(n_rows, int(rng.integers(n_rows + 1)))
     if block:
         rows = rng.permutation(n_rows)[: rng.integers(1, n_rows + 1)]  # in any order
         offsets = np.empty(1 << len(rows), np.int64)
@@ -497,7 +503,7 @@ def test_levels_around_a_code_are_sums_over_its_rows(seed, n_rows, n_channels, b
 def test_the_level_without_any_row_is_the_base_exactly():
     # (0.1 + 0.7) - 0.7 - 0.1 is not 0, and whether it is decides if a count is possible. The second row weighs nothing.
     weights, base = np.array([[0.1], [0.0], [0.7]]), np.array([0.0])
-    offsets = codes.ball_offsets(3, 3)
+    offsets = binary_ball(3, 3)
     found = np.empty((8, 8, 1))
     codes.levels_around(np.arange(8), offsets, codes.without_lowest_bit(offsets), weights, base, found)
     of_code = np.take_along_axis(found[..., 0], np.argsort(np.arange(8)[:, None] ^ offsets, axis=1), axis=1)
@@ -517,7 +523,7 @@ def test_gathered_candidates_keep_the_ratios_of_their_likelihoods(seed, beta, sc
     log_lik[rng.random((6, 8)) < 0.3] = -np.inf
     log_lik[:, 5] = 0.0
     lik, _ = reference.temper(log_lik, beta)
-    offsets = codes.ball_offsets(3, 1)
+    offsets = binary_ball(3, 1)
     centres = rng.integers(8, size=6)
     made, logs = np.empty((2, 6, len(offsets)))
     ball.gather_candidates(lik, log_lik, beta, centres, offsets, made)
@@ -536,7 +542,7 @@ def test_gathered_candidates_keep_the_ratios_of_their_likelihoods(seed, beta, sc
 def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(seed, shape, data):
     rng, problem, edge, trans = make(seed, shape)
     n_rows, n_columns = shape
-    offsets = codes.ball_offsets(n_rows, data.draw(st.integers(1, n_rows)))
+    offsets = binary_ball(n_rows, data.draw(st.integers(1, n_rows)))
     centres = rng.integers(2**n_rows, size=n_columns)
     inside = reference.restricted(problem, centres, offsets)
     filtered, _, _ = reference.dense_filter(inside)
@@ -571,7 +577,7 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
 @given(seed=SEEDS, n_rows=st.integers(1, 5), data=st.data())
 def test_columns_of_a_ball_are_its_likelihoods_and_zeros(first, n_columns, seed, n_rows, data):
     rng = np.random.default_rng(seed)
-    offsets = codes.ball_offsets(n_rows, data.draw(st.integers(1, n_rows)))
+    offsets = binary_ball(n_rows, data.draw(st.integers(1, n_rows)))
     n_all, n_states = first + n_columns + 5, 2**n_rows
     centres = rng.integers(n_states, size=n_all)
     log_lik = rng.normal(0.0, 3.0, (n_all, n_states))

@@ -296,8 +296,8 @@ def one_unknown() -> ch.FactorialHMM:
 def test_evidence__is_the_integral_over_parameters(update):
     """Within 4 standard errors: one false alarm in 16,000."""
     y = one_unknown().at({"sd": 0.4}).simulate(30, seed=3)[1]
-    options = {"draws": 300, "warmup": 150, "chains": 2, "seed": 1, "progress": False}
-    found = ch.sample(one_unknown(), y, update=update, ladder=ch.Ladder.adapted(size=10), **options)
+    options = {"draws": 200, "warmup": 100, "chains": 2, "seed": 1, "progress": False}
+    found = ch.sample(one_unknown(), y, update=update, ladder=ch.Ladder.adapted(size=8), **options)
     assert found.log_evidence is not None
     assert found.log_evidence.standard_error < 0.3
     assert abs(found.log_evidence.value - grid_evidence(y)) < 4 * found.log_evidence.standard_error

@@ -259,6 +259,7 @@ def test_levels_add_up_the_values_of_all_rows():
 # ---- Matrices -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, shape=SHAPES, zeros=st.booleans())
 def test_lumped_matrices_are_sums_over_all_arrangements(seed, shape, zeros):
     n_rows, n_states = shape
@@ -269,6 +270,7 @@ def test_lumped_matrices_are_sums_over_all_arrangements(seed, shape, zeros):
     np.testing.assert_allclose(group.log_lump(matrices), log(expected), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, shape=SHAPES, zeros=st.booleans())
 def test_sums_and_best_assignments_in_logarithms(seed, shape, zeros):
     n_rows, n_states = shape

@@ -1,5 +1,7 @@
 """hmmlearn on the expanded state space, an implementation that shares nothing with this one."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hmmlearn import hmm
@@ -102,6 +104,42 @@ def test_poisson_equals_hmmlearn():
     oracle = expanded(hmm.PoissonHMM(8, implementation="log"), chains, 3)
     oracle.lambdas_ = np.array([[3.0 * reference.level(s, emission.weights) + 0.5] for s in range(8)])
     check(model, y, oracle, y.astype(int)[:, None])
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
+def test_rows_of_two_to_four_states_and_equal_rows_equal_hmmlearn(lengths):
+    """hmmlearn sees all 96 joint states of the rows one by one; here they are 72, for the equal rows are counted."""
+    four = [[0.8, 0.1, 0.1, 0.0], [0.1, 0.7, 0.1, 0.1], [0.0, 0.2, 0.7, 0.1], [0.2, 0.0, 0.2, 0.6]]
+    rows = [
+        ch.Row([0, 0.8], ch.Switch(0.05, 0.1, 0.3), copies=2),
+        ch.Row([0, 1.1, 2.3], ch.Sticky(0.1, [0.5, 0.3, 0.2])),
+        ch.Row([0, 1.7, 3.1, 4.4], ch.Markov(four, [0.4, 0.3, 0.2, 0.1])),
+        ch.Row([0.0, 0.6], ch.Switch(0.02, 0.02)),
+        ch.Row([0.0, 0.5, 1.0], fixed=1),
+    ]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.7))
+    two, three = np.array([[0.95, 0.05], [0.1, 0.9]]), 0.9 * np.eye(3) + 0.1 * np.array([0.5, 0.3, 0.2])
+    last = np.array([[0.98, 0.02], [0.02, 0.98]])
+    steps = [two, two, three, np.array(four), last, np.eye(3)]
+    begin = [[0.7, 0.3], [0.7, 0.3], [0.5, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1], [0.5, 0.5], [0.0, 1.0, 0.0]]
+    states = np.array(list(product(range(2), range(2), range(3), range(4), range(2), [1])))
+    oracle = hmm.GaussianHMM(len(states), covariance_type="diag", implementation="log")
+    oracle.startprob_ = np.prod([np.array(own)[x] for own, x in zip(begin, states.T, strict=True)], axis=0)
+    oracle.transmat_ = np.prod([own[np.ix_(x, x)] for own, x in zip(steps, states.T, strict=True)], axis=0)
+    values = [[0, 0.8], [0, 0.8], [0, 1.1, 2.3], [0, 1.7, 3.1, 4.4], [0, 0.6], [0, 0.5, 1.0]]
+    oracle.means_ = sum(np.array(own)[x] for own, x in zip(values, states.T, strict=True))[:, None]
+    oracle.covars_ = np.full((len(states), 1), 0.49)
+    starts = np.cumsum([0, *lengths[:-1]])
+    y = model.simulate(400, seed=4, starts=starts)[1]
+    data = ch.Observations(y, starts=starts)
+    assert model.target(data).n_states == 72
+    log_lik, smoothed = oracle.score_samples(y[:, None], lengths)
+    assert ch.exact.log_evidence(model, data) == pytest.approx(log_lik, rel=RELATIVE)
+    for k, own in enumerate(values):
+        expected = [smoothed[:, states[:, k] == x].sum(axis=1) for x in range(len(own))]
+        np.testing.assert_allclose(ch.exact.probabilities(model, data, k), expected, rtol=RELATIVE, atol=1e-12)
+    log_best, _ = oracle.decode(y[:, None], lengths, algorithm="viterbi")
+    assert ch.log_joint(model, data, ch.exact.map_states(model, data)) == pytest.approx(log_best, rel=RELATIVE)
 
 
 def test_the_umbrella_example_of_wikipedia_has_the_log_likelihood_that_hmmlearn_documents():

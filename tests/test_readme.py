@@ -108,7 +108,7 @@ def test_settings_block__is_the_model_of_the_genome(tmp_path):
     learned = settings.merged(**Settings.read(tmp_path / "b.toml").sections).model()
     assert learned.parameters.names == ["enter", "weights", "depth", "sd"]
     (tmp_path / "c.toml").write_text(f"[model]\nsd = 20\n{rows}")
-    assert Settings.read(tmp_path / "c.toml").model().exact_target([0.0]).n_states == 27
+    assert Settings.read(tmp_path / "c.toml").model().target([0.0]).n_states == 27
 
 
 def test_run_table__names_what_a_fit_writes():

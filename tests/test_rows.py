@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 
 import chiasma as ch
 from chiasma import plots
-from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.errors import InvalidInput
 from chiasma.files.report import write_report
 from chiasma.files.settings import Settings, settings_of
 from chiasma.files.tables import Signal
@@ -180,15 +180,15 @@ def test_draws_of_a_group_move_like_its_rows():
     assert chisquare(*pooled).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("n", [2, 5, 10])
+@pytest.mark.parametrize("n", range(2, 11))
 def test_counting_equal_rows_together_changes_nothing(n):
     """Against the chains form, which filters equal rows one by one."""
     chain = ch.Switch(0.05, 0.1)
     together = ch.FactorialHMM(rows=[ch.Row([0, 1.0], chain, copies=n)], emission=ch.Gaussian(sd=0.5))
     apart = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.1), emission=ch.Gaussian([1.0] * n, sd=0.5))
     y = apart.simulate(60 if JIT or n < 10 else 12, seed=1)[1]
-    assert isinstance(together.exact_target(y), StateTarget)
-    assert together.exact_target(y).n_states == n + 1
+    assert isinstance(together.target(y), StateTarget)
+    assert together.target(y).n_states == n + 1
     assert ch.exact.log_evidence(together, y) == pytest.approx(ch.exact.log_evidence(apart, y), abs=1e-9)
     np.testing.assert_allclose(ch.exact.marginals(together, y), ch.exact.marginals(apart, y), atol=1e-9)
 
@@ -231,7 +231,7 @@ def test_impossible_transitions_and_extremes_are_filtered_in_logarithms():
     model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.01))
     data = ch.Observations([0.5, 0.51, 1.49, 1.5, 3.5])
     dense = Dense(model, data)
-    assert not model.exact_target(data).linear()
+    assert not model.target(data).linear()
     assert ch.exact.map_states(model, data)[0].tolist() == [0, 0, 1, 1, 2]
     assert ch.log_joint(model, data, ch.exact.map_states(model, data)) == pytest.approx(dense.best(), rel=1e-12)
 
@@ -313,7 +313,7 @@ def hmm(*rows: ch.Row, emission: Any = None) -> ch.FactorialHMM:
 
 
 REFUSED = {
-    "no values": (lambda: ch.Row([], SWITCH), r"at least two finite values, one per state, got \[\]"),
+    "no values": (lambda: ch.Row([], SWITCH), r"at least two finite values, one per state, .* got \[\]"),
     "one value": (lambda: ch.Row([1.0], SWITCH), "at least two finite values"),
     "values without end": (lambda: ch.Row([0, np.inf], SWITCH), "at least two finite values"),
     "no chain": (lambda: ch.Row([0, 1], name="a"), "row 'a' needs chain=ch.Switch"),
@@ -329,8 +329,10 @@ REFUSED = {
     "bits": (lambda: hmm(ch.Row([0, 1], SWITCH, copies=64)), "at most 63 bits.* these 64 rows need 64"),
     "all fixed": (lambda: hmm(ch.Row([0, 1], fixed=0)), "all 1 rows are fixed"),
     "weights": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Gaussian([1.0, 2.0])), "has 2 weights and the model 1"),
-    "channels": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Gaussian([[1.0, 2.0]])), "one channel, got Gaussian"),
-    "a table": (lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Table(np.zeros((3, 2)))), "one channel, got Table"),
+    "a table": (
+        lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Table(np.zeros((3, 2)))),
+        "additive emission, got Table",
+    ),
     "both": (
         lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), rows=[], emission=ch.Gaussian([1.0])),
         "either chains=",
@@ -355,8 +357,6 @@ REFUSED = {
         "has state 3 in row 0, which has 3 states",
     ),
     "a state too many": (lambda: ch.log_joint(model_of("two and three states"), [1.0], [[3], [0]]), "must be in 0..2"),
-    "an update": (lambda: ch.sample(model_of("a group"), [1.0], update="row"), "are drawn exactly: leave update"),
-    "a target": (lambda: model_of("a group").target([1.0]), "rows of two states that can be told apart"),
     "real gaps": (
         lambda: ch.exact.log_evidence(hmm(ch.Row([0, 1, 2, 3], MARKOV)), ch.Observations([1.0, 2.0], gaps=[1.5])),
         "rates",
@@ -371,17 +371,11 @@ def test_refused(case):
         make()
 
 
-def test_refused__too_many_joint_states_for_exact_draws():
-    rows = [ch.Row(np.arange(9) + 0.1 * k, ch.Sticky(renew=0.01)) for k in range(9)]
-    with pytest.raises(BudgetExceeded, match=r"387,420,489 joint states .* over the budget .* fewer rows or states"):
-        ch.sample(hmm(*rows), np.zeros(1000), progress=False)
-
-
 @pytest.mark.large
 def test_sixty_three_equal_rows_along_a_long_signal_are_exact():
     model = hmm(ch.Row([0, 1.0], ch.Switch(0.001, 0.002), copies=63), emission=ch.Gaussian(sd=0.5))
     states, y = model.simulate(20_000, seed=2)
-    assert model.exact_target(y).n_states == 64
+    assert model.target(y).n_states == 64
     on = ch.exact.probabilities(model, y, 0)[1]
     np.testing.assert_allclose(63 * on.mean(), states.sum(axis=0).mean(), atol=0.02)
     one, two = np.bitwise_count(ch.exact.draws(model, y, 2, seed=1).astype(np.int64))
@@ -434,7 +428,7 @@ def test_settings__rows_are_read_and_written(tmp_path):
     settings = Settings.read(tmp_path / "house.toml")
     model = settings.model()
     assert [row.copies for row in model.rows.given] == [1, 8, 1]
-    assert model.exact_target([60.0]).n_states == 27
+    assert model.target([60.0]).n_states == 27
     settings.write(tmp_path / "again.toml", "again")
     assert repr(Settings.read(tmp_path / "again.toml").model()) == repr(model)
     made = Settings(**settings_of(model))

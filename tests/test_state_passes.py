@@ -155,6 +155,7 @@ def normalised(weights):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, sizes=SIZES, n_columns=st.integers(1, 6), beta=st.sampled_from([0.0, 0.4, 1.0, 3.0]), data=st.data())
 def test_linear_passes_equal_the_dense_twin(seed, sizes, n_columns, beta, data):
     rng, problem, layout = make(seed, sizes, n_columns)

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import logsumexp
 
 import state_reference as twin
 from chiasma.kernels import layout as layouts
 from chiasma.kernels import state_paths, state_rows
 from chiasma.kernels.layout import make_layout
-from reference import invert, log, temper
+from reference import invert, log
 
 pytestmark = pytest.mark.jit_off
 
@@ -40,10 +39,7 @@ def test_indices_and_codes_are_two_forms_of_the_same_states(seed, sizes):
     np.testing.assert_array_equal(layout.strides @ problem.states[indices].T, indices)
     k = seed % len(sizes)
     states = rng.integers(sizes[k], size=len(indices))
-    layouts.put_in_indices(states, layout, k, indices)
-    np.testing.assert_array_equal(problem.states[indices, k], states)
-    others = np.delete(np.arange(len(sizes)), k)
-    np.testing.assert_array_equal(problem.states[indices][:, others], problem.states[back][:, others])
+    indices += (states - problem.states[indices, k]) * layout.strides[k]
     layouts.put_in_codes(states, layout, k, codes)
     np.testing.assert_array_equal(codes, problem.codes(indices))
 
@@ -83,58 +79,6 @@ def test_log_prior_and_moves_add_up_along_the_path(seed, sizes, zeros, constant)
 # ---- One row --------------------------------------------------------------------------------------------------------
 
 
-def in_order(problem, alpha, uniforms):
-    """Backward draw over x = 0, 1, ... from log filtered weights."""
-    path = np.empty(len(alpha), np.int64)
-    for t in range(len(alpha) - 1, -1, -1):
-        last = t == len(alpha) - 1
-        weights = alpha[t] if last else alpha[t] + problem.dense[problem.edge[t + 1]][:, path[t + 1]]
-        path[t] = invert(weights, range(len(weights)), uniforms[t])
-    return path
-
-
-@given(seed=SEEDS, size=ROWS, n_columns=st.integers(1, 30), scale=st.sampled_from([1.0, 30.0, 300.0]))
-def test_the_row_filter_and_draw_equal_the_dense_twin(seed, size, n_columns, scale):
-    rng, problem, _ = make(seed, (size,), n_columns, scale=scale)
-    lik = temper(problem.log_lik, 1.0)[0]
-    alpha, states = np.empty((n_columns, size)), np.empty(n_columns, np.int64)
-    total = state_rows.filter_row(lik, problem.trans, problem.edge, alpha)
-    expected, _, evidence = twin.dense_filter(problem)
-    assert total + problem.log_lik.max(axis=1).sum() == pytest.approx(evidence, rel=1e-10, abs=1e-10)
-    made = alpha / alpha.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(made, np.exp(expected), rtol=1e-10, atol=1e-200)
-    uniforms = rng.random(n_columns)
-    state_rows.draw_row(alpha, problem.trans, problem.edge, uniforms, states)
-    np.testing.assert_array_equal(states, in_order(problem, expected, uniforms))
-
-
-@given(seed=SEEDS, size=ROWS, n_columns=st.integers(1, 12), beta=st.sampled_from([0.0, 0.5, 1.0]))
-def test_the_row_passes_in_logarithms_equal_the_dense_twin(seed, size, n_columns, beta):
-    rng, problem, _ = make(seed, (size,), n_columns, zeros=True)
-    problem.beta = beta
-    log_trans = log(problem.trans)
-    alpha, states = np.empty((n_columns, size)), np.empty(n_columns, np.int64)
-    total, impossible = state_rows.log_filter_row(problem.log_lik, beta, log_trans, problem.edge, alpha)
-    expected, _, evidence = twin.dense_filter(problem)
-    assert impossible == -1
-    assert total + logsumexp(alpha[-1]) == pytest.approx(evidence, rel=1e-11, abs=TIGHT)
-    uniforms = rng.random(n_columns)
-    state_rows.log_draw_row(alpha, log_trans, problem.edge, uniforms, states)
-    np.testing.assert_array_equal(states, in_order(problem, expected, uniforms))
-
-
-def test_a_long_row_never_vanishes():
-    n_columns = 1500
-    lik = np.tile([1e-19, 1e-20, 1e-18], (n_columns, 1))
-    _, problem, _ = make(1, (3,), n_columns)
-    problem.log_lik[:] = np.log(lik)
-    alpha = np.empty((n_columns, 3))
-    total = state_rows.filter_row(lik, problem.trans, problem.edge, alpha)
-    expected, _, evidence = twin.dense_filter(problem)
-    assert total == pytest.approx(evidence, rel=1e-11)
-    np.testing.assert_allclose(alpha / alpha.sum(axis=1, keepdims=True), np.exp(expected), rtol=1e-9)
-
-
 @given(seed=SEEDS, size=ROWS, zeros=st.booleans())
 def test_prior_rows_follow_the_inverse_of_their_transitions(seed, size, zeros):
     rng, problem, _ = make(seed, (size,), 20, zeros=zeros)
@@ -152,28 +96,3 @@ def test_a_uniform_at_the_very_end_picks_the_last_possible_state():
     edge, states = np.array([0, 1], np.int32), np.empty(2, np.int64)
     state_rows.draw_prior_row(trans, edge, np.ones(2), states)
     assert states.tolist() == [1, 1]
-    alpha = np.array([[0.5, 0.25, 0.0], [1.0, 0.0, 0.0]])
-    state_rows.draw_row(alpha, trans, edge, np.ones(2), states)
-    assert states.tolist() == [1, 0]
-
-
-@given(seed=SEEDS, beta=st.sampled_from([0.3, 1.0, 2.0]), scale=st.sampled_from([1.0, 100.0, 3000.0]))
-def test_row_likelihoods_keep_the_ratios_of_the_states_of_a_row(seed, beta, scale):
-    sizes = (3, 2, 4)
-    rng, problem, layout = make(seed, sizes, 6, scale=scale)
-    log_lik = problem.log_lik
-    log_lik[rng.random(log_lik.shape) < 0.3] = -np.inf
-    log_lik[:, 5] = 0.0
-    lik = temper(log_lik, beta)[0]
-    path = rng.integers(24, size=6)
-    for k, size in enumerate(sizes):
-        out = np.empty((6, size))
-        state_rows.row_likelihoods(lik, log_lik, beta, path, layout, k, out)
-        for t in range(6):
-            others = np.delete(problem.states, k, axis=1)
-            same = (others == others[path[t]]).all(axis=1)  # in the order of the states of row k
-            values = log_lik[t, same]
-            if values.max() == -np.inf:
-                values = np.zeros(size)
-            expected = np.exp(beta * (values - values.max()))
-            np.testing.assert_allclose(out[t] / out[t].max(), expected, rtol=1e-9, atol=1e-280)

@@ -70,7 +70,7 @@ def run(report: Report) -> None:
     better = scheme[1] - fits[best][1] - penalty
     report.text(
         f"A kinetic scheme with two closed states and one open one per channel ({best} channels count as "
-        f"{two_closed(best)(scheme[0]).exact_target(signal[:1]).n_states} states): log evidence {scheme[1]:,.1f}, "
+        f"{two_closed(best)(scheme[0]).target(signal[:1]).n_states} states): log evidence {scheme[1]:,.1f}, "
         f"{better:+,.1f} against the two-state channel after a penalty of {penalty:.1f} for two more parameters; "
         f"{scheme[2]} evaluations, {perf_counter() - began:.0f} s."
     )

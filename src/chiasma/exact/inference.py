@@ -21,17 +21,39 @@ Data = Observations | npt.ArrayLike
 def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> float:
     """log sum_X p(X) p(y | X)^beta; at beta = 1 the log marginal likelihood of the data.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors; `model.at(values)` sets those that it has.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
+    memory : int, bytes that the messages may take; beyond it, only checkpoints are kept and the rest is recomputed.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> round(ch.exact.log_evidence(model, [0.1, 2.9, 3.2]), 3)
     -4.88
     """
-    return Passes(model.exact_target(data), beta, memory=memory, keep=False).log_evidence
+    return Passes(model.target(data), beta, memory=memory, keep=False).log_evidence
 
 
 def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> Floats:
     """(K, T): P(x[k, t] = 1 | y) at the given beta, of a row of more states P(not in state 0); fixed rows included.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors; `model.at(values)` sets those that it has.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
+    memory : int, bytes that the messages may take; beyond it, only checkpoints are kept and the rest is recomputed.
+
+    Returns
+    -------
+    (K, T) array of probabilities.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> ch.exact.marginals(model, [0.1, 2.9, 3.2]).round(2).tolist()
@@ -42,8 +64,22 @@ def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = 
 
 
 def probabilities(model: FactorialHMM, data: Data, row: int | str, beta: float = 1.0, memory: int = MEMORY) -> Floats:
-    """(S, T): P(x[row, t] = s | y) at the given beta, for every state s of one row, by its number or name.
+    """(S, T): P(x[row, t] = s | y) at the given beta, for every state s of one row.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors; `model.at(values)` sets those that it has.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    row : int or str, number or name of the row.
+    beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
+    memory : int, bytes that the messages may take; beyond it, only checkpoints are kept and the rest is recomputed.
+
+    Returns
+    -------
+    (S, T) array whose columns sum to 1.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> washer = ch.Row([0, 1, 2], ch.Sticky(renew=0.1), name="washer")
     >>> model = ch.FactorialHMM(rows=[washer], emission=ch.Gaussian(sd=0.3))
@@ -61,6 +97,20 @@ def count_probabilities(
     For rows of two states, entry n of C = copies + 1 is P(n of them are on): the number of open channels, of lamps that
     are lit. For rows of more states the entries are in the order of `chiasma.models.groups.Group.counts`.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors; `model.at(values)` sets those that it has.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    row : int or str, number or name of one of the rows.
+    beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
+    memory : int, bytes that the messages may take; beyond it, only checkpoints are kept and the rest is recomputed.
+
+    Returns
+    -------
+    (C, T) array whose columns sum to 1.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> channel = ch.Row([0, 1.0], ch.Switch(0.1, 0.1), copies=3)
     >>> model = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.2))
@@ -68,7 +118,7 @@ def count_probabilities(
     [0, 2, 2]
     """
     k = model.row_number(row)
-    target = model.exact_target(data)
+    target = model.target(data)
     if k in model.fixed_rows or not isinstance(target, StateTarget):
         return probabilities(model, data, row, beta, memory)
     smoothed = _smoothed_axes(target, beta, memory)
@@ -93,7 +143,7 @@ def _smooth(target: Target | StateTarget, n_smoothed: int, beta: float, memory: 
 
 def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
     """(S_k, T) probabilities of the states of every row, fixed rows included."""
-    target = model.exact_target(data)
+    target = model.target(data)
     out = [np.zeros((size, target.n_columns)) for size in model.layout.sizes]
     for k, x in model.fixed_rows.items():
         out[k][x] = 1.0
@@ -110,12 +160,24 @@ def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list
 def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDArray[np.integer]:
     """(K, T): the single most probable path (Viterbi); `log_joint` gives its log-probability.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors; `model.at(values)` sets those that it has.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    memory : int, bytes that the messages may take; beyond it, only checkpoints are kept and the rest is recomputed.
+
+    Returns
+    -------
+    (K, T) array of states, fixed rows included.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> ch.exact.map_states(model, [0.1, 2.9, 3.2]).tolist()
     [[0, 1, 1], [0, 1, 1]]
     """
-    target = model.exact_target(data)
+    target = model.target(data)
     passes = Passes(target, 1.0, memory=memory, best=True)
     path = np.empty(target.n_columns, np.int64)
     for segment in passes.backward():
@@ -134,10 +196,24 @@ def draws(
 ) -> npt.NDArray[np.unsignedinteger]:
     """(n, T) codes: independent draws of the whole path from its posterior at the given beta.
 
-    Forward filtering-backward sampling (FFBS): the data are filtered once; a draw is one backward pass. `memory` limits
-    the bytes of the messages; buffers for the draws take up to a quarter of it more, or 32 MiB. The same seed gives the
-    same draws for any `memory`. A bit generator given as seed is advanced past the last number that was used.
+    Forward filtering-backward sampling (FFBS): the data are filtered once; a draw is one backward pass.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors; `model.at(values)` sets those that it has.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    n : int, number of draws.
+    seed : int, SeedSequence or PCG64. The same seed gives the same draws for any `memory`. A bit generator is advanced
+        past the last number that was used.
+    beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
+    memory : int, bytes that the messages may take. Buffers for the draws take up to a quarter of it more, or 32 MiB.
+
+    Returns
+    -------
+    (n, T) array of codes, in the smallest unsigned type that holds them.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> ch.exact.draws(model, [0.1, 2.9, 3.2], n=2, seed=1)
@@ -146,7 +222,7 @@ def draws(
     """
     if n < 1:
         raise InvalidInput(f"n must be at least 1 draw, got {n}")
-    target = model.exact_target(data)
+    target = model.target(data)
     passes = Passes(target, beta, memory=memory, stay=True)
     stream = seed if isinstance(seed, np.random.PCG64) else np.random.PCG64(seed)
     if isinstance(target, StateTarget):

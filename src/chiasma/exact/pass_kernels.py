@@ -26,7 +26,9 @@ class PassKernels(Protocol):
         self, log_lik: Floats, beta: float, first: int, message: Floats, alpha: Floats, best: bool
     ) -> tuple[float, int]: ...
     def stay_after(self, column: int, message: Floats, out: Floats) -> None: ...
-    def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None: ...
+    def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None:
+        """Chains draw from one filter at the same time: nothing but paths is written."""
+
     def best(self, alpha: Floats, first: int, path: Integers) -> None: ...
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None: ...
 
@@ -53,11 +55,12 @@ class BinaryKernels:
         tensor.stay_after(self.trans, self.edge[column], message, self.diagonal, out)
 
     def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None:
+        weights = np.empty(len(self.scratch))
         if self.linear:
-            tensor.draw_blocks(alpha, stay, self.trans, self.edge, first, uniforms, paths, self.scratch)
+            tensor.draw_blocks(alpha, stay, self.trans, self.edge, first, uniforms, paths, weights)
         else:
             for numbers, path in zip(uniforms, paths, strict=True):
-                logspace.log_draw_block(alpha, self.trans, self.edge, first, numbers, path, self.scratch)
+                logspace.log_draw_block(alpha, self.trans, self.edge, first, numbers, path, weights)
 
     def best(self, alpha: Floats, first: int, path: Integers) -> None:
         logspace.best_block(alpha, self.trans, self.edge, first, path, self.scratch)

@@ -128,7 +128,9 @@ def tiny_replicas(enter: float, leave: float, n_columns: int, seed: int) -> Repl
     """One row, simulated data."""
     model = FactorialHMM(chains=BinaryChains(enter, leave), emission=Gaussian([1.0], sd=0.8))
     _, y = model.simulate(n_columns, seed)
-    return Replicas(model.target(y))
+    target = model.target(y)
+    assert isinstance(target, Target)
+    return Replicas(target)
 
 
 def errors(n_columns: int, seed: int) -> dict[str, list[float]]:

@@ -232,7 +232,7 @@ def _level(posterior: Posterior, marginals: Floats) -> Floats | None:
     model = posterior.model
     if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive):
         return None
-    if model.emission.weights.ndim > 1:
+    if model.emission.n_channels is not None:
         return None
     if "weights" in posterior.parameters or model.rows is not None:
         return posterior.levels().mean(("chain", "draw")).values

@@ -1,7 +1,6 @@
 """Column codes: bit k of the code of a column is row k."""
 
 from collections.abc import Iterable
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +38,6 @@ def subset_sums(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     for value in values:
         sums = np.concatenate([sums, sums + value])
     return sums
-
-
-def ball_offsets(n_rows: int, radius: int) -> npt.NDArray[np.int64]:
-    """Every code of `n_rows` bits with at most `radius` of them set, the nearest first."""
-    return np.array(
-        [sum(1 << k for k in rows) for size in range(radius + 1) for rows in combinations(range(n_rows), size)],
-        np.int64,
-    )
 
 
 def smallest_dtype(n_rows: int) -> np.dtype[np.unsignedinteger]:

@@ -6,6 +6,7 @@ bits: what is stored and exchanged. With binary rows both are the same number.
 """
 
 from collections.abc import Sequence
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,45 @@ def make_layout(sizes: Sequence[int]) -> Layout:
     return Layout(*(np.array(part, np.int64) for part in (sizes, strides[:-1], shifts[:-1], masks, first[:-1])))
 
 
+def sub_layout(layout: Layout, rows: npt.NDArray[np.integer]) -> Layout:
+    """The layout of some of the rows. Their indices are those of a message over these rows alone; codes and `trans`
+    remain those of all rows, so that neither has to be copied.
+    """
+    strides = make_layout(layout.sizes[rows].tolist()).strides
+    return Layout(layout.sizes[rows], strides, layout.shifts[rows], layout.masks[rows], layout.first[rows])
+
+
+def ball_size(layout: Layout, radius: int) -> int:
+    """How many codes differ from a given one in at most `radius` rows.
+
+    >>> ball_size(make_layout([2, 3, 4]), 1)
+    7
+    """
+    counts = [1, *[0] * radius]  # codes that differ in 0, 1, ... of the rows so far
+    for size in layout.sizes.tolist():
+        for n in range(radius, 0, -1):
+            counts[n] += counts[n - 1] * (size - 1)
+    return sum(counts)
+
+
+def ball_offsets(layout: Layout, radius: int) -> npt.NDArray[np.int64]:
+    """Every code in which at most `radius` rows are in another state than 0, the nearest first.
+
+    >>> ball_offsets(make_layout([2, 3]), 1).tolist()
+    [0, 1, 2, 4]
+    """
+    sizes, shifts = layout.sizes.tolist(), layout.shifts.tolist()
+    return np.array(
+        [
+            sum(state << shifts[k] for k, state in zip(rows, states, strict=True))
+            for n in range(radius + 1)
+            for rows in combinations(range(len(sizes)), n)
+            for states in product(*(range(1, sizes[k]) for k in rows))
+        ],
+        np.int64,
+    )
+
+
 def n_bits(layout: Layout) -> int:
     """Bits of a code."""
     return int(layout.shifts[-1]) + int(layout.masks[-1]).bit_length()
@@ -71,6 +111,15 @@ def on_bits(codes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
     bits = np.zeros_like(whole)
     for k, (shift, mask) in enumerate(zip(layout.shifts, layout.masks, strict=True)):
         bits |= (whole >> shift & mask != 0).astype(np.int64) << k
+    return bits
+
+
+@njit
+def bits_of(layout):
+    """The bits of all rows of a layout: what an exchange of them, or of a block of them, masks."""
+    bits = 0
+    for k in range(layout.sizes.shape[0]):
+        bits |= layout.masks[k] << layout.shifts[k]
     return bits
 
 
@@ -121,11 +170,3 @@ def put_in_codes(states, layout, k, codes):
     shift, field = layout.shifts[k], layout.masks[k] << layout.shifts[k]
     for t in range(codes.shape[0]):
         codes[t] = codes[t] & ~field | states[t] << shift
-
-
-@njit
-def put_in_indices(states, layout, k, indices):
-    """Row k of a path of indices (T,) becomes states (T,)."""
-    size, stride = layout.sizes[k], layout.strides[k]
-    for t in range(indices.shape[0]):
-        indices[t] += (states[t] - indices[t] // stride % size) * stride

@@ -120,8 +120,14 @@ def begin_columns(move, mask, uniforms, a, b):
 @njit
 def finish_columns(move, mask, log_trans_i, log_trans_j, edge, uniforms, a, b, work):
     """Choose and apply, given work.columns."""
-    n_columns = a.shape[0]
     crossover.score_edges(a, b, mask, log_trans_i, log_trans_j, edge, work.edges)
+    pick_columns(move, mask, uniforms, a, b, work)
+
+
+@njit
+def pick_columns(move, mask, uniforms, a, b, work):
+    """Choose and apply, given work.columns and work.edges."""
+    n_columns = a.shape[0]
     if move.kind == MOSAIC:
         crossover.log_draw_mosaic(work.columns, work.edges, work.sites, uniforms, work.alpha, mask, a, b)
         return
@@ -167,8 +173,14 @@ def begin_rows(move, masks, uniforms, a, b):
 @njit
 def finish_rows(move, rows, masks, log_trans_i, log_trans_j, edge, uniforms, a, b, work):
     """Choose and apply, given in work.totals the likelihood scores of the masks."""
-    totals = work.totals[: masks.shape[0]]
     crossover.score_rows(a, b, rows, log_trans_i, log_trans_j, edge, work.scores)
+    pick_rows(move, rows, masks, masks, uniforms, a, b, work)
+
+
+@njit
+def pick_rows(move, rows, masks, fields, uniforms, a, b, work):
+    """Choose and apply, given work.scores of the rows too; fields: the bits of the rows of each mask in a code."""
+    totals = work.totals[: masks.shape[0]]
     crossover.add_row_scores(work.scores, rows, masks, totals)
     if move.kind == AUGMENTED:
         chosen = pick_log(totals[:-1], uniforms[1])
@@ -176,7 +188,7 @@ def finish_rows(move, rows, masks, log_trans_i, log_trans_j, edge, uniforms, a, 
         chosen = 0
     else:
         return
-    crossover.exchange_columns(a, b, masks[chosen], 0, a.shape[0])
+    crossover.exchange_columns(a, b, fields[chosen], 0, a.shape[0])
 
 
 @njit

@@ -1,6 +1,17 @@
-"""The prior of a path of rows with any numbers of states. Paths are paths of codes (see `layout`)."""
+"""The prior and the levels of a path of rows with any numbers of states. Paths are paths of codes (see `layout`)."""
 
 from chiasma._jit import njit
+
+
+@njit
+def move(trans, e, layout, a, b):
+    """Probability of the move from code a to code b."""
+    product = 1.0
+    for k in range(layout.sizes.shape[0]):
+        x = a >> layout.shifts[k] & layout.masks[k]
+        y = b >> layout.shifts[k] & layout.masks[k]
+        product *= trans[e, layout.first[k] + x * layout.sizes[k] + y]
+    return product
 
 
 @njit
@@ -46,3 +57,18 @@ def count_moves(codes, layout, edge, counts):
             y = code >> layout.shifts[k] & layout.masks[k]
             counts[edge[t], layout.first[k] + x * layout.sizes[k] + y] += 1
         before = code
+
+
+@njit
+def add_levels(codes, layout, places, adds, out):
+    """out[n, d] += what the states of all rows in codes[n] add to channel d.
+
+    adds (A, D): one line per state of every row; those of row k begin at places[k]. Rows are added in their order, and
+    nothing is ever taken away: a level of 0 stays 0, where counts may be impossible.
+    """
+    n_channels = adds.shape[1]
+    for n in range(codes.shape[0]):
+        for k in range(layout.sizes.shape[0]):
+            state = places[k] + (codes[n] >> layout.shifts[k] & layout.masks[k])
+            for d in range(n_channels):
+                out[n, d] += adds[state, d]

@@ -46,37 +46,61 @@ class Emission(Learnable, ABC):
 
 
 class Additive(Emission):
-    """An emission that depends on a column only through its level, the sum of the weights of the rows that are on."""
+    """An emission that depends on a column only through its level, the sum of what its rows add.
+
+    A level has D channels where the weights are (K, D), or the values of rows (S, D). Then y is (T, D), and its
+    channels are independent given the level, unless a subclass says otherwise.
+    """
 
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
-    n_channels: int | None = None
+    n_channels: int | None = None  # of a level; None: a level is a number
+    default_weights: bool = False  # whether weights were left out and are 1
 
     def __init__(self, weights: npt.ArrayLike | Prior | None = None):
-        """weights: one per row; None where the values of the rows say all, and each weight is 1."""
+        """weights: (K,) one per row, or (K, D); None where the values of the rows say all, and each weight is 1."""
         if weights is None:
-            self.weights = np.empty(0)
+            self.default_weights = True
+            self.weights: Floats = np.empty(0)
             self.n_rows = 0
             return
         self.weights = as_floats("weights", self._learn_weights(weights))
-        if self.weights.ndim != 1 or not np.all(np.isfinite(self.weights)):
+        shape = self.weights.shape
+        if len(shape) not in (1, 2) or 0 in shape[1:] or not np.all(np.isfinite(self.weights)):
             raise InvalidInput(
-                f"weights must be one finite number per row, got shape {self.weights.shape}: {self.weights}"
+                f"weights must be one finite number per row, or (rows, channels), got shape {shape}: {self.weights}"
             )
-        self.n_rows = row_count(len(self.weights))
+        self.n_rows = row_count(shape[0])
+        self.n_channels = None if self.weights.ndim == 1 else shape[1]
 
-    def for_rows(self, n_rows: int) -> Self:
-        """The emission for so many rows; weights that were not given are 1."""
-        if self.n_rows == n_rows:
-            return self
-        if self.n_rows:
+    def for_rows(self, n_rows: int, n_channels: int | None) -> Self:
+        """The emission for so many rows, whose values have so many channels; weights that were not given are 1."""
+        if not self.default_weights and self.n_rows != n_rows:
             raise InvalidInput(
                 f"{type(self).__name__} has {self.n_rows} weights and the model {n_rows} rows; give one weight per "
                 "row, or leave them out"
             )
+        if self.n_channels is not None and n_channels not in (None, self.n_channels):
+            raise InvalidInput(
+                f"the weights have {self.n_channels} channels and the values of the rows {n_channels}; give weights of "
+                f"shape ({n_rows},) or ({n_rows}, {n_channels})"
+            )
         other = copy(self)
-        other.weights = np.ones(n_rows)
-        other.n_rows = n_rows
+        if self.default_weights:
+            other.weights = np.ones(n_rows)
+            other.n_rows = n_rows
+        if n_channels is not None:
+            other.n_channels = n_channels
+        for name in self.arguments:
+            value: object = getattr(other, name)
+            if name != "weights" and isinstance(value, np.ndarray) and value.shape not in ((), (other.n_channels,)):
+                raise InvalidInput(
+                    f"{name} has shape {value.shape}, expected {_shape_text(other.n_channels)} like the values of the "
+                    "rows"
+                )
         return other
+
+    def given(self, name: str) -> Any:
+        return None if name == "weights" and self.default_weights else super().given(name)
 
     def _learn_weights(self, weights: Any, low: float = -np.inf) -> Any:
         if isinstance(weights, Prior) and weights.shape == ():
@@ -86,10 +110,29 @@ class Additive(Emission):
             )
         return self._learn("weights", weights, low, (getattr(weights, "shape", ()),))
 
-    def _parameter(self, name: str, value: Any, positive: bool = False, least: float = -np.inf) -> Floats:
-        shapes = ((), (self.n_channels,))
-        given = self._learn(name, value, 0.0 if positive else least, shapes)
-        return _parameter(name, given, self.n_channels, positive, least)
+    def _parameter(
+        self, name: str, value: Any, positive: bool = False, least: float = -np.inf, per_channel: bool = True
+    ) -> Floats:
+        """A number, or where `per_channel` one for every channel, within its bounds; a prior gives a typical value."""
+        shapes: list[tuple[int, ...]] = [()]
+        shape = value.shape if isinstance(value, Prior) else as_floats(name, value).shape
+        if per_channel and self.default_weights and len(shape) == 1:
+            shapes.append(shape)  # the rows will say how many channels there are, and for_rows checks it
+        elif per_channel and self.n_channels is not None:
+            shapes.append((self.n_channels,))
+        given = as_floats(name, self._learn(name, value, 0.0 if positive else least, shapes))
+        if given.shape not in shapes:
+            expected = _shape_text(self.n_channels if per_channel else None)
+            raise InvalidInput(f"{name} must be {expected}, got shape {given.shape}")
+        if not np.all(np.isfinite(given)) or np.any(given < least) or (positive and np.any(given <= 0)):
+            bound = "positive and finite" if positive else "finite" if least == -np.inf else f"finite and >= {least:g}"
+            raise InvalidInput(f"{name} must be {bound}, got {given}")
+        if np.any(np.abs(given) > LARGEST) or (positive and np.any(given < 1 / LARGEST)):
+            raise InvalidInput(
+                f"{name} must be in the range of {1 / LARGEST:g} to {LARGEST:g}, got {given}: its square is no number; "
+                "choose other units"
+            )
+        return given
 
     @abstractmethod
     def log_density(self, y: Floats, level: Floats) -> Floats:
@@ -110,9 +153,8 @@ class Additive(Emission):
         wanted = "(T,)" if self.n_channels is None else f"(T, {self.n_channels})"
         channels = None if data.y.ndim == 1 else data.y.shape[1]
         if channels != self.n_channels:
-            raise InvalidInput(
-                f"{type(self).__name__} with these weights needs y of shape {wanted}, got {data.y.shape}"
-            )
+            what = "rows" if self.default_weights else "weights"
+            raise InvalidInput(f"{type(self).__name__} with these {what} needs y of shape {wanted}, got {data.y.shape}")
 
     def log_likelihood(self, y: Floats, level: Floats) -> Floats:
         """log p(y | level), shape (n, S) or (n, m), for y (n,) or (n, D) and levels (S,) or (n, m), plus axis D if any.
@@ -133,12 +175,16 @@ class Additive(Emission):
 
         Subclasses return sufficient statistics where the density has them; here, the columns themselves.
         """
+        if y.ndim == 2:
+            return y, group
         seen = ~np.isnan(y)
         return y[seen], group[seen]
 
     def summed(self, summary: Any, level: Floats) -> float:
         """Sum of the log-likelihoods of the summarised columns, given the level of each group."""
         y, group = summary
+        if y.ndim == 2:
+            return float(self._channels(y, level[group]).sum())
         return float(self.log_density(y, level[group]).sum())
 
     def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
@@ -159,23 +205,5 @@ def row_count(n_rows: int) -> int:
     return n_rows
 
 
-def _parameter(
-    name: str,
-    value: npt.ArrayLike,
-    channels: int | None,
-    positive: bool,
-    least: float,
-) -> Floats:
-    given = as_floats(name, value)
-    if given.shape not in ((), (channels,)):
-        expected = "a single number" if channels is None else f"a number or {channels} numbers (channels)"
-        raise InvalidInput(f"{name} must be {expected}, got shape {given.shape}")
-    if not np.all(np.isfinite(given)) or np.any(given < least) or (positive and np.any(given <= 0)):
-        bound = "positive and finite" if positive else "finite" if least == -np.inf else f"finite and >= {least:g}"
-        raise InvalidInput(f"{name} must be {bound}, got {given}")
-    if np.any(np.abs(given) > LARGEST) or (positive and np.any(given < 1 / LARGEST)):
-        raise InvalidInput(
-            f"{name} must be in the range of {1 / LARGEST:g} to {LARGEST:g}, got {given}: its square is no number; "
-            "choose other units"
-        )
-    return given
+def _shape_text(n_channels: int | None) -> str:
+    return "a single number" if n_channels is None else f"a number or {n_channels} numbers (channels)"

@@ -21,7 +21,7 @@ import scipy  # submodules load on first use
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
 from chiasma.kernels.gaussian_filter import filter_gaussian
-from chiasma.models.additive import Additive, Emission, FusedFilter, row_count
+from chiasma.models.additive import Additive, Emission, FusedFilter
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
@@ -39,7 +39,7 @@ BACKGROUND = Argument("mean where no row is on.")
 
 
 class Gaussian(Additive):
-    """y ~ N(depth * level, sd^2). With weights (K, D), y has D independent channels; depth and sd may too.
+    """y ~ N(depth * level, sd^2). With D channels, depth and sd are numbers or one for each.
 
     >>> emission = Gaussian(weights=[0.5, 0.5], depth=10.0, sd=1.0)
     >>> emission.log_likelihood(np.array([10.0]), np.array([0.0, 1.0])).round(3).tolist()
@@ -54,13 +54,7 @@ class Gaussian(Additive):
         depth: npt.ArrayLike | Prior = 1.0,
         sd: npt.ArrayLike | Prior = 1.0,
     ):
-        given = np.empty(0) if weights is None else as_floats("weights", self._learn_weights(weights))
-        if given.ndim == 2 and given.size and np.all(np.isfinite(given)):
-            self.weights = given
-            self.n_rows = row_count(given.shape[0])
-            self.n_channels = given.shape[1]
-        else:
-            super().__init__(weights)
+        super().__init__(weights)
         self.depth = self._parameter("depth", depth)
         self.sd = self._parameter("sd", sd, positive=True)
 
@@ -165,7 +159,7 @@ class StudentT(Additive):
         super().__init__(weights)
         self.depth = self._parameter("depth", depth)
         self.sd = self._parameter("sd", sd, positive=True)
-        self.df = self._parameter("df", df, positive=True)
+        self.df = self._parameter("df", df, positive=True, per_channel=False)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         df = float(self.df)
@@ -205,12 +199,16 @@ class Counts(Additive):
         return np.asarray(self.depth * level + self.background)
 
     def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
-        """Distinct pairs of count and group, and how often each occurs."""
+        """Distinct pairs of count and group, and how often each occurs; with channels, the columns themselves."""
+        if y.ndim == 2:
+            return super().summarise(y, group, n_groups)
         seen = ~np.isnan(y)
         pairs, n = np.unique(np.stack([y[seen], group[seen]]), axis=1, return_counts=True)
         return pairs[0], pairs[1].astype(np.int64), n
 
     def summed(self, summary: Any, level: Floats) -> float:
+        if len(summary) == 2:
+            return super().summed(summary, level)
         y, group, n = summary
         return float(np.sum(n * self.log_density(y, level[group])))
 
@@ -218,10 +216,10 @@ class Counts(Additive):
         super().check(data)
         bad = (data.y < 0) | (data.y != np.floor(data.y)) & ~np.isnan(data.y)
         if bad.any():
-            site = int(np.argmax(bad))
+            at = tuple(np.argwhere(bad)[0])
             raise InvalidInput(
-                f"{type(self).__name__} needs counts 0, 1, 2, ... (NaN: missing), got {data.y[site]:g} at column "
-                f"{site}; round the data, or use Gaussian or StudentT"
+                f"{type(self).__name__} needs counts 0, 1, 2, ... (NaN: missing), got {data.y[at]:g} at column "
+                f"{at[0]}; round the data, or use Gaussian or StudentT"
             )
 
 
@@ -254,7 +252,7 @@ class NegativeBinomial(Counts):
         background: float | Prior = 0.0,
     ):
         super().__init__(weights, depth, background)
-        self.dispersion = self._parameter("dispersion", dispersion, positive=True)
+        self.dispersion = self._parameter("dispersion", dispersion, positive=True, per_channel=False)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.expected(level)
@@ -270,9 +268,22 @@ class NegativeBinomial(Counts):
 class Custom(Additive):
     """A user-defined density: `function(y, level)` returns log p(y | level), broadcast like NumPy's functions.
 
+    Where y is (T, W), the function's y has a last axis W; where levels have D channels, its level has a last axis D. W
+    and D need not agree. It returns one number for every column and level, without these axes. Columns that are missing
+    altogether never reach the function; other NaN do.
+
     >>> emission = Custom(lambda y, level: -np.abs(y - 3 * level) - np.log(2), weights=[1.0, 2.0])
     >>> emission.log_likelihood(np.array([3.0]), np.array([0.0, 1.0])).round(3).tolist()
     [[-3.693, -0.693]]
+
+    A count of reads and how many of them carry a variant, seen through total and variant copies of two clones:
+
+    >>> def reads(y, level):
+    ...     total, share = level[..., 0], level[..., 1] / level[..., 0]
+    ...     return -((y[..., 0] - 10 * total) ** 2) / 200 + y[..., 1] * np.log(share)
+    >>> emission = Custom(reads, weights=[[2.0, 1.0], [1.0, 0.5]])
+    >>> emission.log_likelihood(np.array([[20.0, 4.0]]), np.array([[1.0, 0.5], [2.0, 1.0]])).round(3).tolist()
+    [[-3.273, -2.773]]
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {"function": Argument("log p(y | level)."), "weights": WEIGHTS}
@@ -282,8 +293,32 @@ class Custom(Additive):
         super().__init__(weights)
         self.function = function
 
+    def check(self, data: Observations) -> None:
+        """Any y: the function knows what it is."""
+
+    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        shared = level.ndim == (1 if self.n_channels is None else 2)
+        out = np.zeros((len(y), level.shape[0 if shared else 1]))
+        seen = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+        out[seen] = self._evaluate(y[seen, None], level if shared else level[seen], y.ndim == 2)
+        return out
+
+    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
+        seen = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+        return y[seen], group[seen]
+
+    def summed(self, summary: Any, level: Floats) -> float:
+        y, group = summary
+        return float(self._evaluate(y, level[group], y.ndim == 2).sum())
+
     def log_density(self, y: Floats, level: Floats) -> Floats:
-        wanted = np.broadcast_shapes(np.shape(y), np.shape(level))
+        return self._evaluate(y, level, False)
+
+    def _evaluate(self, y: Floats, level: Floats, several: bool) -> Floats:
+        """several: whether the last axis of y is its channels."""
+        y_shape = np.shape(y)[:-1] if several else np.shape(y)
+        level_shape = np.shape(level) if self.n_channels is None else np.shape(level)[:-1]
+        wanted = np.broadcast_shapes(y_shape, level_shape)
         out = np.asarray(self.function(y, level), dtype=float)
         if out.shape != wanted:
             raise InvalidInput(
@@ -293,9 +328,11 @@ class Custom(Additive):
         bad = np.isnan(out) | (out == np.inf)
         if bad.any():
             at = tuple(int(i) for i in np.argwhere(bad)[0])
+            here = np.broadcast_to(y, wanted + np.shape(y)[len(y_shape) :])[at]
+            there = np.broadcast_to(level, wanted + np.shape(level)[len(level_shape) :])[at]
             raise InvalidInput(
-                f"the Custom emission's function returned {out[at]} for y = {np.broadcast_to(y, wanted)[at]:g}, "
-                f"level = {np.broadcast_to(level, wanted)[at]:g}; expected a number below +inf (-inf: impossible)"
+                f"the Custom emission's function returned {out[at]} for y = {_short(here)}, level = {_short(there)}; "
+                "expected a number below +inf (-inf: impossible)"
             )
         return out
 
@@ -361,6 +398,10 @@ def _log_rising(x: float, y: Floats) -> Floats:
     end = x + y
     series = (1 / end - 1 / x) / 12 - ((1 / end) ** 3 - (1 / x) ** 3) / 360
     return np.asarray((end - 0.5) * np.log1p(y / x) + y * (np.log(x) - 1) + series)
+
+
+def _short(values: Floats) -> str:
+    return f"{values:g}" if np.ndim(values) == 0 else "(" + ", ".join(f"{value:g}" for value in values) + ")"
 
 
 def _times_log(y: Floats, x: Floats) -> Floats:

@@ -22,7 +22,7 @@ from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
 from chiasma.models.rows import Row, RowChains, Rows
-from chiasma.models.state_target import Axis, StateTarget
+from chiasma.models.state_target import AnyTarget, Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
 from chiasma.types import Floats, Integers, as_array
 
@@ -67,14 +67,14 @@ class FactorialHMM:
             assert rows is not None
             if fixed_rows:
                 raise InvalidInput("with rows=, a row is fixed by ch.Row(..., fixed=STATE), not by fixed_rows")
-            if not isinstance(emission, Additive) or emission.n_channels is not None:
+            if not isinstance(emission, Additive):
                 raise InvalidInput(
-                    f"rows= need an additive emission of one channel, got {type(emission).__name__}; Table and several "
-                    "channels go with chains=ch.BinaryChains(...)"
+                    f"rows= need an additive emission, got {type(emission).__name__}; a Table goes with "
+                    "chains=ch.BinaryChains(...)"
                 )
             self.rows: Rows | None = Rows(rows)
             self.chains: BinaryChains | RowChains = RowChains(self.rows)
-            self.emission: Emission = emission.for_rows(self.rows.n_rows)
+            self.emission: Emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
             self.fixed_rows = self.rows.fixed
         else:
             if not emission.n_rows:
@@ -150,18 +150,12 @@ class FactorialHMM:
             raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {row}")
         return int(row)
 
-    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target:
-        """The arrays that the kernels work on, for rows of two states that can be told apart."""
-        found = self.exact_target(data, table_bytes)
-        if isinstance(found, StateTarget):
-            raise InvalidInput(
-                "updates and exchanges work on rows of two states that can be told apart; this model has rows of more "
-                "states, or equal ones: use ch.exact, or ch.sample with exact draws"
-            )
-        return found
+    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+        """`target`, by an older name."""
+        return self.target(data, table_bytes)
 
-    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target | StateTarget:
-        """The arrays that exact passes work on."""
+    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+        """The arrays that exact passes, updates and exchanges work on; a StateTarget where the model `has_states`."""
         data = Observations.of(data)
         if self.parameters:
             names = self.parameters.names
@@ -171,7 +165,7 @@ class FactorialHMM:
             )
         self.emission.check(data)
         if self.has_states:
-            return self._state_target(data)
+            return self._state_target(data, table_bytes)
         edge, trans = self.chains.tables(self.n_rows, data)
         free = self.free_rows
         return Target(
@@ -196,8 +190,8 @@ class FactorialHMM:
         weights = self.emission.weights
         base = np.zeros(weights.shape[1:])
         if self.rows is not None:
-            low, high = np.array(self.rows.contributions(weights)).T
-            weights, base = high - low, base + low.sum()
+            low, high = np.array(self.rows.contributions(weights)).swapaxes(0, 1)
+            weights, base = high - low, low.sum(axis=0)
         if not self.fixed_rows:
             return Levels(self.emission, data, weights, base)
         base = sum((weights[k] * x for k, x in self.fixed_rows.items()), base)
@@ -205,14 +199,14 @@ class FactorialHMM:
 
     @property
     def has_states(self) -> bool:
-        """Whether a row has more than two states, or rows cannot be told apart: then only exact passes apply."""
+        """Whether a row has more than two states, or rows cannot be told apart: then targets are StateTargets."""
         if self.rows is None:
             return False
         assert isinstance(self.emission, Additive)
         equal = any(len(group) > 1 for group in self.rows.groups(self.emission.weights))
         return equal or bool(np.any(self.layout.sizes > 2))
 
-    def _state_target(self, data: Observations) -> StateTarget:
+    def _state_target(self, data: Observations, table_bytes: int) -> StateTarget:
         assert self.rows is not None
         assert isinstance(self.emission, Additive)
         edge, gaps = data.edge_kinds()
@@ -223,9 +217,9 @@ class FactorialHMM:
             assert chain is not None
             own = adds[group[0]]
             axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(own), gaps), adds=own))
-        base = float(sum(adds[k][x] for k, x in self.fixed_rows.items()))
+        base = sum((adds[k][x] for k, x in self.fixed_rows.items()), np.zeros(adds[0].shape[1:]))
         likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
-        return StateTarget(edge, axes, likelihood, self.rows)
+        return StateTarget(edge, axes, likelihood, self.rows, table_bytes)
 
     def simulate(
         self,
@@ -250,7 +244,8 @@ class FactorialHMM:
             level = states.T.astype(float) @ self.emission.weights
         else:
             adds = self.rows.contributions(self.emission.weights)
-            level = sum((own[path] for own, path in zip(adds, states, strict=True)), np.zeros(n_columns))
+            start = np.zeros((n_columns, *adds[0].shape[1:]))
+            level = sum((own[path] for own, path in zip(adds, states, strict=True)), start)
         return states, self.emission.sample(level, rng)
 
     def _simulate_states(self, data: Observations, rng: np.random.Generator) -> npt.NDArray[Any]:
@@ -279,15 +274,24 @@ class FactorialHMM:
 def log_joint(
     model: FactorialHMM, data: Observations | npt.ArrayLike, states: npt.ArrayLike, beta: float = 1.0
 ) -> float:
-    """log p(X) + beta * log p(y | X), for (K, T) states or (T,) codes. beta = 0 is the prior alone.
+    """log p(X) + beta * log p(y | X), the log density of one path.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    states : (K, T) states or (T,) codes.
+    beta : float, the power of the likelihood; 0 is the prior alone.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.5, 0.5), emission=ch.Gaussian([1.0]))
     >>> round(ch.log_joint(model, [0.0, 1.0], [[0, 1]]), 4)
     -3.2242
     """
     beta = check_beta(beta)
-    target = model.exact_target(data)
+    target = model.target(data)
     log_prior, log_likelihood = target.log_parts(check_states(model, target.n_columns, states))
     return log_prior if beta == 0 else log_prior + beta * log_likelihood
 

@@ -20,8 +20,12 @@ class Learnable:
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """The same with other values for some arguments."""
-        own = {name: self.priors.get(name, getattr(self, name)) for name in self.arguments}
+        own = {name: self.given(name) for name in self.arguments}
         return type(self)(**(own | {name: values[name] for name in self.arguments if name in values}))
+
+    def given(self, name: str) -> Any:
+        """An argument as the constructor takes it: a prior, or a value."""
+        return self.priors.get(name, getattr(self, name))
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
         """`with_values` without checks: values must cover all priors and lie inside their supports."""

@@ -1,6 +1,7 @@
 """Log-likelihoods of columns, for the codes of the free rows only.
 
-Two sources, one interface: `Levels` evaluates an additive emission on demand, `Lookup` reads a table.
+Two sources, one interface: `Levels` evaluates an additive emission on demand, `Lookup` reads a table. The same for rows
+with any number of states: `IndexLevels` and `IndexTable`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 from chiasma.errors import ImpossibleData
 from chiasma.kernels.codes import add_levels, levels_around, subset_sums, without_lowest_bit
 from chiasma.kernels.exponential import temper_columns
+from chiasma.kernels.layout import Layout, bits_of, index_of_codes, make_layout, sub_layout
+from chiasma.kernels.state_paths import add_levels as add_state_levels
 from chiasma.models.additive import Additive, FusedFilter
 from chiasma.models.observations import Observations
 from chiasma.types import Floats, Integers
@@ -77,10 +80,23 @@ class Levels:
         return self.emission.log_likelihood(self.y, level.reshape(len(centres), len(offsets), *channels))
 
 
-class IndexLevels:
-    """An additive emission over rows with any number of states. adds: (S_k,) what the states of every axis add."""
+class StateLikelihood(Protocol):
+    """Where log p(y_t | code) comes from for rows with any number of states; a code is one of the axes of a target."""
 
-    def __init__(self, emission: Additive, data: Observations, base: float, adds: Sequence[Floats]):
+    def at(self, codes: Integers) -> Floats:
+        """(T, m): the given codes, m at every column."""
+
+    def around(self, centres: Integers, axes: Integers) -> Floats:
+        """(T, m): all joint states of some axes, in the order of their indices; the others as in centres (T,)."""
+
+
+class IndexLevels:
+    """An additive emission over rows with any number of states.
+
+    adds: (S_k,) or (S_k, D) what the states of every axis add; base: level of the fixed rows, () or (D,).
+    """
+
+    def __init__(self, emission: Additive, data: Observations, base: Floats, adds: Sequence[Floats]):
         self.emission = emission
         self.y = data.y
         self.base = base
@@ -88,11 +104,8 @@ class IndexLevels:
 
     @cached_property
     def levels(self) -> Floats:
-        """(N,) of all indices of a column."""
-        levels = np.full(1, self.base)
-        for own in self.adds:
-            levels = (own[:, None] + levels).ravel()
-        return levels
+        """(N,) or (N, D) of all indices of a column."""
+        return self._joint(self.base, self.adds)
 
     def all_codes(self, first: int, stop: int) -> Floats:
         return _possible(self.emission.log_likelihood(self.y[first:stop], self.levels), first)
@@ -103,8 +116,69 @@ class IndexLevels:
     def fused_filter(self, beta: float) -> None:
         return None
 
-    def at(self, indices: Integers) -> Floats:
-        return self.emission.log_likelihood(self.y, self.levels[indices])
+    def at(self, codes: Integers) -> Floats:
+        levels = self._levels(codes.ravel(), range(len(self.adds)))
+        return self.emission.log_likelihood(self.y, levels.reshape(*codes.shape, *self.base.shape))
+
+    def around(self, centres: Integers, axes: Integers) -> Floats:
+        others = self._levels(centres, [k for k in range(len(self.adds)) if k not in axes])
+        joint = self._joint(np.zeros_like(self.base), [self.adds[k] for k in axes])
+        return self.emission.log_likelihood(self.y, others[:, None] + joint)
+
+    def _joint(self, base: Floats, adds: Sequence[Floats]) -> Floats:
+        """(m, ...) levels of all joint states of some axes."""
+        levels = base[None]
+        for own in adds:
+            levels = (own[:, None] + levels).reshape(-1, *base.shape)
+        return levels
+
+    def _levels(self, codes: Integers, axes: Sequence[int]) -> Floats:
+        """(n, ...) levels of codes (n,), as far as some axes add to them."""
+        levels = np.empty((len(codes), *self.base.shape))
+        levels[:] = self.base
+        rows = np.array(axes, np.int64)
+        places, adds = self._states
+        add_state_levels(codes, sub_layout(self._layout, rows), places[rows], adds, levels.reshape(len(codes), -1))
+        return levels
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return make_layout([len(own) for own in self.adds])
+
+    @cached_property
+    def _states(self) -> tuple[Integers, Floats]:
+        """(K,) where the states of every axis begin, and (A, D) what they add."""
+        places = np.cumsum([0, *(len(own) for own in self.adds)])[:-1]
+        return places, np.concatenate([own.reshape(len(own), -1) for own in self.adds])
+
+
+class IndexTable:
+    """A table (N, T) over all indices of rows with any number of states.
+
+    In this order, because paths stay in one state for a while: what is read is mostly neighbours.
+    """
+
+    def __init__(self, table: Floats, layout: Layout):
+        self.table = table.ravel()
+        self.n_columns = table.shape[1]
+        self.columns = np.arange(self.n_columns)[:, None]
+        self.layout = layout
+
+    def at(self, codes: Integers) -> Floats:
+        return np.take(self.table, self._indices(codes) * self.n_columns + self.columns)
+
+    def around(self, centres: Integers, axes: Integers) -> Floats:
+        block = sub_layout(self.layout, axes)
+        steps = np.zeros(1, np.int64)
+        for size, stride in zip(block.sizes, self.layout.strides[axes], strict=True):
+            steps = (np.arange(size)[:, None] * stride + steps).ravel()
+        others = self._indices(centres & ~bits_of(block))[:, None] * self.n_columns + self.columns
+        return np.take(self.table, others + steps * self.n_columns)
+
+    def _indices(self, codes: Integers) -> Integers:
+        indices = np.empty(codes.size, np.int64)
+        index_of_codes(codes.ravel(), self.layout, indices)
+        return indices.reshape(codes.shape)
 
 
 class Lookup:

@@ -189,7 +189,7 @@ class LogNormal(Independent):
 
 
 class HalfNormal(Independent):
-    """|N(0, sd^2)|."""
+    """The absolute value of N(0, sd^2)."""
 
     arguments = ("sd",)
     sd: Floats

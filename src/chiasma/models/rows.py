@@ -1,7 +1,8 @@
 """Row: states with their values, and the Markov chain between them; Rows: all rows of a model, in order.
 
-Row k has S_k states; its state s adds w_k * v_k[s] to the level. A column's code gives row k a field of ceil(log2 S_k)
-bits. Rows with the same values, weight and chain cannot be told apart: a target counts them (`models.groups`).
+Row k has S_k states; its state s adds w_k * v_k[s] to the level, a number or one for every channel. A column's code
+gives row k a field of ceil(log2 S_k) bits. Rows with the same values, weight and chain cannot be told apart: a target
+counts them (`models.groups`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Row:
     Parameters
     ----------
     values : (S,) what each state adds to the level, S >= 2: [0, 2800] for a kettle, [0, 1, 2, 3] for copies of a
-        chromosome.
+        chromosome. (S, D) where the level has D channels: [[1, 1], [2, 0]] for (major, minor) copies.
     chain : its Markov chain, ch.Switch (two states), ch.Sticky or ch.Markov. A fixed row needs none.
     name : for tables, figures and messages; default: row_0, row_1, ...
     copies : so many rows of this kind; they are named NAME_1, NAME_2, ...
@@ -57,10 +58,11 @@ class Row:
         called = "a row" if name is None else f"row {name!r}"
         if name == "":
             raise InvalidInput("the name of a row must not be empty; leave it out for row_0, row_1, ...")
-        if self.values.ndim != 1 or len(self.values) < 2 or not np.all(np.isfinite(self.values)):
+        shape = self.values.shape
+        if len(shape) not in (1, 2) or shape[0] < 2 or 0 in shape or not np.all(np.isfinite(self.values)):
             raise InvalidInput(
-                f"{called} needs at least two finite values, one per state, got {self.values.tolist()}; "
-                "a switch of 100 W is values=[0, 100]"
+                f"{called} needs at least two finite values, one per state, or (states, channels), got "
+                f"{self.values.tolist()}; a switch of 100 W is values=[0, 100]"
             )
         if not _is_whole(copies) or copies < 1:
             raise InvalidInput(f"copies of {called} must be a whole number of at least 1, got {copies!r}")
@@ -82,6 +84,11 @@ class Row:
     @property
     def n_states(self) -> int:
         return len(self.values)
+
+    @property
+    def n_channels(self) -> int | None:
+        """Values of a state; None where it is a number."""
+        return None if self.values.ndim == 1 else self.values.shape[1]
 
     @property
     def n_bits(self) -> int:
@@ -112,6 +119,13 @@ class Rows:
         twice = {name for name in self.names if self.names.count(name) > 1}
         if twice:
             raise InvalidInput(f"rows must have different names, got {', '.join(sorted(twice))} more than once")
+        for name, row in zip(self.names, self.rows, strict=True):
+            if row.n_channels != self.n_channels:
+                raise InvalidInput(
+                    f"values of all rows must have the same channels: row {self.names[0]!r} has "
+                    f"{self.n_channels or 'none'}, row {name!r} {row.n_channels or 'none'}; give (states, channels) "
+                    "for every row, or a number per state for every row"
+                )
         n_bits = sum(row.n_bits for row in self.rows)
         if n_bits > MAX_BITS:
             raise InvalidInput(
@@ -132,6 +146,10 @@ class Rows:
         return len(self.rows)
 
     @property
+    def n_channels(self) -> int | None:
+        return self.rows[0].n_channels
+
+    @property
     def fixed(self) -> dict[int, int]:
         return {k: int(row.fixed) for k, row in enumerate(self.rows) if row.fixed is not None}
 
@@ -141,8 +159,11 @@ class Rows:
         return make_layout([row.n_states for row in self.rows])
 
     def contributions(self, weights: Floats) -> list[Floats]:
-        """(S_k,) what each state of every row adds to the level."""
-        return [weight * row.values for weight, row in zip(weights, self.rows, strict=True)]
+        """(S_k,) or (S_k, D) what each state of every row adds to the level; weights (K,) or (K, D)."""
+        return [
+            np.multiply.outer(row.values, weight) if row.n_channels is None else row.values * weight
+            for weight, row in zip(weights, self.rows, strict=True)
+        ]
 
     def groups(self, weights: Floats) -> list[list[int]]:
         """Free rows, those together that cannot be told apart."""

@@ -1,13 +1,15 @@
 """StateTarget: a model whose rows have any number of states, and its data, as arrays for the kernels.
 
 An axis of a target is a free row, or a group of rows that cannot be told apart, which counts as one row whose states
-are counts (`models.groups`). A path of a target is one of indices over its axes (`kernels.layout`); `codes` turns it
-into a path of all rows of the model, and chooses which of the rows of a group are in which state.
+are counts (`models.groups`). A column has three forms: exact passes see its index over the axes, updates and exchanges
+its code over the axes (`kernels.layout`), and what is recorded is its code over all rows of the model. `expand` makes
+that of a path, and chooses which of the rows of a group are in which state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,12 +18,14 @@ import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded
 from chiasma.kernels.codes import smallest_dtype
-from chiasma.kernels.layout import Layout, make_layout
+from chiasma.kernels.layout import Layout, codes_of_indices, index_of_codes, make_layout, put_in_codes
 from chiasma.kernels.state_paths import log_prior
+from chiasma.kernels.state_rows import draw_prior_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.groups import Group, Unlumping, n_count_states
-from chiasma.models.likelihood import IndexLevels
+from chiasma.models.likelihood import IndexLevels, IndexTable, StateLikelihood
 from chiasma.models.rows import Rows
+from chiasma.models.target import TABLE_BYTES, Target
 from chiasma.types import Floats, Integers
 
 # Bytes that the matrices of all kinds of edges may take.
@@ -30,7 +34,9 @@ MATRIX_BYTES = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """Rows of the model that cannot be told apart, or one row; matrices (E, S, S) and what each state adds, (S,)."""
+    """Rows of the model that cannot be told apart, or one row; matrices (E, S, S) and what each state adds, (S,) or
+    (S, D).
+    """
 
     rows: tuple[int, ...]
     matrices: Floats
@@ -62,7 +68,7 @@ class Axis:
         return Unlumping(self.group, self.matrices)
 
     def levels(self) -> Floats:
-        """(C,)"""
+        """(C,) or (C, D)"""
         return self.adds if len(self.rows) == 1 else self.group.levels(self.adds)
 
     def row_probabilities(self, smoothed: Floats) -> Floats:
@@ -75,7 +81,14 @@ class Axis:
 class StateTarget:
     """edge (T,), the axes, and the likelihood over all indices; rows: all rows of the model."""
 
-    def __init__(self, edge: npt.NDArray[np.int32], axes: list[Axis], likelihood: IndexLevels, rows: Rows):
+    def __init__(
+        self,
+        edge: npt.NDArray[np.int32],
+        axes: list[Axis],
+        likelihood: IndexLevels,
+        rows: Rows,
+        table_bytes: int = TABLE_BYTES,
+    ):
         n_edges = len(axes[0].matrices)
         needed = 8 * n_edges * sum(axis.size**2 for axis in axes)
         if needed > MATRIX_BYTES:
@@ -87,6 +100,7 @@ class StateTarget:
         self.axes = axes
         self.likelihood = likelihood
         self.rows = rows
+        self.table_bytes = table_bytes
 
     @cached_property
     def layout(self) -> Layout:
@@ -96,13 +110,32 @@ class StateTarget:
     def n_columns(self) -> int:
         return len(self.edge)
 
+    @property
+    def n_axes(self) -> int:
+        return len(self.axes)
+
     @cached_property
     def n_states(self) -> int:
         """Joint states of a column."""
-        product = 1
-        for axis in self.axes:
-            product *= axis.size
-        return product
+        return self.width(np.arange(self.n_axes))
+
+    def width(self, axes: Integers) -> int:
+        """Joint states of some axes."""
+        return math.prod(self.axes[k].size for k in axes)
+
+    def widest(self, n: int) -> int:
+        """The most joint states that n axes can have."""
+        return math.prod(sorted((axis.size for axis in self.axes), reverse=True)[:n])
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """Rows of the model that are not fixed."""
+        return tuple(sorted(k for axis in self.axes for k in axis.rows))
+
+    def axes_of(self, rows: Sequence[int]) -> Integers:
+        """Axes of some free rows of the model, in their order. Equal rows have one, and move together."""
+        found = [g for k in rows for g, axis in enumerate(self.axes) if k in axis.rows]
+        return np.array(list(dict.fromkeys(found)), np.int64)
 
     @property
     def n_operations(self) -> float:
@@ -110,12 +143,17 @@ class StateTarget:
         return float(sum(axis.size for axis in self.axes))
 
     @property
+    def tensor_operations(self) -> int:
+        """Multiply-adds of a filter per column."""
+        return sum(axis.size for axis in self.axes) * self.n_states
+
+    @property
     def size_text(self) -> str:
         """The axes in words: equal rows and what they count as.
 
         >>> import chiasma as ch
         >>> row = ch.Row([0, 100], ch.Switch(0.1, 0.1), copies=8)
-        >>> ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0)).exact_target([0.0]).size_text
+        >>> ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0)).target([0.0]).size_text
         '9 joint states (8 equal rows count as 9 states)'
         """
         groups = [f"{len(a.rows)} equal rows count as {a.size} states" for a in self.axes if len(a.rows) > 1]
@@ -136,12 +174,30 @@ class StateTarget:
         tables = [axis.best_log_tables for axis in self.axes]
         return np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
 
-    def linear(self) -> bool:
-        """Whether passes are safe in linear space."""
-        floor = 1.0
-        for axis in self.axes:
-            floor *= float(axis.tables.min())
-        return floor >= LINEAR_FLOOR
+    @cached_property
+    def lowest(self) -> Floats:
+        """(K,) smallest transition probability of each axis."""
+        return np.array([axis.tables.min() for axis in self.axes])
+
+    def linear(self, axes: Integers | None = None) -> bool:
+        """Whether passes over these axes (default: all) are safe in linear space."""
+        return float(np.prod(self.lowest if axes is None else self.lowest[axes])) >= LINEAR_FLOOR
+
+    @property
+    def tabulated(self) -> bool:
+        """Whether a table of all joint states fits into table_bytes; if not, updates evaluate only those they need."""
+        return 8 * self.n_columns * self.n_states <= self.table_bytes
+
+    @cached_property
+    def candidates(self) -> StateLikelihood:
+        """Log-likelihoods of the codes that updates and exchanges ask for."""
+        if not self.tabulated:
+            return self.likelihood
+        table = np.empty((self.n_states, self.n_columns))
+        step = max(1, 2**16 // self.n_states)
+        for first in range(0, self.n_columns, step):
+            table[:, first : first + step] = self.likelihood.all_codes(first, min(first + step, self.n_columns)).T
+        return IndexTable(table, self.layout)
 
     @property
     def record_dtype(self) -> np.dtype[np.unsignedinteger]:
@@ -153,6 +209,40 @@ class StateTarget:
         """Fixed rows in their states, the others in state 0."""
         shifts = self.rows.layout.shifts
         return np.int64(sum(state << int(shifts[k]) for k, state in self.rows.fixed.items()))
+
+    def to_codes(self, indices: Integers) -> Integers:
+        """Codes of the axes from indices, of any shape."""
+        codes = np.empty(indices.size, np.int64)
+        codes_of_indices(indices.ravel(), self.layout, codes)
+        return codes.reshape(indices.shape)
+
+    def to_indices(self, codes: Integers) -> Integers:
+        """Indices from codes of the axes, of any shape."""
+        indices = np.empty(codes.size, np.int64)
+        index_of_codes(codes.ravel(), self.layout, indices)
+        return indices.reshape(codes.shape)
+
+    def expand(self, codes: Integers, rng: np.random.Generator) -> Integers:
+        """(T,) codes of all rows from codes of the axes; rows of a group are drawn given their counts."""
+        return self.codes(self.to_indices(codes), rng)
+
+    def reduce(self, codes: Integers) -> Integers:
+        """(T,) codes of the axes from codes of all rows."""
+        return self.to_codes(self.indices(codes))
+
+    def sample_prior(self, rng: np.random.Generator) -> Integers:
+        """(T,) codes of the axes: a path drawn from the prior."""
+        codes = np.zeros(self.n_columns, np.int64)
+        self.draw_prior(rng.random(self.n_axes * self.n_columns), codes)
+        return codes
+
+    def draw_prior(self, uniforms: Floats, codes: Integers) -> None:
+        """Draw a path from the prior into codes (T,). Reads K * T uniforms."""
+        states = np.empty(self.n_columns, np.int64)
+        for k, axis in enumerate(self.axes):
+            own = uniforms[k * self.n_columns : (k + 1) * self.n_columns]
+            draw_prior_row(axis.tables.reshape(len(axis.tables), -1), self.edge, own, states)
+            put_in_codes(states, self.layout, k, codes)
 
     def codes(self, indices: Integers, rng: np.random.Generator) -> Integers:
         """(T,) codes of all rows from a path of indices; rows of a group are drawn given their counts."""
@@ -195,16 +285,24 @@ class StateTarget:
         with np.errstate(divide="ignore"):
             return layout, np.log(trans), np.array([k for k, _ in rows])
 
-    def log_prior(self, codes: Integers) -> float:
+    def log_row_prior(self, codes: Integers) -> float:
         """log p(X) of a path of codes of all rows."""
         layout, log_trans, free = self._free_layout
         shifts = self.rows.layout.shifts[free]
         return float(log_prior(codes, log_trans, layout._replace(shifts=shifts), self.edge))
 
-    def log_likelihood(self, indices: Integers) -> float:
-        """log p(y | X) of a path of indices."""
-        return float(self.likelihood.at(indices[:, None]).sum())
+    def log_prior(self, codes: Integers) -> float:
+        """log-probability of a path of codes of the axes: of a group, of its counts."""
+        return float(log_prior(codes, self.log_trans, self.layout, self.edge))
+
+    def log_likelihood(self, codes: Integers) -> float:
+        """log p(y | X) of a path of codes of the axes."""
+        return float(self.likelihood.at(codes[:, None]).sum())
 
     def log_parts(self, codes: Integers) -> tuple[float, float]:
         """log p(X) and log p(y | X) of a path of all rows."""
-        return self.log_prior(codes), self.log_likelihood(self.indices(codes))
+        return self.log_row_prior(codes), self.log_likelihood(self.reduce(codes))
+
+
+# What updates, exchanges and exact passes work on.
+AnyTarget = Target | StateTarget

@@ -6,6 +6,7 @@ is row free[i] of the model; `expand` and `reduce` convert codes between the two
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import move_bits, smallest_dtype
 from chiasma.kernels.exponential import temper_table
+from chiasma.kernels.layout import Layout, make_layout
 from chiasma.kernels.sweeps import prior_sweep
 from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
@@ -44,14 +46,40 @@ class Target:
         return len(self.free)
 
     @property
+    def n_axes(self) -> int:
+        """What updates and exchanges move: rows. `models.state_target` has groups of rows beside them."""
+        return len(self.free)
+
+    @property
     def n_states(self) -> int:
         """Joint states of a column."""
         return 1 << self.n_rows
+
+    def width(self, axes: Integers) -> int:
+        """Joint states of some rows."""
+        return 1 << len(axes)
+
+    def widest(self, n: int) -> int:
+        """The most joint states that n rows can have."""
+        return 1 << n
+
+    def axes_of(self, rows: Sequence[int]) -> Integers:
+        """Free rows of the model by their numbers here."""
+        return np.array([self.free.index(row) for row in rows])
 
     @property
     def n_operations(self) -> float:
         """Multiply-adds of a filter per column and joint state, about."""
         return self.n_rows + 2
+
+    @property
+    def tensor_operations(self) -> int:
+        """Operations of a tensor pass per column."""
+        return (self.n_rows + 1) << self.n_rows
+
+    @property
+    def layout(self) -> Layout:
+        return make_layout([2] * self.n_rows)
 
     @property
     def size_text(self) -> str:

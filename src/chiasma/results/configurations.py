@@ -51,12 +51,7 @@ def levels(codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
     own = isinstance(weights, xr.DataArray)
     channels = weights.shape[3 if own else 1 :]
     lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
-    options: dict[str, Any] = {
-        "output_core_dims": [["channel"] if channels else []],
-        "dask": "parallelized",
-        "output_dtypes": [np.float64],
-        "dask_gufunc_kwargs": {"output_sizes": {"channel": channels[0]}} if channels else None,
-    }
+    options = _level_options(channels)
     level: xr.DataArray
     if isinstance(weights, xr.DataArray):
         kept = weights.sel(chain=codes["chain"], draw=codes["draw"])
@@ -86,17 +81,27 @@ def _own_levels(codes: Codes, weights: Floats) -> Floats:
 
 
 def levels_of_rows(codes: xr.DataArray, layout: Layout, adds: Sequence[Floats]) -> xr.DataArray:
-    """As `levels`, for rows with any number of states; adds: (S_k,) what each state of every row adds."""
+    """As `levels`, for rows with any number of states; adds: (S_k,) or (S_k, D) what each state of every row adds."""
+    channels = adds[0].shape[1:]
 
     def level(part: Codes) -> Floats:
-        out = np.zeros(part.shape)
+        out = np.zeros(part.shape + channels)
         for own, shift, mask in zip(adds, layout.shifts, layout.masks, strict=True):
             out += own[part.astype(np.int64) >> shift & mask]
         return out
 
-    lazy = _lazy_if_large(codes, 8 * codes.size)
-    found: xr.DataArray = xr.apply_ufunc(level, lazy, dask="parallelized", output_dtypes=[np.float64])
+    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    found: xr.DataArray = xr.apply_ufunc(level, lazy, **_level_options(channels))
     return found.rename("level")
+
+
+def _level_options(channels: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "output_core_dims": [["channel"] if channels else []],
+        "dask": "parallelized",
+        "output_dtypes": [np.float64],
+        "dask_gufunc_kwargs": {"output_sizes": {"channel": channels[0]}} if channels else None,
+    }
 
 
 def rows_on(codes: xr.DataArray, layout: Layout) -> xr.DataArray:

@@ -23,6 +23,19 @@ def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -
     """(chain, lag, draw): share of entries in which a draw differs from the draw `lag` later.
 
     Entries are the K x T states of a path, or the coordinates of a vector. Draws without a partner are NaN.
+
+    Parameters
+    ----------
+    posterior : Posterior of a run.
+    lags : numbers of draws between the two that are compared.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0]))
+    >>> posterior = ch.sample(model, [0.5, 0.4, 0.6], draws=50, seed=1, progress=False)
+    >>> ch.diagnostics.hamming_distances(posterior, lags=[1, 10]).sizes["lag"]
+    2
     """
     draws = posterior.draws.values
     n_draws = draws.shape[1]
@@ -51,7 +64,21 @@ class ModeCounts(NamedTuple):
 
 
 def mode_jumps(posterior: Posterior, target: BlockModes) -> ModeCounts:
-    """Changes of the nearest mode along each chain, and the number of modes it visited. A tie counts as no change."""
+    """Changes of the nearest mode along each chain, and the number of modes it visited. A tie counts as no change.
+
+    Parameters
+    ----------
+    posterior : Posterior of a run on `target`.
+    target : BlockModes, the density with known modes.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> target = ch.BlockModes(blocks=2, size=6, alpha=0.5)
+    >>> posterior = ch.sample(target, draws=50, warmup=10, chains=1, seed=1, progress=False)
+    >>> ch.diagnostics.mode_jumps(posterior, target).jumps.shape
+    (1, 50)
+    """
     modes = target.nearest_mode(posterior.draws.values)
     jumps = np.zeros(modes.shape[:2], np.int64)
     visited = np.zeros(len(modes), np.int64)
@@ -72,7 +99,17 @@ def _carry_ties(modes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def predicted_round_trips(rejection: npt.ArrayLike) -> float:
-    """Expected round trips per exchange step, for the even-odd schedule and independent swaps with these rejections."""
+    """Expected round trips per exchange step, for the even-odd schedule and independent swaps with these rejections.
+
+    Parameters
+    ----------
+    rejection : (R - 1,) rejection probability of each pair of neighbouring rungs.
+
+    Examples
+    --------
+    >>> predicted_round_trips([0.5, 0.5])
+    0.16666666666666666
+    """
     r = np.asarray(rejection, float)
     if r.size == 1:
         return float(1 - r.sum())  # a lone pair has no idle turns: every second swap ends the trip of either replica
@@ -81,6 +118,19 @@ def predicted_round_trips(rejection: npt.ArrayLike) -> float:
 
 
 def round_trip_rate(posterior: Posterior) -> Floats:
-    """(chain,): round trips per exchange step. Only for swaps of whole paths; crossovers mix the paths of replicas."""
+    """(chain,): round trips per exchange step. Only for swaps of whole paths; crossovers mix the paths of replicas.
+
+    Parameters
+    ----------
+    posterior : Posterior of a run with exchange="swap".
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> target = ch.BlockModes(blocks=2, size=6, alpha=0.5)
+    >>> options = {"draws": 50, "warmup": 10, "chains": 2, "seed": 1, "progress": False}
+    >>> round_trip_rate(ch.sample(target, exchange="swap", ladder=[1, 5], **options)).shape
+    (2,)
+    """
     steps = np.maximum(np.array(posterior.info["exchange_steps"]), 1)
     return np.array(posterior.info["round_trips"]) / steps

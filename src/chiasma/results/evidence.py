@@ -19,7 +19,18 @@ BATCHES = 20
 
 
 class Evidence(NamedTuple):
-    """log p(y) and its standard error (0 when it is exact)."""
+    """log p(y), the log marginal likelihood of the data.
+
+    Parameters
+    ----------
+    value : float, the estimate, or the exact value.
+    standard_error : float; 0 when the value is exact.
+
+    Examples
+    --------
+    >>> Evidence(-102.3, 0.2).value
+    -102.3
+    """
 
     value: float
     standard_error: float

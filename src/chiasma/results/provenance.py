@@ -21,7 +21,7 @@ from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
-from chiasma.models.priors import prior_of
+from chiasma.models.priors import Prior, prior_of
 from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.models.rows import Row
 
@@ -78,9 +78,9 @@ def _parameters(part: Learnable) -> dict[str, Any]:
 
 def _parameter(part: Learnable, name: str) -> Any:
     """A parameter as JSON: a number, a list, or the description of a prior."""
-    if name in part.priors:
-        return part.priors[name].describe()
-    value = getattr(part, name)
+    value = part.given(name)
+    if isinstance(value, Prior):
+        return value.describe()
     return None if value is None else np.asarray(value).tolist()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from chiasma.results.convergence import Convergence, convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.run_info import RunInfo
+from chiasma.results.shown import Shown
 from chiasma.results.warnings import chain_warnings, count, evidence_warnings
 from chiasma.types import Floats
 
@@ -75,7 +75,7 @@ def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
+class Summary(Shown):
     """Print it, or use `to_dict()`; `warnings` is empty if no problem was found."""
 
     run: dict[str, Any]
@@ -111,13 +111,6 @@ class Summary:
             parts.append(_facts([("log evidence", f"{value:.3f} " + (f"± {error:.2g}" if error else "(exact)"))]))
         parts += [Text.assemble(("warning: ", "bold yellow"), text) for text in self.warnings]
         return Group(*parts)
-
-    def __str__(self) -> str:
-        from rich.console import Console
-
-        out = StringIO()
-        Console(file=out, width=100, color_system=None).print(self)
-        return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 def _plain(value: Any) -> Any:

@@ -33,13 +33,16 @@ def calibration_ranks(
 ) -> xr.Dataset:
     """Ranks 0..draws of true values among posterior draws, (replication,) or (replication, row).
 
-    One variable per learned parameter, and `rows_on`, the mean number of rows that are on. Thin the draws until they
-    are nearly independent (thin=10): correlated draws give too many ranks at both ends.
+    One variable per learned parameter, and `rows_on`, the mean number of rows that are on (in another state than 0).
+    Thin the draws until they are nearly independent (thin=10): correlated draws give too many ranks at both ends.
 
     Parameters
     ----------
-    model : a model with priors.
+    model : FactorialHMM with priors, or without: then only paths are calibrated.
     n_columns, starts, gaps : structure of the simulated data.
+    replications : int, how many data sets to simulate and fit.
+    draws : int, posterior draws of each; ranks are 0..draws.
+    seed : int; the same seed gives the same ranks.
     options : arguments of ch.sample.
 
     Examples
@@ -50,15 +53,13 @@ def calibration_ranks(
     >>> ranks.sizes["replication"], sorted(ranks)
     (3, ['rows_on', 'sd'])
     """
-    if not model.parameters:
-        raise InvalidInput("calibration needs a model with priors, got one without; try sd=ch.HalfNormal(1)")
     in_order = CanonicalOrder(model)
     found: dict[str, list[Any]] = {}
     for i in range(replications):
         rng = np.random.default_rng((seed, i))
         values = model.parameters.sample(rng)
         states, y = model.at(model.parameters.unpack(values)).simulate(n_columns, rng, starts, gaps)
-        _, values = in_order(pack(states[list(model.free_rows)]), values)
+        _, values = in_order(pack(states[list(model.free_rows)] != 0), values)
         posterior = sample(
             model,
             Observations(y, starts, gaps),
@@ -67,7 +68,7 @@ def calibration_ranks(
         )
         drawn = {str(name): array.values[0] for name, array in posterior.parameters.items()}
         drawn["rows_on"] = posterior.rows_on().mean("site").values[0]
-        true = model.parameters.unpack(values) | {"rows_on": states.sum(axis=0).mean()}
+        true = model.parameters.unpack(values) | {"rows_on": (states != 0).sum(axis=0).mean()}
         for name, value in true.items():
             below = (drawn[name] < value).sum(axis=0)
             ties = (drawn[name] == value).sum(axis=0)
@@ -77,7 +78,20 @@ def calibration_ranks(
 
 
 def uniformity(ranks: xr.Dataset, draws: int = 63, bins: int = 8) -> xr.Dataset:
-    """p-values of chi-squared tests that ranks are uniform over equal bins, per variable and row."""
+    """p-values of chi-squared tests that ranks are uniform over equal bins, per variable and row.
+
+    Parameters
+    ----------
+    ranks : Dataset of `calibration_ranks`.
+    draws : int, as given to `calibration_ranks`.
+    bins : int, a divisor of draws + 1.
+
+    Examples
+    --------
+    >>> ranks = xr.Dataset({"sd": ("replication", np.arange(64))})
+    >>> float(uniformity(ranks)["sd"])
+    1.0
+    """
     if (draws + 1) % bins:
         raise InvalidInput(f"bins must divide draws + 1 = {draws + 1} evenly, got {bins}")
 

@@ -18,6 +18,7 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import Evidence
 from chiasma.results.posterior import Posterior
+from chiasma.results.shown import Shown
 from chiasma.sampling.plan import EXACT_SECONDS, exact_cost
 from chiasma.sampling.sampler import sample
 from chiasma.types import Floats, as_floats
@@ -27,12 +28,25 @@ _N_ERRORS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Models side by side, in the order given.
+class Comparison(Shown):
+    """Models side by side, in the order given; `ch.compare` makes it. Print it for a table.
 
+    Parameters
+    ----------
+    names : of the models.
     evidence : log p(y | model) and its standard error, 0 where it is exact.
-    probabilities : p(model | y); low and high are a 90% interval for the Monte Carlo errors of the evidences.
-    posteriors : those of the models that had to be sampled.
+    probabilities : (M,) p(model | y).
+    low, high : (M,) a 90% interval of the probabilities for the Monte Carlo errors of the evidences.
+    posteriors : those of the models that had to be sampled, by name.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> def rows(n):
+    ...     return ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([1.0] * n, sd=0.3))
+    >>> _, y = rows(1).simulate(100, seed=1)
+    >>> ch.compare([rows(1), rows(2)], y).best
+    '1 row'
     """
 
     names: list[str]
@@ -147,5 +161,5 @@ def _weights(prior: npt.ArrayLike | None, n: int) -> Floats:
 
 
 def _affordable(model: FactorialHMM, data: Observations) -> bool:
-    seconds, memory = exact_cost(model.exact_target(data))
+    seconds, memory = exact_cost(model.target(data))
     return seconds <= EXACT_SECONDS and memory <= MEMORY

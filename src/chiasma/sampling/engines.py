@@ -326,10 +326,22 @@ class ExactEngine(StateEngine):
         return draws
 
 
-class RowsEngine(Engine):
-    """Exact draws of rows with any number of states. Which rows of a group are in which state is drawn from a stream
-    of its own.
+class RowsStepEngine(StepEngine):
+    """Replicas of rows with any number of states. Which of the equal rows are in which state is drawn when a draw is
+    kept, from a stream of its own: replicas know counts only.
     """
+
+    problem: RowsProblem
+
+    def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
+        target = self.problem.target
+        draws.states[n] = target.expand(self.states[-1], self.streams.arrangement())
+        draws.log_lik[n] = log_liks
+        draws.log_prior[n] = target.log_row_prior(draws.states[n])
+
+
+class RowsEngine(Engine):
+    """Exact draws of rows with any number of states; equal rows as in RowsStepEngine."""
 
     problem: RowsProblem
 
@@ -356,9 +368,9 @@ class RowsEngine(Engine):
         draws, target = self.empty_draws(n, thin), self.problem.target
         draw_shared(self.problem, self.streams, draws.states)
         for i, path in enumerate(draws.states):
-            draws.log_lik[i, 0] = target.log_likelihood(path)
+            draws.log_lik[i, 0] = target.log_likelihood(target.to_codes(path))
             path[:] = target.codes(path, self.streams.arrangement())
-            draws.log_prior[i] = target.log_prior(path)
+            draws.log_prior[i] = target.log_row_prior(path)
         if len(draws.states):
             self.states[0] = draws.states[-1]
         self.iteration += n

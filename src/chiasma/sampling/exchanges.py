@@ -18,8 +18,9 @@ from typing import Literal
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels import moves
+from chiasma.kernels import moves, state_moves
 from chiasma.kernels.sweeps import Tables
+from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta
 from chiasma.sampling.updates import make_tables
 from chiasma.types import Floats, Integers
@@ -47,37 +48,43 @@ class Exchange(ABC):
     """Base class of the moves.
 
     rows : "all" exchanges all rows together (the paper's choice); also a list of rows, or "random": a new subset
-        for every move, which includes each row with probability one half.
+        for every move, which includes each row with probability one half. Equal rows are exchanged together; one of
+        them stands for all.
     """
 
     rows: Rows = "all"
 
-    def prepare(self, target_i: Target, target_j: Target, beta_i: float, beta_j: float) -> PairStep:
+    def prepare(self, target_i: AnyTarget, target_j: AnyTarget, beta_i: float, beta_j: float) -> PairStep:
         """Bind to two replicas over the same columns and rows."""
-        beta_i, beta_j = check_beta(beta_i), check_beta(beta_j)
-        step = TabulatedPair if target_i.tabulated and target_j.tabulated else StreamedPair
-        return step(self.move(target_i), self.n_uniforms(target_i), target_i, target_j, beta_i, beta_j)
+        betas = check_beta(beta_i), check_beta(beta_j)
+        move, n_uniforms = self.move(target_i), self.n_uniforms(target_i)
+        if isinstance(target_i, StateTarget):
+            assert isinstance(target_j, StateTarget)
+            return StatePair(move, n_uniforms, (target_i, target_j), betas)
+        assert isinstance(target_j, Target)
+        pair = TabulatedPair if target_i.tabulated and target_j.tabulated else StreamedPair
+        return pair(move, n_uniforms, (target_i, target_j), betas)
 
     @abstractmethod
-    def move(self, target: Target) -> moves.Move:
+    def move(self, target: AnyTarget) -> moves.Move:
         """The move, encoded as numbers for the kernels."""
 
-    def n_uniforms(self, target: Target) -> int:
+    def n_uniforms(self, target: AnyTarget) -> int:
         """How many uniforms a move reads."""
         return self._own_uniforms(target) + (moves.ROW_UNIFORMS if self.rows == "random" else 0)
 
     @abstractmethod
-    def _own_uniforms(self, target: Target) -> int: ...
+    def _own_uniforms(self, target: AnyTarget) -> int: ...
 
     def _move(
-        self, target: Target, kind: int, across_rows: bool = False, points: int = 0, flipped: bool = False
+        self, target: AnyTarget, kind: int, across_rows: bool = False, points: int = 0, flipped: bool = False
     ) -> moves.Move:
-        order = np.arange(target.n_rows)
+        order = np.arange(target.n_axes)
         if not isinstance(self.rows, str):
             given = list(self.rows)
             if not given or len(set(given)) < len(given) or not set(given) <= set(target.free):
                 raise InvalidInput(f"rows must be distinct free rows, here of {list(target.free)}, got {given}")
-            order = np.array([target.free.index(row) for row in given])
+            order = target.axes_of(given)
         elif self.rows not in ("all", "random"):
             raise InvalidInput(f'rows must be "all", "random" or a list of free rows, got "{self.rows}"')
         return moves.Move(kind, order, self.rows == "random", across_rows, points, flipped)
@@ -87,10 +94,10 @@ class Exchange(ABC):
 class Swap(Exchange):
     """Swap of the whole paths (of the chosen rows) with a Metropolis-Hastings test, as in parallel tempering."""
 
-    def move(self, target: Target) -> moves.Move:
+    def move(self, target: AnyTarget) -> moves.Move:
         return self._move(target, moves.SWAP)
 
-    def _own_uniforms(self, target: Target) -> int:
+    def _own_uniforms(self, target: AnyTarget) -> int:
         return 1
 
 
@@ -111,12 +118,12 @@ class RandomCrossover(_Crossover):
 
     points: Literal[1, 2] = 1
 
-    def move(self, target: Target) -> moves.Move:
+    def move(self, target: AnyTarget) -> moves.Move:
         if self.points not in (1, 2):
             raise InvalidInput(f"points must be 1 or 2, got {self.points}")
         return self._move(target, moves.RANDOM_CROSSOVER, self.axis == "rows", self.points)
 
-    def _own_uniforms(self, target: Target) -> int:
+    def _own_uniforms(self, target: AnyTarget) -> int:
         return self.points + 1
 
 
@@ -129,10 +136,10 @@ class AugmentedCrossover(_Crossover):
 
     flipped: bool = True
 
-    def move(self, target: Target) -> moves.Move:
+    def move(self, target: AnyTarget) -> moves.Move:
         return self._move(target, moves.AUGMENTED, self.axis == "rows", flipped=self.flipped)
 
-    def _own_uniforms(self, target: Target) -> int:
+    def _own_uniforms(self, target: AnyTarget) -> int:
         return 2
 
 
@@ -140,10 +147,10 @@ class AugmentedCrossover(_Crossover):
 class MosaicCrossover(Exchange):
     """Exact Gibbs draw among all 2^T ways of exchanging columns between the two replicas; no rejection."""
 
-    def move(self, target: Target) -> moves.Move:
+    def move(self, target: AnyTarget) -> moves.Move:
         return self._move(target, moves.MOSAIC)
 
-    def _own_uniforms(self, target: Target) -> int:
+    def _own_uniforms(self, target: AnyTarget) -> int:
         return target.n_columns
 
 
@@ -156,33 +163,32 @@ EXCHANGES: dict[str, type[Exchange]] = {
 }
 
 
-class _TargetPair(PairStep):
-    def __init__(
-        self, move: moves.Move, n_uniforms: int, target_i: Target, target_j: Target, beta_i: float, beta_j: float
-    ):
-        self.move = move
-        self.n_uniforms = n_uniforms
-        self.is_swap = bool(moves.swaps_whole_paths(move, target_i.n_rows))
-        self.targets = target_i, target_j
-        self.betas = float(beta_i), float(beta_j)
-        self.work = moves.make_pair_work(target_i.n_columns, target_i.n_rows)
-
-
-class TabulatedPair(_TargetPair):
+class TabulatedPair(PairStep):
     """Compiled moves on the likelihood tables of both replicas."""
 
-    def __init__(
-        self, move: moves.Move, n_uniforms: int, target_i: Target, target_j: Target, beta_i: float, beta_j: float
-    ):
-        super().__init__(move, n_uniforms, target_i, target_j, beta_i, beta_j)
-        self.tables: tuple[Tables, Tables] = make_tables(target_i, beta_i), make_tables(target_j, beta_j)
+    def __init__(self, move: moves.Move, n_uniforms: int, targets: tuple[Target, Target], betas: tuple[float, float]):
+        self.move = move
+        self.n_uniforms = n_uniforms
+        self.is_swap = bool(moves.swaps_whole_paths(move, targets[0].n_axes))
+        self.betas = betas
+        self.work = moves.make_pair_work(targets[0].n_columns, targets[0].n_axes)
+        self.tables: tuple[Tables, Tables] = make_tables(targets[0], betas[0]), make_tables(targets[1], betas[1])
 
     def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
         return int(moves.exchange_pair(self.move, *self.tables, *self.betas, uniforms, a, b, self.work))
 
 
-class StreamedPair(_TargetPair):
-    """The same moves, with likelihoods evaluated on demand."""
+class LoopPair(PairStep):
+    """The same moves part by part, with likelihoods of the two paths and their exchanges only."""
+
+    def __init__(
+        self, move: moves.Move, n_uniforms: int, targets: tuple[AnyTarget, AnyTarget], betas: tuple[float, float]
+    ):
+        self.move = move
+        self.n_uniforms = n_uniforms
+        self.is_swap = bool(moves.swaps_whole_paths(move, targets[0].n_axes))
+        self.betas = betas
+        self.work = moves.make_pair_work(targets[0].n_columns, targets[0].n_axes)
 
     def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
         rows = moves.choose_rows(self.move, uniforms)
@@ -191,25 +197,84 @@ class StreamedPair(_TargetPair):
         if len(rows) == 0:
             return 0
         before = a.copy()
-        first, second = self.targets
-        shared = first.log_trans, second.log_trans, first.edge, uniforms, a, b, self.work
         if self.move.across_rows:
             masks = moves.candidate_masks(self.move, rows, uniforms)
-            moves.begin_rows(self.move, masks, uniforms, a, b)
-            self.work.totals[: len(masks)] = self._scores(a, b, masks).sum(axis=0)
-            moves.finish_rows(self.move, rows, masks, *shared)
+            fields = self._fields(masks)
+            moves.begin_rows(self.move, fields, uniforms, a, b)
+            self.work.totals[: len(masks)] = self._scores(a, b, fields).sum(axis=0)
+            self._finish_rows(rows, masks, uniforms, a, b)
         else:
-            mask = moves.mask_of(rows)
-            moves.begin_columns(self.move, mask, uniforms, a, b)
-            self.work.columns[:] = self._scores(a, b, np.array([0, mask]))
-            moves.finish_columns(self.move, mask, *shared)
+            fields = self._fields(np.array([0, moves.mask_of(rows)]))
+            field = int(fields[1])
+            moves.begin_columns(self.move, field, uniforms, a, b)
+            self.work.columns[:] = self._scores(a, b, fields)
+            self._finish_columns(field, uniforms, a, b)
         return int(np.count_nonzero(before != a))
 
-    def _scores(self, a: Integers, b: Integers, masks: Integers) -> Floats:
+    def _scores(self, a: Integers, b: Integers, fields: Integers) -> Floats:
         """(T, m) summed tempered log-likelihood of both replicas after exchanging the rows of each mask."""
-        flips = (a ^ b)[:, None] & masks
+        flips = (a ^ b)[:, None] & fields
         total = np.zeros(flips.shape)
-        for target, beta, codes in zip(self.targets, self.betas, (a, b), strict=True):
+        for i, (beta, codes) in enumerate(zip(self.betas, (a, b), strict=True)):
             if beta > 0:
-                total += beta * target.likelihood.at(codes[:, None] ^ flips)
+                total += beta * self._log_likelihoods(i, codes[:, None] ^ flips)
         return total
+
+    @abstractmethod
+    def _log_likelihoods(self, i: int, codes: Integers) -> Floats:
+        """(T, m) of codes of the first or second replica."""
+
+    @abstractmethod
+    def _fields(self, masks: Integers) -> Integers:
+        """(m,) bits in a code of the rows of each mask."""
+
+    @abstractmethod
+    def _finish_rows(self, rows: Integers, masks: Integers, uniforms: Floats, a: Integers, b: Integers) -> None: ...
+
+    @abstractmethod
+    def _finish_columns(self, field: int, uniforms: Floats, a: Integers, b: Integers) -> None: ...
+
+
+class StreamedPair(LoopPair):
+    """Rows of two states, and likelihoods evaluated on demand."""
+
+    def __init__(self, move: moves.Move, n_uniforms: int, targets: tuple[Target, Target], betas: tuple[float, float]):
+        super().__init__(move, n_uniforms, targets, betas)
+        self.targets = targets
+        self.transitions = targets[0].log_trans, targets[1].log_trans, targets[0].edge
+
+    def _log_likelihoods(self, i: int, codes: Integers) -> Floats:
+        return self.targets[i].likelihood.at(codes)
+
+    def _fields(self, masks: Integers) -> Integers:
+        return masks
+
+    def _finish_rows(self, rows: Integers, masks: Integers, uniforms: Floats, a: Integers, b: Integers) -> None:
+        moves.finish_rows(self.move, rows, masks, *self.transitions, uniforms, a, b, self.work)
+
+    def _finish_columns(self, field: int, uniforms: Floats, a: Integers, b: Integers) -> None:
+        moves.finish_columns(self.move, field, *self.transitions, uniforms, a, b, self.work)
+
+
+class StatePair(LoopPair):
+    """Rows with any number of states. Inside a group the counts move as one row."""
+
+    def __init__(
+        self, move: moves.Move, n_uniforms: int, targets: tuple[StateTarget, StateTarget], betas: tuple[float, float]
+    ):
+        super().__init__(move, n_uniforms, targets, betas)
+        self.targets = targets
+        self.layout = targets[0].layout
+        self.transitions = self.layout, targets[0].log_trans, targets[1].log_trans, targets[0].edge
+
+    def _log_likelihoods(self, i: int, codes: Integers) -> Floats:
+        return self.targets[i].candidates.at(codes)
+
+    def _fields(self, masks: Integers) -> Integers:
+        return np.asarray(state_moves.fields_of_all(masks, self.layout))
+
+    def _finish_rows(self, rows: Integers, masks: Integers, uniforms: Floats, a: Integers, b: Integers) -> None:
+        state_moves.finish_rows(self.move, rows, masks, *self.transitions, uniforms, a, b, self.work)
+
+    def _finish_columns(self, field: int, uniforms: Floats, a: Integers, b: Integers) -> None:
+        state_moves.finish_columns(self.move, field, *self.transitions, uniforms, a, b, self.work)

@@ -24,10 +24,14 @@ SMALLEST, LARGEST = 3, 24
 class Ladder:
     """Inverse temperatures, ascending and ending at 1.
 
-    betas : the rungs. beta = 0 is the prior, sampled independently every time; it is needed to estimate the evidence.
-    adapt : move the rungs during warm-up so that they divide the barrier evenly; both ends stay fixed.
-    resize : let warm-up also choose the number of rungs.
+    Parameters
+    ----------
+    betas : (R,) the rungs. beta = 0 is the prior, sampled independently every time; the evidence needs it.
+    adapt : bool, move the rungs during warm-up so that they divide the barrier evenly; both ends stay fixed.
+    resize : bool, let warm-up also choose the number of rungs.
 
+    Examples
+    --------
     >>> Ladder.of([1, 5]).betas
     (0.2, 1.0)
     >>> Ladder.geometric(4, hottest=8).betas

@@ -45,7 +45,9 @@ class Learning:
         return self.target(np.concatenate([slot.prior.centre.ravel() for slot in self.parameters.slots]))
 
     def target(self, values: Floats) -> Target:
-        return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
+        made = self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
+        assert isinstance(made, Target)
+        return made
 
     def admits(self, values: Floats) -> bool:
         """Whether enter + leave <= 1, as transitions over gaps require; the prior is restricted to such values."""

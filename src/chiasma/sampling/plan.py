@@ -10,10 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.errors import InvalidInput
 from chiasma.exact.passes import MEMORY
-from chiasma.models.state_target import StateTarget
-from chiasma.models.target import Target
+from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
 from chiasma.sampling.updates import UPDATES, BlockGibbs, Exact, Update
@@ -27,6 +26,8 @@ FILTER_SECONDS = 1.0e-9
 BLOCK_ROWS = 5
 FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
+# The same for rows of any number of states: joint states of a block.
+BLOCK_STATES = 64
 # Density evaluations per slice update along a line, and the time budget for all of them in one iteration; above it,
 # parameters are updated given the paths.
 EVALUATIONS = 6
@@ -50,7 +51,7 @@ class Plan:
         return isinstance(self.update, Exact) and len(self.ladder) == 1 and not self.learns
 
 
-def exact_cost(target: Target | StateTarget) -> tuple[float, float]:
+def exact_cost(target: AnyTarget) -> tuple[float, float]:
     """Estimated seconds of one exact filter, and the minimum memory of its messages in bytes."""
     states = float(target.n_states)
     seconds = FILTER_SECONDS * target.n_columns * states * target.n_operations
@@ -58,21 +59,32 @@ def exact_cost(target: Target | StateTarget) -> tuple[float, float]:
     return seconds, 8.0 * states * kept_columns
 
 
-def exact_cost_text(target: Target | StateTarget) -> str:
+def exact_cost_text(target: AnyTarget) -> str:
     seconds, memory = exact_cost(target)
     size = f"{target.size_text} x {target.n_columns:,} columns"
     return f"the exact filter over {size} takes about {_seconds(seconds)} and {memory / 2**20:,.0f} MiB"
 
 
-def block_rows(target: Target) -> int:
-    """The default number of rows that are updated jointly."""
+def block_rows(target: AnyTarget) -> int:
+    """The default number of rows that are updated jointly; equal rows count as one."""
+    if isinstance(target, StateTarget):
+        return _block_axes(target)
     rows = BLOCK_ROWS
     while rows > FEW_BLOCK_ROWS and 8 * target.n_columns << rows > BLOCK_BYTES:
         rows -= 1
     return min(rows, target.n_rows)
 
 
-def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
+def _block_axes(target: StateTarget) -> int:
+    """As many as a typical block can have within BLOCK_STATES, and the widest one within BLOCK_BYTES."""
+    typical = math.exp(math.log(target.n_states) / target.n_axes)  # geometric mean of the numbers of states
+    size = max(1, min(target.n_axes, int(math.log(BLOCK_STATES) / math.log(typical) + 1e-9)))
+    while size > 1 and 8 * target.n_columns * target.widest(size) > BLOCK_BYTES:
+        size -= 1
+    return size
+
+
+def plan_paths(target: AnyTarget, update: Any, exchange: Any, ladder: Any) -> Plan:
     """Choose the update, the exchange and the ladder for a factorial HMM."""
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
@@ -96,28 +108,7 @@ def plan_paths(target: Target, update: Any, exchange: Any, ladder: Any) -> Plan:
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
 
 
-def plan_states(target: StateTarget, update: Any, exchange: Any, ladder: Any) -> Plan:
-    """The same for rows of any number of states: exact draws, or an error that says why not."""
-    _check_ladder_name(ladder)
-    cost = exact_cost_text(target)
-    asked = isinstance(update, Exact) or update == "exact"
-    if not (asked or update == "auto") or exchange not in ("auto", None) or not isinstance(ladder, str):
-        raise InvalidInput(
-            "rows of more than two states, or equal rows, are drawn exactly: leave update, exchange and ladder at "
-            f"their defaults, got update={update!r}, exchange={exchange!r}, ladder={ladder!r}"
-        )
-    seconds, memory = exact_cost(target)
-    if not asked and (seconds > EXACT_SECONDS or memory > MEMORY):
-        raise BudgetExceeded(
-            f"{cost}, over the budget of {EXACT_SECONDS:.0f} s and {MEMORY / 2**20:,.0f} MiB; take fewer rows or "
-            "states, or insist with update=ch.Exact(memory=...)"
-        )
-    chosen = update if isinstance(update, Exact) else Exact()
-    how = "exact draws as asked" if asked else "exact independent draws"
-    return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"{how}: {cost}")
-
-
-def plan_learning(target: Target, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:
+def plan_learning(target: AnyTarget, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:
     """Choose them for a model with n_free coordinates to learn; target: the paths at typical parameters.
 
     With Exact the paths are integrated out and only parameters are updated and swapped.
@@ -180,7 +171,7 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
     return Plan(update=update, exchange=chosen, ladder=rungs, reason=why)
 
 
-def _named_update(update: Any, target: Target) -> Update:
+def _named_update(update: Any, target: AnyTarget) -> Update:
     if isinstance(update, Update):
         return update
     if isinstance(update, str) and update in UPDATES:

@@ -22,7 +22,7 @@ from chiasma.models.target import Target, tempered_table
 from chiasma.results.provenance import digest
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
 from chiasma.sampling.learning import Learning
-from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas, plan_states
+from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas
 from chiasma.sampling.updates import Exact, Update
 from chiasma.sampling.vector_exchanges import VectorPair, check_exchange, prepare_exchange
 from chiasma.sampling.vector_updates import SiteGibbs, VectorStep, prepare_update, resolve_update
@@ -134,24 +134,48 @@ class PathProblem(StateProblem):
         return self.target.record(states)
 
 
-class RowsProblem(Problem):
-    """A path of rows with any number of states; a state is the codes of all rows."""
+class RowsProblem(StateProblem):
+    """A path of rows with any number of states, of which equal ones count as one row of counts.
+
+    A state is the codes of the axes of the target; what is recorded are codes of all rows, in which an engine has
+    chosen which of the equal rows are in which state.
+    """
 
     name = "codes"
     dtype: Any = np.int64
 
-    def __init__(self, target: StateTarget, update: Exact):
+    def __init__(self, target: StateTarget, update: Update, exchange: Exchange | None):
         self.target = target
         self.update = update
-        self.exchange = None
+        self.exchange = exchange
         self.n_sites = target.n_columns
         self.record_dtype = target.record_dtype
         self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
+        _ = target.trans, target.log_trans  # computed once, before the chains use them
+        if not isinstance(update, Exact):
+            _ = target.candidates
 
     @cached_property
     def passes(self) -> Passes:
         """The forward filter that exact draws of all chains share."""
+        assert isinstance(self.update, Exact)
         return Passes(self.target, 1.0, memory=self.update.memory, stay=True)
+
+    def initial(self, rng: np.random.Generator) -> Integers:
+        return self.target.sample_prior(rng)
+
+    def sweep(self, beta: float) -> Any:
+        return self.update.prepare(self.target, beta)
+
+    def pair(self, beta_i: float, beta_j: float) -> Any:
+        assert self.exchange is not None
+        return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
+
+    def log_likelihood(self, state: State) -> float:
+        return self.target.log_likelihood(state)
+
+    def log_prior(self, state: State) -> float:
+        return self.target.log_prior(state)
 
     def record(self, states: State) -> State:
         return states.astype(self.record_dtype)
@@ -242,15 +266,15 @@ def pose(
         raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
     if model.parameters:
         return _pose_learning(model, Observations.of(data), update, exchange, ladder, init)
-    target = model.exact_target(data)
-    if isinstance(target, StateTarget):
-        plan = plan_states(target, update, exchange, ladder)
-        assert isinstance(plan.update, Exact)
-        start = Start() if init is None else Start(check_states(model, target.n_columns, init))
-        return RowsProblem(target, plan.update), plan, start
+    target = model.target(data)
     plan = plan_paths(target, update, exchange, ladder)
     assert plan.update is not None
-    start = Start() if init is None else Start(target.reduce(check_states(model, target.n_columns, init)))
+    given = None if init is None else check_states(model, target.n_columns, init)
+    if isinstance(target, StateTarget):
+        # Exact draws begin with codes of all rows; replicas with codes of the axes.
+        states = given if given is None or plan.is_exact else target.reduce(given)
+        return RowsProblem(target, plan.update, plan.exchange), plan, Start(states)
+    start = Start(None if given is None else target.reduce(given))
     return PathProblem(target, plan.update, plan.exchange), plan, start
 
 

@@ -24,7 +24,7 @@ from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
-from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, RowsEngine, StepEngine
+from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, RowsEngine, RowsStepEngine, StepEngine
 from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
@@ -171,7 +171,7 @@ def make_engines(
     """One engine per chain, each with its own streams of random numbers."""
     kind: type[Engine]
     if isinstance(problem, RowsProblem):
-        kind = RowsEngine
+        kind = RowsEngine if plan.is_exact else RowsStepEngine
     elif plan.is_exact:
         kind = ExactEngine
     elif isinstance(problem, LearningProblem):

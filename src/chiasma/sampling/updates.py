@@ -1,13 +1,15 @@
 """Updates of the path within one replica: Gibbs sampling of rows, blocks of rows, Hamming balls, or the whole path.
 
 An update is a frozen configuration. `prepare(target, beta)` binds it to a target and returns a sweep, which
-changes codes (T,) of the free rows in place from a fixed number of uniforms:
+changes codes (T,) of the free rows (or of the axes, see `models.state_target`) in place from a fixed number of
+uniforms:
 
     sweep = ch.RowGibbs().prepare(model.target(data), beta=1.0)
     sweep(codes, rng.random(sweep.n_uniforms))
 
-Most updates consist of steps: small records that a compiled program runs on tables, and `StreamedSweep` runs on
-likelihoods evaluated on demand. At beta = 0 every update is an independent draw from the prior.
+Most updates consist of steps: small records that a compiled program runs on tables, `StreamedSweep` on likelihoods
+evaluated on demand, and `StateSweep` on rows with any number of states. At beta = 0 every update is an independent draw
+from the prior.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -24,14 +25,18 @@ from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels import sweeps
 from chiasma.kernels.ball import draw_centres, scale_columns
-from chiasma.kernels.codes import ball_offsets
+from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
+from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, tempered_table
+from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block
 from chiasma.types import Floats, Integers
 
 # Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.
 TENSOR_LANES = 4
+# Memory that an update may take.
+MOST_BYTES = 4 * MEMORY
 
 
 class Sweep(ABC):
@@ -64,25 +69,29 @@ class Update(ABC):
     number: ClassVar[str | None] = None  # the field set by the number in a name such as "hamming-ball:3"
     in_settings: ClassVar[bool] = True  # whether a settings file can name it
 
-    def prepare(self, target: Target, beta: float) -> Sweep:
+    def prepare(self, target: AnyTarget, beta: float) -> Sweep:
         """Bind to a target; raises InvalidInput if the update does not fit it."""
         steps = self.steps(target)
+        if isinstance(target, StateTarget):
+            return StateSweep(target, beta, steps)
         return StepSweep(target, beta, steps) if target.tabulated or beta == 0 else StreamedSweep(target, beta, steps)
 
     @abstractmethod
-    def steps(self, target: Target) -> list[Step]:
+    def steps(self, target: AnyTarget) -> list[Step]:
         """The steps of a sweep over this target; raises InvalidInput if the update does not fit it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowGibbs(Update):
-    """Row by row: FFBS of the whole path of a row given the other rows. The paper's Gibbs sampler."""
+    """Row by row: FFBS of the whole path of a row given the other rows. The paper's Gibbs sampler.
 
-    def steps(self, target: Target) -> list[Step]:
-        rows = np.arange(target.n_rows)
-        if target.lowest.min() >= LINEAR_FLOOR:
-            return [Step(sweeps.ROW, 1, rows, target.n_rows * target.n_columns, 2)]
-        return [Step(sweeps.BLOCK, 1, rows, target.n_rows * target.n_columns, 2)]
+    Equal rows are updated together, as one row of counts.
+    """
+
+    def steps(self, target: AnyTarget) -> list[Step]:
+        kind = sweeps.ROW if target.lowest.min() >= LINEAR_FLOOR else sweeps.BLOCK
+        n_axes = target.n_axes
+        return [Step(kind, 1, np.arange(n_axes), n_axes * target.n_columns, target.widest(1))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,36 +100,41 @@ class BlockGibbs(Update):
 
     size : rows per block. Every sweep assigns the rows to blocks at random and updates each row once.
     blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
+
+    Equal rows count as one row: they are in a block together, and one of them stands for all.
     """
 
     number: ClassVar[str] = "size"
     size: int = 2
     blocks: Sequence[Sequence[int]] | None = None
 
-    def steps(self, target: Target) -> list[Step]:
+    def steps(self, target: AnyTarget) -> list[Step]:
         if self.blocks is not None:
             if not self.blocks:
                 raise InvalidInput("blocks must list at least one block, got none; leave it out for random blocks")
             return [self._block(target, block) for block in self.blocks]
-        n_rows = target.n_rows
-        if not 1 <= self.size <= n_rows:
-            raise InvalidInput(f"size must be in 1..{n_rows} (free rows), got {self.size}")
-        _check_memory(target, 1 << self.size)
-        n_blocks = -(-n_rows // self.size)
-        n_uniforms = n_rows + n_blocks * target.n_columns
-        return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_rows), n_uniforms, 1 << self.size)]
+        n_axes = target.n_axes
+        if not 1 <= self.size <= n_axes:
+            raise InvalidInput(f"size must be in 1..{n_axes} (free rows), got {self.size}")
+        width = target.widest(self.size)
+        _check_memory(target, width)
+        n_blocks = -(-n_axes // self.size)
+        n_uniforms = n_axes + n_blocks * target.n_columns
+        return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_axes), n_uniforms, width)]
 
-    def _block(self, target: Target, block: Sequence[int]) -> Step:
+    def _block(self, target: AnyTarget, block: Sequence[int]) -> Step:
         if not block or len(set(block)) < len(block) or not set(block) <= set(target.free):
             raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {list(block)}")
-        _check_memory(target, 1 << len(block))
-        rows = np.array([target.free.index(row) for row in block])
-        return Step(sweeps.BLOCK, len(rows), rows, target.n_columns, 1 << len(rows))
+        axes = target.axes_of(block)
+        width = target.width(axes)
+        _check_memory(target, width)
+        return Step(sweeps.BLOCK, len(axes), axes, target.n_columns, width)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HammingBall(Update):
-    """FFBS of all rows, restricted to columns within `radius` flips of an auxiliary path (Titsias and Yau).
+    """FFBS of all rows, restricted to columns in which at most `radius` rows differ from an auxiliary path (Titsias and
+    Yau). Equal rows count as one row.
 
     A filter step is dense, from every candidate to every candidate, or uses the tensor of all codes: whichever needs
     fewer operations.
@@ -129,18 +143,19 @@ class HammingBall(Update):
     number: ClassVar[str] = "radius"
     radius: int = 1
 
-    def steps(self, target: Target) -> list[Step]:
-        n_rows = target.n_rows
-        if not 1 <= self.radius <= n_rows:
+    def steps(self, target: AnyTarget) -> list[Step]:
+        n_axes = target.n_axes
+        if not 1 <= self.radius <= n_axes:
             raise InvalidInput(
-                f"radius must be in 1..{n_rows} (free rows), got {self.radius}; use Exact() for the whole space"
+                f"radius must be in 1..{n_axes} (free rows), got {self.radius}; use Exact() for the whole space"
             )
-        size = sum(comb(n_rows, n) for n in range(self.radius + 1))
+        size = ball_size(target.layout, self.radius)
         _check_memory(target, size)  # before the candidates are listed: there may be very many
-        offsets = ball_offsets(n_rows, self.radius)
-        if TENSOR_LANES * size * size * n_rows < (n_rows + 1) << n_rows:
+        offsets = ball_offsets(target.layout, self.radius)
+        cheaper = TENSOR_LANES * size * size * n_axes < target.tensor_operations
+        if cheaper or _bytes(target, target.n_states) > MOST_BYTES:
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
-        return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, 1 << n_rows)]
+        return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, target.n_states)]
 
 
 @dataclass(frozen=True)
@@ -150,7 +165,7 @@ class Compose(Update):
     in_settings: ClassVar[bool] = False  # made of other updates, so no single name describes it
     updates: Sequence[Update]
 
-    def steps(self, target: Target) -> list[Step]:
+    def steps(self, target: AnyTarget) -> list[Step]:
         if not self.updates:
             raise InvalidInput("Compose needs at least one update, got none")
         return [step for update in self.updates for step in update.steps(target)]
@@ -162,10 +177,12 @@ class Exact(Update):
 
     memory: int = MEMORY
 
-    def prepare(self, target: Target, beta: float) -> Sweep:
-        return ExactSweep(target, beta, self.memory) if beta > 0 else StepSweep(target, beta, [])
+    def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+        if beta > 0:
+            return ExactSweep(target, beta, self.memory)
+        return StateSweep(target, beta, []) if isinstance(target, StateTarget) else StepSweep(target, beta, [])
 
-    def steps(self, target: Target) -> list[Step]:
+    def steps(self, target: AnyTarget) -> list[Step]:
         raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")
 
 
@@ -195,9 +212,9 @@ def make_work(target: Target, steps: Sequence[Step]) -> sweeps.Work:
     return sweeps.make_work(target.n_columns, width)
 
 
-def uniforms_per_sweep(target: Target, steps: Sequence[Step], beta: float) -> int:
+def uniforms_per_sweep(target: AnyTarget, steps: Sequence[Step], beta: float) -> int:
     """How many uniforms a sweep reads."""
-    return target.n_rows * target.n_columns if beta == 0 else sum(step.n_uniforms for step in steps)
+    return target.n_axes * target.n_columns if beta == 0 else sum(step.n_uniforms for step in steps)
 
 
 def make_tables(target: Target, beta: float) -> sweeps.Tables:
@@ -229,30 +246,52 @@ class StepSweep(Sweep):
 NO_TABLE = np.empty((0, 0))
 
 
-class StreamedSweep(Sweep):
-    """The same steps when no table fits in memory: evaluates likelihoods of the candidates only, one step at a time."""
+class LoopSweep(Sweep):
+    """The same steps, one at a time from Python: for targets without a table, or with rows of any number of states."""
 
-    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
-        self.target = target
+    target: AnyTarget
+
+    def __init__(self, target: AnyTarget, beta: float, steps: Sequence[Step]):
         self.beta = float(beta)
         self.steps = steps
         self.n_uniforms = uniforms_per_sweep(target, steps, beta)
-        self.work = make_work(target, steps)
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        n_rows = self.target.n_rows
+        n_axes = self.target.n_axes
         for step in self.steps:
             if step.kind == sweeps.ROW:
                 self._rows(codes, uniforms)
             elif step.kind == sweeps.RANDOM_BLOCKS:
-                order = np.empty(n_rows, np.int64)
-                sweeps.shuffle(uniforms[:n_rows], order)
-                self._blocks(order, step.size, codes, uniforms[n_rows:])
+                order = np.empty(n_axes, np.int64)
+                sweeps.shuffle(uniforms[:n_axes], order)
+                self._blocks(order, step.size, codes, uniforms[n_axes:])
             elif step.kind == sweeps.BLOCK:
                 self._blocks(step.values, step.size, codes, uniforms)
             else:
                 self._ball(step, codes, uniforms)
             uniforms = uniforms[step.n_uniforms :]
+
+    @abstractmethod
+    def _rows(self, codes: Integers, uniforms: Floats) -> None:
+        """Every row given the others."""
+
+    @abstractmethod
+    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
+        """The first `size` of these rows jointly, then the next."""
+
+    @abstractmethod
+    def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None: ...
+
+
+class StreamedSweep(LoopSweep):
+    """Evaluates likelihoods of the candidates only: no table fits in memory."""
+
+    target: Target
+
+    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
+        super().__init__(target, beta, steps)
+        self.target = target
+        self.work = make_work(target, steps)
 
     def _likelihoods(self, centres: Integers, offsets: Integers, linear: bool) -> Floats:
         """(T, m) likelihoods of centres ^ offsets at this beta, or untempered logarithms when not linear."""
@@ -315,23 +354,62 @@ class StreamedSweep(Sweep):
             )
 
 
+class StateSweep(LoopSweep):
+    """Rows with any number of states, with a table or without."""
+
+    target: StateTarget
+
+    def __init__(self, target: StateTarget, beta: float, steps: Sequence[Step]):
+        super().__init__(target, beta, steps)
+        self.target = target
+        self.work = StateWork(target.n_columns, max((step.width for step in steps), default=0) if beta > 0 else 0)
+
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        if self.beta == 0:
+            self.target.draw_prior(uniforms, codes)
+        else:
+            super().__call__(codes, uniforms)
+
+    def _rows(self, codes: Integers, uniforms: Floats) -> None:
+        self._blocks(np.arange(self.target.n_axes), 1, codes, uniforms)
+
+    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
+        for start in range(0, len(order), size):
+            axes = order[start : start + size]
+            log_lik = np.ascontiguousarray(self.target.candidates.around(codes, axes))
+            update_block(self.target, self.beta, axes, log_lik, uniforms[: len(codes)], codes, self.work)
+            uniforms = uniforms[len(codes) :]
+
+    def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None:
+        whole = step.kind == sweeps.BALL_TENSOR
+        update_ball(self.target, self.beta, step.values, whole, uniforms[: step.n_uniforms], codes, self.work)
+
+
 class ExactSweep(Sweep):
     """FFBS of the whole path: the data are filtered once; every sweep is one backward pass."""
 
-    def __init__(self, target: Target, beta: float, memory: int):
+    def __init__(self, target: AnyTarget, beta: float, memory: int):
+        self.target = target
         self.passes = Passes(target, beta, memory=memory, stay=True)
         self.n_uniforms = target.n_columns
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
         for segment in self.passes.backward():
             self.passes.draw(segment, uniforms[None], codes[None])
+        if isinstance(self.target, StateTarget):
+            codes[:] = self.target.to_codes(codes)  # passes speak of indices
 
 
-def _check_memory(target: Target, width: int) -> None:
-    needed = 8 * 2 * target.n_columns * width
-    if needed > 4 * MEMORY:
+def _bytes(target: AnyTarget, width: int) -> int:
+    """Likelihoods and messages of so many candidates at every column."""
+    return 8 * 2 * target.n_columns * width
+
+
+def _check_memory(target: AnyTarget, width: int) -> None:
+    needed = _bytes(target, width)
+    if needed > MOST_BYTES:
         raise BudgetExceeded(
             f"an update with {width:,} candidates at each of {target.n_columns} columns "
-            f"needs {needed / 2**20:,.0f} MiB, limit {4 * MEMORY / 2**20:,.0f} MiB; "
+            f"needs {needed / 2**20:,.0f} MiB, limit {MOST_BYTES / 2**20:,.0f} MiB; "
             "take smaller blocks or a smaller ball"
         )

@@ -48,8 +48,15 @@ class VectorUpdate(ABC):
 class SiteGibbs(VectorUpdate):
     """Gibbs sampling of one coordinate at a time, given all others.
 
+    Parameters
+    ----------
     alphabet : the values that a coordinate may take.
-    sites : coordinates per step, drawn at random with repeats; default: all of them, in order.
+    sites : int, coordinates per step, drawn at random with repeats; default: all of them, in order.
+
+    Examples
+    --------
+    >>> SiteGibbs(alphabet=(0, 1, 2)).alphabet
+    (0, 1, 2)
     """
 
     alphabet: Sequence[float] = (0, 1)
@@ -78,9 +85,16 @@ class SiteGibbs(VectorUpdate):
 class RandomWalk(VectorUpdate):
     """Gaussian random-walk Metropolis on continuous vectors.
 
+    Parameters
+    ----------
     scale : standard deviation of a proposal, one for all coordinates or one each.
-    sites : coordinates per step, drawn at random with repeats and proposed one at a time; default: all of them in
-        one proposal.
+    sites : int, coordinates per step, drawn at random with repeats and proposed one at a time; default: all of them
+        in one proposal.
+
+    Examples
+    --------
+    >>> RandomWalk(scale=0.5, sites=1).scale
+    0.5
     """
 
     scale: float | Sequence[float] = 1.0
