@@ -91,7 +91,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "draws": (lambda **o: ch.exact.draws(model(), **o), {"data": Y, "n": 2, "seed": 1, "beta": 1.0}),
     "exact of any model": (lambda **o: ch.exact.log_evidence(**o), {"model": model(), "data": Y}),
     "log_joint": (lambda **o: ch.log_joint(model(), **o), {"data": Y, "states": [[0] * 6, [1] * 6], "beta": 0.5}),
-    "log_joint of rows": (lambda **o: ch.log_joint(rows(), **o), {"data": Y, "states": [3] * 6}),
+    "log_joint of rows": (lambda **o: ch.log_joint(rows(), **o), {"data": Y, "states": [1] * 6}),
     "simulate": (lambda **o: model().simulate(**o), {"n_columns": 6, "seed": 1, "starts": [3], "gaps": [1] * 5}),
     "at": (lambda **o: learned().at(o), {"sd": 0.5}),
     "sample": (
@@ -102,7 +102,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda **o: ch.sample(model(), Y, update="row", exchange=None, **QUICK | o),
         {"draws": 2, "warmup": 1, "chains": 1, "thin": 1, "seed": 1, "workers": 1, "exchange_every": 1},
     ),
-    "sample, rows": (lambda **o: ch.sample(rows(), **QUICK | o), {"data": Y, "init": [3] * 6, "update": "exact"}),
+    "sample, rows": (lambda **o: ch.sample(rows(), **QUICK | o), {"data": Y, "init": [1] * 6, "update": "exact"}),
     "sample, learned": (
         lambda **o: ch.sample(learned(), **QUICK | {"warmup": 1} | o),
         {"data": Y, "init": {"sd": 0.4, "states": [0] * 6}, "update": "row", "exchange": None},

@@ -16,6 +16,7 @@ from chiasma.kernels.codes import unpack
 from chiasma.kernels.layout import Layout, make_layout, n_bits, pack_states, unpack_codes
 from chiasma.kernels.rows import draw_prior_row
 from chiasma.models.additive import Additive, Emission
+from chiasma.models.borders import checked
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Table
 from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
@@ -151,11 +152,7 @@ class FactorialHMM:
         return int(row)
 
     def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
-        """`target`, by an older name."""
-        return self.target(data, table_bytes)
-
-    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
-        """The arrays that exact passes, updates and exchanges work on; a StateTarget where the model `has_states`."""
+        """`target` without checks of what its methods are given: for those who make that themselves."""
         data = Observations.of(data)
         if self.parameters:
             names = self.parameters.names
@@ -177,6 +174,12 @@ class FactorialHMM:
             fixed_code=self.fixed_code,
             table_bytes=table_bytes,
         )
+
+    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+        """The arrays that updates and exchanges work on, for use step by step; a StateTarget where the model
+        `has_states`.
+        """
+        return checked(self.exact_target(data, table_bytes))
 
     def _likelihood(self, data: Observations) -> Likelihood:
         if isinstance(self.emission, Table):
@@ -291,7 +294,7 @@ def log_joint(
     -3.2242
     """
     beta = check_beta(beta)
-    target = model.target(data)
+    target = model.exact_target(data)
     log_prior, log_likelihood = target.log_parts(check_states(model, target.n_columns, states))
     return log_prior if beta == 0 else log_prior + beta * log_likelihood
 

@@ -1,4 +1,4 @@
-"""The border of step-wise use: what is given by hand, or read from a file, is checked before a kernel sees it.
+"""The border of step-wise use: what a sweep, an exchange or an engine is given by hand, or from a file, is checked.
 
 Kernels have no bounds checks: a code or a length out of range would read and write anywhere. Engines make what they
 pass on themselves, and check nothing.
@@ -7,33 +7,71 @@ pass on themselves, and check nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import ensemble
-from chiasma.kernels.layout import Layout, make_layout, n_bits, unpack_codes
-from chiasma.models.target import Target
-from chiasma.sampling.problems import LearningProblem, Problem
-
-if TYPE_CHECKING:
-    from chiasma.sampling.engines import Engine
+from chiasma.kernels.layout import Layout
+from chiasma.models.borders import CheckedStateTarget, CheckedTarget, check_codes, layout_of
+from chiasma.models.state_target import AnyTarget
 
 
-def check_checkpoint(engine: Engine, checkpoint: Mapping[str, Any]) -> None:
-    """Raise InvalidInput where a checkpoint does not fit the problem of an engine."""
+def is_checked(*targets: AnyTarget) -> bool:
+    """Whether somebody works with a target step by step."""
+    return any(isinstance(target, CheckedTarget | CheckedStateTarget) for target in targets)
+
+
+def check_path(name: str, codes: Any, target: AnyTarget) -> None:
+    """Raise InvalidInput for anything but codes (T,) that can be changed in place."""
+    if not isinstance(codes, np.ndarray) or codes.dtype != np.int64 or codes.shape != (target.n_columns,):
+        shown = f"{codes.dtype} of shape {codes.shape}" if isinstance(codes, np.ndarray) else type(codes).__name__
+        raise InvalidInput(
+            f"{name} must be an array of int64 of shape ({target.n_columns},), which is changed in place, got {shown}; "
+            "target.sample_prior(rng) makes one"
+        )
+    if not codes.flags.writeable or not codes.flags.c_contiguous or isinstance(codes, np.ma.MaskedArray):
+        raise InvalidInput(f"{name} must be a contiguous array that can be written to; pass a copy of it")
+    check_codes(name, codes, layout_of(target))
+
+
+def check_uniforms(uniforms: Any, n_uniforms: int) -> None:
+    """Raise InvalidInput for anything but n_uniforms numbers in [0, 1)."""
+    is_array = isinstance(uniforms, np.ndarray) and not isinstance(uniforms, np.ma.MaskedArray)
+    if not is_array or uniforms.dtype != np.float64 or uniforms.shape != (n_uniforms,):
+        shown = f"{uniforms.dtype} of shape {uniforms.shape}" if is_array else type(uniforms).__name__
+        raise InvalidInput(
+            f"uniforms must be {n_uniforms} floats, of shape ({n_uniforms},), got {shown}; rng.random(step.n_uniforms) "
+            "has that shape"
+        )
+    bad = ~((uniforms >= 0) & (uniforms < 1))
+    if bad.any():
+        raise InvalidInput(f"uniforms must be in [0, 1), got {uniforms[bad][0]}; rng.random() gives such numbers")
+
+
+def check_pair(first: AnyTarget, second: AnyTarget) -> None:
+    """Raise InvalidInput for replicas whose paths have different forms."""
+    same = first.n_columns == second.n_columns and np.array_equal(layout_of(first).sizes, layout_of(second).sizes)
+    if not same:
+        raise InvalidInput(
+            f"an exchange needs two targets over the same columns and rows, got {first.n_columns} columns of "
+            f"{first.size_text} and {second.n_columns} of {second.size_text}"
+        )
+
+
+def check_checkpoint(checkpoint: Mapping[str, Any], present: Any, layout: Layout | None) -> None:
+    """Raise InvalidInput where a checkpoint does not fit an engine with these present states (R, T)."""
     states, betas = np.asarray(checkpoint["states"]), np.asarray(checkpoint["betas"])
-    n_sites, dtype = engine.states.shape[1], engine.states.dtype
+    n_sites, dtype = present.shape[1], present.dtype
     if betas.ndim != 1 or betas.dtype != float or not np.all(np.diff(betas, prepend=-1.0, append=2.0) > 0):
         raise InvalidInput(f"betas must increase, between 0 and 1, got {betas}")
     if states.shape != (len(betas), n_sites) or states.dtype != dtype:
         raise InvalidInput(
             f"states must be {dtype} of shape ({len(betas)}, {n_sites}), got {states.dtype} of shape {states.shape}"
         )
-    layout = code_layout(engine.problem)
     if layout is not None:
-        check_codes("states", states.ravel(), layout)
+        check_codes("states", states, layout)
     for name, made in ensemble.make_tally(len(betas))._asdict().items():
         found = np.asarray(checkpoint[f"tally_{name}"])
         if found.shape != made.shape or found.dtype != made.dtype:
@@ -42,20 +80,3 @@ def check_checkpoint(engine: Engine, checkpoint: Mapping[str, Any]) -> None:
         raise InvalidInput(f"tally_labels must name every replica once, got {checkpoint['tally_labels']}")
     if int(checkpoint["iteration"]) < 0:
         raise InvalidInput(f"iteration must not be negative, got {checkpoint['iteration']}")
-
-
-def code_layout(problem: Problem) -> Layout | None:
-    """The rows of the codes that are the states of a problem; None for vectors."""
-    target = problem.learning.typical if isinstance(problem, LearningProblem) else getattr(problem, "target", None)
-    if isinstance(target, Target):
-        return make_layout([2] * target.n_rows)
-    return None if target is None else target.rows.layout
-
-
-def check_codes(name: str, codes: Any, layout: Layout) -> None:
-    """Raise InvalidInput for a code that stands for no state of the rows."""
-    bad = (codes < 0) | (codes > (1 << n_bits(layout)) - 1)
-    if not bad.any():
-        bad = (unpack_codes(codes, layout) >= layout.sizes[:, None]).any(axis=0)
-    if bad.any():
-        raise InvalidInput(f"{name} must be codes of rows with {layout.sizes.tolist()} states, got {codes[bad][0]}")

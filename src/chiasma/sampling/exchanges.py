@@ -22,6 +22,7 @@ from chiasma.kernels import moves, state_moves
 from chiasma.kernels.sweeps import Tables
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta
+from chiasma.sampling.borders import check_pair, check_path, check_uniforms, is_checked
 from chiasma.sampling.updates import make_tables
 from chiasma.types import Floats, Integers
 
@@ -43,6 +44,23 @@ class PairStep(ABC):
         return self(a, b, rng.random(self.n_uniforms))
 
 
+class CheckedPair(PairStep):
+    """An exchange that checks what it is given."""
+
+    def __init__(self, target_i: AnyTarget, target_j: AnyTarget, pair: PairStep):
+        self.targets = target_i, target_j
+        self.pair = pair
+        self.n_uniforms, self.is_swap = pair.n_uniforms, pair.is_swap
+
+    def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
+        check_path("a", a, self.targets[0])
+        check_path("b", b, self.targets[1])
+        if np.shares_memory(a, b):
+            raise InvalidInput("a and b must be two paths, got one twice; pass a copy of it")
+        check_uniforms(uniforms, self.n_uniforms)
+        return self.pair(a, b, uniforms)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exchange(ABC):
     """Base class of the moves.
@@ -56,7 +74,11 @@ class Exchange(ABC):
 
     def prepare(self, target_i: AnyTarget, target_j: AnyTarget, beta_i: float, beta_j: float) -> PairStep:
         """Bind to two replicas over the same columns and rows."""
-        betas = check_beta(beta_i), check_beta(beta_j)
+        pair = self._bind(target_i, target_j, (check_beta(beta_i), check_beta(beta_j)))
+        return CheckedPair(target_i, target_j, pair) if is_checked(target_i, target_j) else pair
+
+    def _bind(self, target_i: AnyTarget, target_j: AnyTarget, betas: tuple[float, float]) -> PairStep:
+        check_pair(target_i, target_j)
         move, n_uniforms = self.move(target_i), self.n_uniforms(target_i)
         if isinstance(target_i, StateTarget):
             assert isinstance(target_j, StateTarget)

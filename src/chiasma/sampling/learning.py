@@ -45,7 +45,7 @@ class Learning:
         return self.target(np.concatenate([slot.prior.centre.ravel() for slot in self.parameters.slots]))
 
     def target(self, values: Floats) -> Target:
-        made = self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
+        made = self.model.with_unchecked_values(self.parameters.unpack(values)).exact_target(self.data)
         assert isinstance(made, Target)
         return made
 

@@ -29,7 +29,8 @@ from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.state_target import AnyTarget, StateTarget
-from chiasma.models.target import Target, tempered_table
+from chiasma.models.target import Target, check_beta, tempered_table
+from chiasma.sampling.borders import check_path, check_uniforms, is_checked
 from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block
 from chiasma.types import Floats, Integers
 
@@ -53,6 +54,25 @@ class Sweep(ABC):
         self(codes, rng.random(self.n_uniforms))
 
 
+class CheckedSweep(Sweep):
+    """A sweep that checks what it is given."""
+
+    def __init__(self, target: AnyTarget, sweep: Sweep):
+        self.target = target
+        self.sweep = sweep
+        self.n_uniforms = sweep.n_uniforms
+
+    @classmethod
+    def of(cls, target: AnyTarget, sweep: Sweep) -> Sweep:
+        """A checked sweep over a checked target; over others, as engines have them, the sweep itself."""
+        return cls(target, sweep) if is_checked(target) else sweep
+
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        check_path("codes", codes, self.target)
+        check_uniforms(uniforms, self.n_uniforms)
+        self.sweep(codes, uniforms)
+
+
 class Step(NamedTuple):
     """One step of a program; see chiasma.kernels.sweeps.Program."""
 
@@ -71,10 +91,12 @@ class Update(ABC):
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
         """Bind to a target; raises InvalidInput if the update does not fit it."""
+        beta = check_beta(beta)
         steps = self.steps(target)
         if isinstance(target, StateTarget):
-            return StateSweep(target, beta, steps)
-        return StepSweep(target, beta, steps) if target.tabulated or beta == 0 else StreamedSweep(target, beta, steps)
+            return CheckedSweep.of(target, StateSweep(target, beta, steps))
+        kind = StepSweep if target.tabulated or beta == 0 else StreamedSweep
+        return CheckedSweep.of(target, kind(target, beta, steps))
 
     @abstractmethod
     def steps(self, target: AnyTarget) -> list[Step]:
@@ -178,9 +200,11 @@ class Exact(Update):
     memory: int = MEMORY
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+        beta = check_beta(beta)
         if beta > 0:
-            return ExactSweep(target, beta, self.memory)
-        return StateSweep(target, beta, []) if isinstance(target, StateTarget) else StepSweep(target, beta, [])
+            return CheckedSweep.of(target, ExactSweep(target, beta, self.memory))
+        kind = StateSweep if isinstance(target, StateTarget) else StepSweep
+        return CheckedSweep.of(target, kind(target, beta, []))  # type: ignore[arg-type]  # each has its kind of target
 
     def steps(self, target: AnyTarget) -> list[Step]:
         raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")

@@ -219,7 +219,7 @@ class ZarrTrace:
             file = self.path / "checkpoints" / checkpoint_name(index, buffer.filled)
             chunk, tails = self._partly_filled(index, buffer)
             checkpoint = self._checkpoint(buffer, tails, chain)
-            self._write(chunk | {file: checkpoint})
+            self._write(chunk | {file: checkpoint} | self._own_metadata())
             with self._lock:
                 buffer.flushed = buffer.filled
                 self.header["checkpoints"][index] = fingerprint(checkpoint)
@@ -237,9 +237,7 @@ class ZarrTrace:
             self.header["timings"][name] = self.header["timings"].get(name, 0.0) + seconds
         with clear_errors(self.path, "write to"), self._lock:
             self._commit()
-            # For readers that ignore consolidated metadata; until now they saw fewer draws.
-            own = {self.path / name / "zarr.json": as_json(self.arrays[name]) for name in self.layout.records}
-            atomic.write_files(own, self.durable)
+            atomic.write_files(self._own_metadata(), self.durable)
 
     def _make_arrays(self, static: dict[str, tuple[npt.NDArray[Any], str]]) -> None:
         import zarr
@@ -364,6 +362,10 @@ class ZarrTrace:
             log_densities=chain.log_densities(),
         )
         return content.getvalue()
+
+    def _own_metadata(self) -> dict[Path, bytes]:
+        """Metadata of every array for readers that ignore the group's: they may see fewer draws, never more."""
+        return {self.path / name / "zarr.json": as_json(self.arrays[name]) for name in self.layout.records}
 
     def _write(self, files: dict[Path, bytes]) -> None:
         with self._lock:
