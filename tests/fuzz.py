@@ -125,7 +125,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 # Numbers that are small, so that a call that accepts one is quick, and those that no call may accept as a count.
-whole = st.sampled_from([0, 1, 2, 3, -1, -(2**63), 2**63, 10**400])
+whole = st.sampled_from([0, 1, 2, 3, -1, -(2**63), 2**63, 10**300])
 numbers = st.one_of(
     whole,
     st.sampled_from([0.0, -0.0, 0.5, 1.0, 2.5, -1.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 1e-200, 1e200]),

@@ -69,9 +69,9 @@ def run(report: Report) -> None:
     from fuzz import CALLS
 
     report.text(
-        f"{len(CALLS)} public calls with valid arguments, of which one or two are replaced by anything: numbers of every "
-        "size, NaN, infinities, texts, bytes, times, complex numbers, arrays of fourteen types (masked, big-endian, "
-        "Fortran order, strided, read-only, pandas, xarray), lists, ragged lists, objects."
+        f"{len(CALLS)} public calls with valid arguments, of which one or two are replaced by anything: numbers of "
+        "every size, NaN, infinities, texts, bytes, times, complex numbers, arrays of fourteen types (masked, "
+        "big-endian, Fortran order, strided, read-only, pandas, xarray), lists, ragged lists, objects."
     )
     with tempfile.TemporaryDirectory() as folder:
         rows = []

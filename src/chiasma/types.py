@@ -29,9 +29,43 @@ def as_floats(name: str, values: Any) -> Floats:
         raise InvalidInput(f"{name} must be numbers, got {what}; pass a float or an array of floats") from error
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value is a whole number of at least 1."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+# Nobody waits for more of anything, and counters of kernels hold no more than twice as many.
+MOST = 2**62
+
+
+def is_count(value: Any, least: int = 1) -> bool:
+    """Whether a value is a whole number of at least `least`."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    return is_whole and least <= int(value) < MOST
+
+
+def is_a(value: Any, *kinds: type) -> bool:
+    """isinstance, for values whose annotations promise it and whose givers may not keep it."""
+    return isinstance(value, kinds)
+
+
+def as_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number, or an error that names the argument."""
+    if not is_count(value, least):
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {shown(value)}")
+    return int(value)
+
+
+def as_random(seed: Any) -> np.random.Generator:
+    """A generator from a seed, or from itself."""
+    try:
+        return np.random.default_rng(seed)
+    except Exception as error:
+        raise InvalidInput(f"seed must be a whole number of at least 0, or None, got {shown(seed)}") from error
+
+
+def shown(value: Any) -> str:
+    """Any value in a message, abridged."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = type(value).__name__
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def as_array(name: str, values: Any) -> npt.NDArray[Any]:

@@ -25,7 +25,7 @@ from chiasma.models.parameters import Parameters
 from chiasma.models.rows import Row, RowChains, Rows
 from chiasma.models.state_target import AnyTarget, Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
-from chiasma.types import Floats, Integers, as_array
+from chiasma.types import Floats, Integers, as_array, as_count, as_random, is_a, is_count, shown
 
 
 class FactorialHMM:
@@ -66,7 +66,7 @@ class FactorialHMM:
             raise InvalidInput("a FactorialHMM needs either chains=ch.BinaryChains(...) or rows=[ch.Row(...), ...]")
         if chains is None:
             assert rows is not None
-            if fixed_rows:
+            if fixed_rows is not None and fixed_rows != {}:
                 raise InvalidInput("with rows=, a row is fixed by ch.Row(..., fixed=STATE), not by fixed_rows")
             if not isinstance(emission, Additive):
                 raise InvalidInput(
@@ -78,12 +78,17 @@ class FactorialHMM:
             self.emission: Emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
             self.fixed_rows = self.rows.fixed
         else:
+            if not is_a(chains, BinaryChains) or not is_a(emission, Emission):
+                raise InvalidInput(
+                    f"a FactorialHMM needs chains=ch.BinaryChains(...) and an emission such as ch.Gaussian(...), got "
+                    f"{shown(chains)} and {shown(emission)}"
+                )
             if not emission.n_rows:
                 raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
             self.rows = None
             self.chains = chains
             self.emission = emission
-            self.fixed_rows = _fixed_rows(fixed_rows or {}, emission.n_rows)
+            self.fixed_rows = _fixed_rows({} if fixed_rows is None else fixed_rows, emission.n_rows)
             chains.probabilities(self.n_rows)
         self.parameters = Parameters(self.chains.priors, self.emission.priors)
 
@@ -147,8 +152,8 @@ class FactorialHMM:
                 known = ", ".join(map(repr, names)) or f"numbers 0..{self.n_rows - 1} only"
                 raise InvalidInput(f"there is no row {row!r}; this model has {known}")
             return names.index(row)
-        if not 0 <= row < self.n_rows:
-            raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {row}")
+        if not is_count(row, least=0) or row >= self.n_rows:
+            raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {shown(row)}")
         return int(row)
 
     def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
@@ -237,9 +242,8 @@ class FactorialHMM:
         """
         if not isinstance(self.emission, Additive):
             raise InvalidInput("a Table has no sampler for y; only additive emissions can simulate")
-        if n_columns < 1:
-            raise InvalidInput(f"simulate needs at least 1 column, got {n_columns}")
-        rng = np.random.default_rng(seed)
+        n_columns = as_count("the number of columns", n_columns)
+        rng = as_random(seed)
         states = self._simulate_states(Observations(np.zeros(n_columns), starts, gaps), rng)
         for k, x in self.fixed_rows.items():
             states[k] = x
@@ -294,9 +298,16 @@ def log_joint(
     -3.2242
     """
     beta = check_beta(beta)
-    target = model.exact_target(data)
+    target = target_of(model, data)
     log_prior, log_likelihood = target.log_parts(check_states(model, target.n_columns, states))
     return log_prior if beta == 0 else log_prior + beta * log_likelihood
+
+
+def target_of(model: FactorialHMM, data: Observations | npt.ArrayLike) -> AnyTarget:
+    """The arrays of a model and its data for exact passes; raises InvalidInput for what is no model."""
+    if not isinstance(model, FactorialHMM):
+        raise InvalidInput(f"model must be a FactorialHMM, got {shown(model)}")
+    return model.exact_target(data)
 
 
 def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> Integers:
@@ -335,8 +346,10 @@ def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> 
 
 
 def _fixed_rows(fixed: Mapping[int, int], n_rows: int) -> dict[int, int]:
+    if not isinstance(fixed, Mapping):
+        raise InvalidInput(f"fixed_rows maps rows to states, such as {{0: 1}}, got {shown(fixed)}")
     for k, x in fixed.items():
-        if k not in range(n_rows) or x not in (0, 1):
+        if not is_count(k, least=0) or k >= n_rows or not is_count(x, least=0) or x > 1:
             raise InvalidInput(f"fixed_rows maps rows 0..{n_rows - 1} to 0 or 1, got {{{k}: {x}}}")
     if len(fixed) == n_rows:
         raise InvalidInput(f"all {n_rows} rows are fixed; leave at least one free")

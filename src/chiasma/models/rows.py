@@ -18,7 +18,7 @@ from chiasma.kernels.layout import Layout, make_layout
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
 from chiasma.models.row_chains import RowChain
-from chiasma.types import Floats, as_floats
+from chiasma.types import Floats, as_floats, is_a, shown
 
 MAX_BITS = 63
 
@@ -56,6 +56,8 @@ class Row:
         self.copies = copies
         self.fixed = fixed
         called = "a row" if name is None else f"row {name!r}"
+        if name is not None and not isinstance(name, str):
+            raise InvalidInput(f"the name of a row must be a text, got {shown(name)}")
         if name == "":
             raise InvalidInput("the name of a row must not be empty; leave it out for row_0, row_1, ...")
         shape = self.values.shape
@@ -106,9 +108,9 @@ class Rows:
     """The rows of a model: `given` as they were written, `rows` one by one, each with its name."""
 
     def __init__(self, given: Sequence[Row]):
-        self.given = tuple(given)
+        self.given = tuple(given) if is_a(given, Sequence) else ()
         if not self.given or not all(isinstance(row, Row) for row in self.given):
-            raise InvalidInput(f"rows must be a list of at least one ch.Row, got {list(given)!r}")
+            raise InvalidInput(f"rows must be a list of at least one ch.Row, got {shown(given)}")
         self.names: list[str] = []
         self.rows: list[Row] = []
         for row in self.given:

@@ -6,7 +6,7 @@ pass on themselves, and check nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from chiasma.kernels import ensemble
 from chiasma.kernels.layout import Layout
 from chiasma.models.borders import CheckedStateTarget, CheckedTarget, check_codes, layout_of
 from chiasma.models.state_target import AnyTarget
+from chiasma.types import is_count
 
 
 def is_checked(*targets: AnyTarget) -> bool:
@@ -58,6 +59,13 @@ def check_pair(first: AnyTarget, second: AnyTarget) -> None:
             f"an exchange needs two targets over the same columns and rows, got {first.n_columns} columns of "
             f"{first.size_text} and {second.n_columns} of {second.size_text}"
         )
+
+
+def are_rows(given: Any, free: Sequence[int]) -> bool:
+    """Whether something lists one or more of the free rows, each once."""
+    if not isinstance(given, Sequence | np.ndarray) or not all(is_count(row, least=0) for row in given):
+        return False
+    return 0 < len(set(given)) == len(given) and set(given) <= set(free)
 
 
 def check_checkpoint(checkpoint: Mapping[str, Any], present: Any, layout: Layout | None) -> None:

@@ -22,9 +22,9 @@ from chiasma.kernels import moves, state_moves
 from chiasma.kernels.sweeps import Tables
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta
-from chiasma.sampling.borders import check_pair, check_path, check_uniforms, is_checked
+from chiasma.sampling.borders import are_rows, check_pair, check_path, check_uniforms, is_checked
 from chiasma.sampling.updates import make_tables
-from chiasma.types import Floats, Integers
+from chiasma.types import Floats, Integers, is_a, is_count, shown
 
 Rows = Sequence[int] | Literal["all", "random"]
 
@@ -103,10 +103,11 @@ class Exchange(ABC):
     ) -> moves.Move:
         order = np.arange(target.n_axes)
         if not isinstance(self.rows, str):
-            given = list(self.rows)
-            if not given or len(set(given)) < len(given) or not set(given) <= set(target.free):
-                raise InvalidInput(f"rows must be distinct free rows, here of {list(target.free)}, got {given}")
-            order = target.axes_of(given)
+            if not are_rows(self.rows, target.free):
+                raise InvalidInput(
+                    f"rows must be distinct free rows, here of {list(target.free)}, got {shown(self.rows)}"
+                )
+            order = target.axes_of(self.rows)
         elif self.rows not in ("all", "random"):
             raise InvalidInput(f'rows must be "all", "random" or a list of free rows, got "{self.rows}"')
         return moves.Move(kind, order, self.rows == "random", across_rows, points, flipped)
@@ -130,8 +131,8 @@ class _Crossover(Exchange):
     axis: Literal["sites", "rows"] = "sites"
 
     def __post_init__(self) -> None:
-        if self.axis not in ("sites", "rows"):
-            raise InvalidInput(f'axis must be "sites" or "rows", got "{self.axis}"')
+        if not is_a(self.axis, str) or self.axis not in ("sites", "rows"):
+            raise InvalidInput(f'axis must be "sites" or "rows", got {shown(self.axis)}')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +142,8 @@ class RandomCrossover(_Crossover):
     points: Literal[1, 2] = 1
 
     def move(self, target: AnyTarget) -> moves.Move:
-        if self.points not in (1, 2):
-            raise InvalidInput(f"points must be 1 or 2, got {self.points}")
+        if not is_count(self.points) or self.points > 2:
+            raise InvalidInput(f"points must be 1 or 2, got {shown(self.points)}")
         return self._move(target, moves.RANDOM_CROSSOVER, self.axis == "rows", self.points)
 
     def _own_uniforms(self, target: AnyTarget) -> int:

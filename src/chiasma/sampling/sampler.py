@@ -38,6 +38,7 @@ from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
+from chiasma.types import as_count
 
 Model = FactorialHMM | Density
 
@@ -335,5 +336,7 @@ def warmup_rounds(n: int) -> list[int]:
 
 def _check_counts(least: int, **counts: Any) -> None:
     for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-            raise InvalidInput(f"{name} must be a whole number of at least {least}, got {count!r}")
+        if name != "seed" or not isinstance(count, int):  # a seed may be as large as it likes
+            as_count(name, count, least)
+        elif isinstance(count, bool) or count < 0:
+            raise InvalidInput(f"seed must be a whole number of at least 0, got {count!r}")

@@ -30,9 +30,9 @@ from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta, tempered_table
-from chiasma.sampling.borders import check_path, check_uniforms, is_checked
+from chiasma.sampling.borders import are_rows, check_path, check_uniforms, is_checked
 from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block
-from chiasma.types import Floats, Integers
+from chiasma.types import Floats, Integers, is_a, is_count, shown
 
 # Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.
 TENSOR_LANES = 4
@@ -132,12 +132,15 @@ class BlockGibbs(Update):
 
     def steps(self, target: AnyTarget) -> list[Step]:
         if self.blocks is not None:
-            if not self.blocks:
-                raise InvalidInput("blocks must list at least one block, got none; leave it out for random blocks")
+            if not is_a(self.blocks, Sequence) or not self.blocks:
+                raise InvalidInput(
+                    f"blocks must list at least one block, such as [(0, 1)], got {shown(self.blocks)}; leave it out "
+                    "for random blocks"
+                )
             return [self._block(target, block) for block in self.blocks]
         n_axes = target.n_axes
-        if not 1 <= self.size <= n_axes:
-            raise InvalidInput(f"size must be in 1..{n_axes} (free rows), got {self.size}")
+        if not is_count(self.size) or self.size > n_axes:
+            raise InvalidInput(f"size must be in 1..{n_axes} (free rows), got {shown(self.size)}")
         width = target.widest(self.size)
         _check_memory(target, width)
         n_blocks = -(-n_axes // self.size)
@@ -145,8 +148,8 @@ class BlockGibbs(Update):
         return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_axes), n_uniforms, width)]
 
     def _block(self, target: AnyTarget, block: Sequence[int]) -> Step:
-        if not block or len(set(block)) < len(block) or not set(block) <= set(target.free):
-            raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {list(block)}")
+        if not are_rows(block, target.free):
+            raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {shown(block)}")
         axes = target.axes_of(block)
         width = target.width(axes)
         _check_memory(target, width)
@@ -167,9 +170,9 @@ class HammingBall(Update):
 
     def steps(self, target: AnyTarget) -> list[Step]:
         n_axes = target.n_axes
-        if not 1 <= self.radius <= n_axes:
+        if not is_count(self.radius) or self.radius > n_axes:
             raise InvalidInput(
-                f"radius must be in 1..{n_axes} (free rows), got {self.radius}; use Exact() for the whole space"
+                f"radius must be in 1..{n_axes} (free rows), got {shown(self.radius)}; use Exact() for the whole space"
             )
         size = ball_size(target.layout, self.radius)
         _check_memory(target, size)  # before the candidates are listed: there may be very many
