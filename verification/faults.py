@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-N_KILLS = 40
+N_KILLS = 12
 N_FLIPS = 500
-N_PAIRS = 16
-N_SIGNALS = 12
+N_PAIRS = 6
+N_SIGNALS = 6
 N_SITES = 400
-DRAWS = 3_000
+DRAWS = 2_000
 PROGRAM = "import sys; from chiasma.cli import main; sys.argv = ['chiasma', *sys.argv[1:]]; main()"
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"update": "exact"},

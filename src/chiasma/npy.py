@@ -30,6 +30,7 @@ def read_npy(content: bytes) -> npt.NDArray[Any]:
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file)
+        shape = tuple(int(n) for n in shape)
     except Exception as error:  # a hostile header is evaluated, and may fail in many ways
         raise ValueError(f"its header cannot be read ({_reason(error)})") from error
     if dtype.hasobject:

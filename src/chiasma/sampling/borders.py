@@ -63,7 +63,8 @@ def check_pair(first: AnyTarget, second: AnyTarget) -> None:
 
 def are_rows(given: Any, free: Sequence[int]) -> bool:
     """Whether something lists one or more of the free rows, each once."""
-    if not isinstance(given, Sequence | np.ndarray) or not all(is_count(row, least=0) for row in given):
+    listed = isinstance(given, Sequence) or (isinstance(given, np.ndarray) and given.ndim == 1)
+    if not listed or not all(is_count(row, least=0) for row in given):
         return False
     return 0 < len(set(given)) == len(given) and set(given) <= set(free)
 
