@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GENOME = 10_877
 TINY = 60
 # Samples and rounds of the comparison of one and two workers.
-SAMPLES, ROUNDS = 16, 3
+SAMPLES, ROUNDS = 8, 3
 MOST_TIME = 0.6
 MOST_OVERHEAD = 0.050
 MANY = 1_000

@@ -10,15 +10,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
-from distributed import Client, LocalCluster
+from distributed import Client, KilledWorker, LocalCluster
 from typer.testing import CliRunner
 
 import chiasma as ch
@@ -301,6 +303,23 @@ def test_task__an_interrupt_leaves_it_unfinished(inputs, tmp_path, monkeypatch):
         run_task(task_of(directory, plan, plan.samples[0]))
     assert len(list(directory.unfinished.glob("a@*"))) == 1
     assert directory.outcome("a", 3).status == "missing"
+
+
+def test_lost_workers__are_tried_again_and_then_a_failure(inputs, tmp_path, client, monkeypatch):
+    """What Dask raises when it gives a sample up: for sample a always, for sample d the first time."""
+    tried = Counter()
+
+    def lost(task):
+        tried[task.name] += 1
+        if task.name == "a" or (task.name == "d" and tried["d"] == 1):
+            raise KilledWorker(task.name, SimpleNamespace(address="tcp://nowhere"), 3)
+        return run_task(task)
+
+    monkeypatch.setattr("chiasma.cohort.runner.run_task", lost)
+    records = [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
+    done = run(inputs, tmp_path / "out", client, records, retries=1)
+    assert [outcome.status for outcome in done.outcomes] == ["failed", "done"]
+    assert "its worker was lost 8 times while it ran" in done.outcomes[0].error
 
 
 def test_computing_alone__is_taken_back_by_the_last():
