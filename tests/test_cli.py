@@ -204,7 +204,7 @@ def test_fit__a_mistake_leaves_nothing_behind(genome):
     assert "draws must be a whole number of at least 1" in refused(*fit, "--draws", 0)
     assert "--df belongs to student-t" in refused(*fit, "--df", 3)
     assert "has no column 'depth' for the value" in refused(*fit, "--value", "depth")
-    assert "needs --weights, --sd, --enter" in refused("fit", "genome.tsv", "--out", "run")
+    assert "needs --weights; give" in refused("fit", "genome.tsv", "--out", "run")
     assert "none.toml: there is no such file" in refused("fit", "genome.tsv", "--model", "none.toml", "--out", "run")
     assert "none.tsv: there is no such file" in refused("fit", "none.tsv", "--model", "genome.toml", "--out", "run")
     assert not (genome / "run").exists()
@@ -236,7 +236,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
             raise KeyboardInterrupt
         return sample(*_, **options | {"draws": 5})
 
-    monkeypatch.setattr("chiasma.sampling.sampler.sample", interrupted)
+    monkeypatch.setattr("chiasma.files.fitting.sample", interrupted)
     fit = ["fit", "genome.tsv", "--model", "genome.toml", "--chains", "2"]
     result = run(*fit, "--draws", 20, "--out", "none")
     assert result.exit_code == 130
@@ -245,7 +245,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     result = run(*fit, "--draws", 10, "--out", "some")
     assert result.exit_code == 130
     assert "interrupted: 5 of 10 draws per chain are kept; look at them with: chiasma show some; " in result.stderr
-    monkeypatch.setattr("chiasma.sampling.sampler.sample", sample)
+    monkeypatch.setattr("chiasma.files.fitting.sample", sample)
     result = run("show", "some")
     assert result.exit_code == 0, result.output
     assert "interrupted: 5 of 10 draws per chain; continue with: chiasma fit DATA --out some --resume" in result.stderr

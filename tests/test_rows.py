@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numba
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import chisquare
 from typer.testing import CliRunner
 
@@ -238,6 +239,27 @@ def test_impossible_transitions_and_extremes_are_filtered_in_logarithms():
     assert ch.log_joint(model, data, ch.exact.map_states(model, data)) == pytest.approx(dense.best(), rel=1e-12)
 
 
+def test_moves_of_equal_rows_that_are_too_improbable_for_a_float():
+    """Both rows switch at once, by 1e-400; in logarithms it is an observation like any other."""
+    rows = [ch.Row([0, 1.0], ch.Switch(1e-200, 1e-200, 0.5), copies=2), ch.Row([0, 0.1, 0.2], STICKY)]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.01))
+    data = ch.Observations([0.0, 2.1])
+    dense = Dense(model, data)
+    with np.errstate(divide="ignore"):
+        single = np.log(np.stack([[0.5, 0.5], [0.5, 0.5]])), np.log([[1.0, 1e-200], [1e-200, 1.0]])
+        third = np.log(STICKY.matrices(3, np.array([np.inf, 1.0])))
+    x = dense.states
+    log_trans = [
+        single[e][x[:, None, 0], x[:, 0]] + single[e][x[:, None, 1], x[:, 1]] + third[e][x[:, None, 2], x[:, 2]]
+        for e in (0, 1)
+    ]
+    filtered = logsumexp(log_trans[0][0] + dense.log_lik[0] + log_trans[1].T, axis=1) + dense.log_lik[1]
+    assert logsumexp(filtered) < -900
+    assert ch.exact.log_evidence(model, data) == pytest.approx(logsumexp(filtered), rel=1e-12)
+    posterior = ch.sample(model, data, update="row", exchange="mosaic", ladder=[1, 2], **QUICK)
+    assert np.isfinite(posterior.log_joint).all()
+
+
 # ---- Runs -----------------------------------------------------------------------------------------------------------
 
 QUICK: dict[str, Any] = {"draws": 12, "chains": 2, "seed": 3, "progress": False}
@@ -347,10 +369,27 @@ REFUSED = {
         lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(sd=1.0)),
         "needs weights, one per row",
     ),
-    "a prior": (lambda: hmm(ch.Row([0, 1], ch.Switch(ch.Beta(1, 9), 0.1))), "cannot be learned yet"),
-    "a prior of the emission": (
-        lambda: ch.sample(hmm(*MODELS["a group"], emission=ch.Gaussian(sd=ch.HalfNormal(1.0))), [1.0, 2.0]),
-        "sd cannot be learned in a model with rows of more than two states",
+    "two priors": (
+        lambda: hmm(
+            ch.Row([0, 1], SWITCH, weight=ch.Gamma(1, 1).shared("w")),
+            ch.Row([0, 1], SWITCH, weight=ch.Gamma(2, 1).shared("w")),
+        ),
+        r"'w' is shared with two priors, Gamma\(1, 1\).shared\('w'\) and Gamma\(2, 1\)",
+    ),
+    "a taken name": (
+        lambda: hmm(ch.Row([0, 1], SWITCH, weight=ch.Gamma(1, 1).shared("sd"))),
+        "rows share a parameter called 'sd', a name of Gaussian; rename it",
+    ),
+    "a nameless parameter": (lambda: ch.Gamma(1, 1).shared(""), "a shared parameter needs a name, got ''"),
+    "values that add up": (lambda: ch.Row(ch.Dirichlet([1, 1]), SWITCH), "need not add up to 1; use Normal"),
+    "two weights": (lambda: ch.Row([0, 1], SWITCH, weight=[1, 2]), "must be one finite number"),
+    "negative counts": (
+        lambda: hmm(ch.Row(ch.Normal([0, 1], 1), SWITCH), emission=ch.Poisson()),
+        "values of a row of counts must be above 0",
+    ),
+    "given paths": (
+        lambda: ch.sample(hmm(*MODELS["a group"], emission=ch.Gaussian(sd=ch.HalfNormal(1.0))), [1.0], update="row"),
+        "are learned with the paths integrated out: use update='collapsed'",
     ),
     "unknown row": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], "fan"), "no row 'fan'; this model has"),
     "row number": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], 3), r"row must be in 0..2, got 3"),
@@ -437,6 +476,7 @@ def test_settings__rows_are_read_and_written(tmp_path):
     assert repr(made.model()) == repr(model)
 
 
+@pytest.mark.large
 def test_command_line__samples_rows_with_updates_and_exchanges(tmp_path, monkeypatch, light_pictures):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "house.toml").write_text(TOML)

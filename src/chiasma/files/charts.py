@@ -6,6 +6,7 @@ colours of axes and texts from CSS variables (--bk-...), so that light and dark 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,7 @@ MOST_SITES, MOST_BLOCKS = 12_000, 4_000
 PRECISION = 200
 # Points of a trace.
 TRACE_POINTS = 500
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Colours that can be told from white and from black, and from each other in grey.
 POINTS, LEVEL, BAND = "#7d8a97", BLUE, SKY
 DASHES = ("solid", "dashed", "dotdash", "dotted", "dashdot")
@@ -95,12 +97,27 @@ class Charts:
 
     def filled(self, page: str) -> str:
         """The page with its charts in their places, and the library in its head."""
-        script, places = components(self.models)
+        script, places = _renamed(*components(self.models))
         for name, place in places.items():
             page = page.replace(f"{{{{{name}}}}}", place.strip())
         library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
         page = page.replace("</head>", f"{library}\n</head>", 1)
         return page.replace("</body>", f"{script}\n</body>", 1)
+
+
+def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Names of objects by the order in which they appear: those of bokeh are random, or count what the process drew.
+
+    The same fit then writes the same page.
+    """
+    found = dict.fromkeys([*re.findall(r'"id":"(p\d+)"', script), *UUID.findall(script)])
+    names = {name: f"object{i}" for i, name in enumerate(found)}
+    quoted = re.compile(f'(?<=")(?:{"|".join(names)})(?=")')
+
+    def renamed(text: str) -> str:
+        return quoted.sub(lambda name: names[name[0]], text)
+
+    return renamed(script), {name: renamed(place) for name, place in places.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -131,12 +131,19 @@ def find(posterior: Posterior, signal: Signal, value: str | None = None) -> Foun
 
 
 def write_report(
-    posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any], say: Say = lambda text: None
+    posterior: Posterior,
+    signal: Signal,
+    run: Path,
+    about: dict[str, Any],
+    say: Say = lambda text: None,
+    *,
+    tables_only: bool = False,
 ) -> Report:
     """Write all files of the report.
 
     about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat" and "value" are
-    for the page and the figures. say : is told what was written, and how long it took.
+    for the page and the figures. say : is told what was written, and how long it took. tables_only : leave out
+    the page and the figures, which take most of the time and space.
     """
     from chiasma.files.report_page import write_page
 
@@ -158,10 +165,11 @@ def write_report(
     write_tables(run, tables)
     atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
     clock.lap("tables")
-    write_page(found, run, content, page)
-    clock.lap(PAGE)
-    write_figures(found, run / "figures")
-    clock.lap("figures")
+    if not tables_only:
+        write_page(found, run, content, page)
+        clock.lap(PAGE)
+        write_figures(found, run / "figures")
+        clock.lap("figures")
     clock.tell()
     return Report(
         summary=found.summary,

@@ -90,7 +90,8 @@ class RunDirectory:
             "draws_wanted": self.wanted_draws(),
             "name": self.path.resolve().name if source is None else Path(source[1]).name,
             "settings": settings,
-            "repeat": f"chiasma fit DATA --model {shlex.quote(str(self.settings_file))} --out ANOTHER",
+            # The page stands beside the settings, wherever the directory is moved to.
+            "repeat": f"chiasma fit DATA --model {self.settings_file.name} --out ANOTHER",
             "value": self.stored_settings().sections["data"].get("value"),
         }
 

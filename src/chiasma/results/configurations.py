@@ -95,6 +95,26 @@ def levels_of_rows(codes: xr.DataArray, layout: Layout, adds: Sequence[Floats]) 
     return found.rename("level")
 
 
+def levels_of_draws(codes: xr.DataArray, layout: Layout, adds: Sequence[xr.DataArray]) -> xr.DataArray:
+    """As `levels_of_rows` where every draw has its own: adds (chain, draw, state) or (chain, draw, state, channel)."""
+    channels = adds[0].shape[3:]
+
+    def level(part: Codes, *own: Floats) -> Floats:
+        out = np.zeros(part.shape + channels)
+        for values, shift, mask in zip(own, layout.shifts, layout.masks, strict=True):
+            state = part.astype(np.int64) >> shift & mask
+            for x in range(values.shape[3]):
+                chosen = state == x
+                out += chosen.reshape(chosen.shape + (1,) * len(channels)) * values[:, :, :, x]
+        return out
+
+    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    renamed = [own.rename(state=f"state_{k}") for k, own in enumerate(adds)]
+    core = [[], *([f"state_{k}", *(["channel"] if channels else [])] for k in range(len(adds)))]
+    found: xr.DataArray = xr.apply_ufunc(level, lazy, *renamed, input_core_dims=core, **_level_options(channels))
+    return found.rename("level")
+
+
 def _level_options(channels: tuple[int, ...]) -> dict[str, Any]:
     return {
         "output_core_dims": [["channel"] if channels else []],

@@ -27,7 +27,8 @@ from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
 from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.evidence import Evidence
-from chiasma.results.parameters import model_at_draw, model_at_mean, summarise_parameters
+from chiasma.results.optima import connection_warnings
+from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
 from chiasma.results.summary import Summary
@@ -187,8 +188,10 @@ class Posterior:
         rows = self.model.rows if isinstance(self.model, FactorialHMM) else None
         if rows is None:
             return configurations.levels(codes, weights)
-        if not isinstance(weights, np.ndarray):
-            raise InvalidInput("levels of rows with values need weights that are given, and here they are learned")
+        if rows.learns_levels or not isinstance(weights, np.ndarray):
+            assert isinstance(self.model, FactorialHMM)
+            own = self.parameters.sel(chain=codes["chain"], draw=codes["draw"])
+            return configurations.levels_of_draws(codes, self.layout, adds_of_draws(self.model, own))
         return configurations.levels_of_rows(codes, self.layout, rows.contributions(weights))
 
     @cached_property
@@ -235,6 +238,7 @@ class Posterior:
             series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:
             series = configurations.rows_on(series, self.layout)
+        unconnected = connection_warnings(self.info.get("optima", []), self.parameters)
         return summary.summarise(
             draws=self.draws,
             log_joint=self.log_joint,
@@ -244,7 +248,7 @@ class Posterior:
             exchange_stats=self.exchange_stats,
             log_evidence=self.log_evidence,
             misfit=None if self.n_rows is None else misfit.misfit(self),
-            info=self.info,
+            info={**self.info, "warnings": [*self.info.get("warnings", ()), *unconnected]},
         )
 
     def to_datatree(self) -> xr.DataTree:

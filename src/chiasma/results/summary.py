@@ -157,7 +157,11 @@ def summarise(
         "seconds": dict(info.get("timings", {})),
     }
     parts = (convergence(log_joint), convergence(series))
-    warnings = [] if info.get("independent") else chain_warnings(parts, parameters, n_chains, n_draws, betas)
+    warnings = (
+        []
+        if info.get("independent")
+        else chain_warnings(parts, parameters, n_chains, n_draws, betas, info.get("update") or "")
+    )
     return Summary(
         run=run,
         convergence=parts,

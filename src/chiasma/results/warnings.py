@@ -37,7 +37,9 @@ def chain_warnings(
     n_chains: int,
     n_draws: int,
     betas: Floats,
+    update: str = "",
 ) -> list[str]:
+    """update: how the run moved, as Python code."""
     if n_draws < 4:
         return [f"{count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
     found = []
@@ -48,13 +50,15 @@ def chain_warnings(
         if part.rhat_worst > RHAT:
             many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at site {part.worst_site}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas))
+            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas, update))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
     apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
     if apart:
-        found.append(_disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas))
+        found.append(
+            _disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas, update)
+        )
     slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
     if slow:
         what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
@@ -62,8 +66,11 @@ def chain_warnings(
     return found
 
 
-def _disagree(what: str, betas: Floats) -> str:
-    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {_better_ladder(betas)}"
+def _disagree(what: str, betas: Floats, update: str) -> str:
+    better = _better_ladder(betas)
+    if len(betas) == 1 and update.startswith("Collapsed"):
+        better = "look for optima from more starts (update=ch.Collapsed(starts=...))"
+    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {better}"
 
 
 def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:

@@ -48,14 +48,16 @@ class Progress:
         )
         self._bars.start()
 
-    def begin(self, stage: str, total: int, n_chains: int) -> None:
+    def begin(self, stage: str, total: int, n_chains: int = 0) -> None:
+        """A stage of so many steps, of every chain or (n_chains = 0) of none."""
         if self._lines is not None:
-            self._lines.begin(stage, total * n_chains)
+            self._lines.begin(stage, total * max(n_chains, 1))
         if self._bars is None or total == 0:
             return
         for task in self._tasks:
             self._bars.remove_task(task)
-        self._tasks = [self._bars.add_task(f"{stage}, chain {c}", total=total, note="") for c in range(n_chains)]
+        names = [f"{stage}, chain {c}" for c in range(n_chains)] if n_chains else [stage]
+        self._tasks = [self._bars.add_task(name, total=total, note="") for name in names]
 
     def advance(self, chain: int, n: int, engine: Engine, draws: Draws | None) -> None:
         """Called by the chain's own thread."""
@@ -70,6 +72,14 @@ class Progress:
         if n_moves:
             note += f"  {engine.tally.columns.sum() / n_moves:.1f} columns per exchange"
         self._bars.update(self._tasks[chain], advance=n, note=note)
+
+    def tick(self) -> None:
+        """One step of a stage that is not one of chains."""
+        if self._lines is not None:
+            self._lines.advance(1)
+        if self._bars is not None:
+            self._bars.update(self._tasks[0], advance=1)
+        self.refresh()
 
     def refresh(self) -> None:
         if self._bars is not None:
