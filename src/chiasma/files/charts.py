@@ -97,8 +97,6 @@ class Charts:
 
     def filled(self, page: str) -> str:
         """The page with its charts in their places, and the library in its head."""
-        if not self.models:
-            return page
         script, places = _renamed(*components(self.models))
         for name, place in places.items():
             page = page.replace(f"{{{{{name}}}}}", place.strip())
