@@ -132,11 +132,12 @@ def test_cohort__same_bytes_on_any_number_of_workers(inputs, serial, tmp_path, w
     assert differences(serial, tmp_path / "out") == []
 
 
-def test_cohort__same_bytes_in_threads_of_one_worker__with_figures(inputs, tmp_path):
-    run_serially(inputs, tmp_path / "serial", tables_only=False)
-    with threads(1, 4) as client:
-        run(inputs, tmp_path / "out", client, tables_only=False)
-    assert (tmp_path / "out/samples/a/figures/level.png").exists()
+def test_cohort__same_bytes_in_threads_of_one_worker__with_reports(inputs, tmp_path):
+    records = [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
+    run_serially(inputs, tmp_path / "serial", records, tables_only=False)
+    with threads(1, 2) as client:
+        run(inputs, tmp_path / "out", client, records, tables_only=False)
+    assert {"report.html", "figures"} <= {path.name for path in (tmp_path / "out/samples/a").iterdir()}
     assert differences(tmp_path / "serial", tmp_path / "out") == []
 
 

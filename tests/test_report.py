@@ -13,6 +13,7 @@ import chiasma as ch
 from chiasma.files import charts, report_page
 from chiasma.files.answers import answers
 from chiasma.files.report import find, labels_of, place_text, region_text, write_region, write_report
+from chiasma.files.run_tables import segment_columns, state_columns
 from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
@@ -280,6 +281,40 @@ def test_page__a_million_sites_keep_their_peaks(monkeypatch, tmp_path, fitted):
     assert len(stretch.first) <= 7
     assert stretch.highest(y).max() == 25.0
     assert "each mark spans the lowest to the highest" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def odd_runs():
+    """Models and data at the edge of what there is to show."""
+    gaussian = ch.Gaussian([1.0, 2.0], sd=0.5)
+    channels = ch.Gaussian([[1.0, 0.0], [2.0, 1.0]], sd=0.5)
+    own = ch.Custom(lambda y, level: -np.abs(y - level) - np.log(2), weights=[1.0, 2.0])
+    many = ch.Row([[0, 0], [1, 2], [3, 1]], ch.Sticky(0.2)), ch.Row([[0, 0], [1, 0]], ch.Switch(0.1, 0.1), copies=2)
+    apart = {"chromosome": ("1", "2", "X"), "position": np.array([0.0, 1e6, 5.0])}
+    return {
+        "one site": (gaussian, Signal(data=Observations([1.0]))),
+        "nothing measured": (gaussian, Signal(data=Observations(np.full(6, np.nan)))),
+        "chromosomes of one site": (gaussian, Signal(data=Observations([1.0, 2.0, 3.0], starts=[1, 2]), **apart)),
+        "channels": (channels, Signal(data=Observations([[1.0, 0.0], [np.nan, 1.0], [3.0, 1.0]]))),
+        "states with channels": (many, Signal(data=Observations([[1.0, 2.0], [0.0, 0.0], [3.0, 1.0]]))),
+        "a density of one's own": (own, Signal(data=Observations([0.0, 1.0, 3.0]))),
+        "times": (gaussian, Signal(data=Observations([0.0, 1.0, 3.0]), position=np.array([0.001, 0.002, 0.009]))),
+    }
+
+
+@pytest.mark.parametrize("name", odd_runs())
+def test_page_and_tables__of_odd_runs(tmp_path, name):
+    given, signal = odd_runs()[name]
+    rows = {"rows": given, "emission": ch.Gaussian(sd=0.3)}
+    binary = {"chains": ch.BinaryChains(0.1, 0.1), "emission": given}
+    model = ch.FactorialHMM(**rows if isinstance(given, tuple) else binary)
+    posterior = ch.sample(model, signal.data, draws=20, chains=2, seed=1, progress=False)
+    found = find(posterior, signal)
+    report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
+    assert "What to do next" in Reader((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    columns = state_columns(posterior, signal, found.regions, found.band)
+    assert {len(list(column.values)) for column in columns} == {signal.data.n_columns}
+    columns = segment_columns(posterior, signal, found.regions)
+    assert {len(list(column.values)) for column in columns} == {len(found.regions)}
 
 
 def test_page__parameters_and_chains(tmp_path):

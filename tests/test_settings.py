@@ -168,7 +168,7 @@ def test_fresh_seed__is_fresh():
 def test_keys__of_every_section():
     parameters = ["weights", "depth", "sd", "df", "depth_sd", "background", "dispersion", "enter", "leave", "initial"]
     assert keys() == {
-        "data": ["value", "chromosome", "position", "gap_unit", "delimiter"],
+        "data": ["value", "chromosome", "position", "end", "sample", "gap_unit", "delimiter"],
         "model": ["emission", *parameters, "fixed_rows"],
         "priors": parameters,
         "sampler": [

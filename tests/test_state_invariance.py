@@ -456,20 +456,22 @@ def ball_proof(name: str, update: Ball, target: StateTarget, patch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("name", "dense", "streamed"),
+    ("name", "radius", "dense", "streamed"),
     [
-        ("two-and-three", False, False),
-        ("two-and-three", True, True),
-        ("two-and-four", False, True),
-        ("frozen", True, False),
-        ("frozen", False, False),
-        ("counts", True, True),
+        ("two-and-three", 1, False, False),
+        ("two-and-three", 1, True, True),
+        ("two-and-four", 1, False, True),
+        ("frozen", 1, True, False),
+        ("frozen", 1, False, False),
+        ("counts", 1, True, True),
+        ("three-axes", 2, False, False),
+        ("three-axes", 2, True, True),
     ],
 )
-def test_hamming_ball(name, dense, streamed, monkeypatch):
+def test_hamming_ball(name, radius, dense, streamed, monkeypatch):
     """Rows that differ, whatever their states: from any state of a row to any other is one step."""
-    proof = ball_proof(name, Ball(dense=dense), CASES[name].target(streamed), monkeypatch)
-    accept(proof, ball_matrix(name, BETA, 1))
+    proof = ball_proof(name, Ball(radius=radius, dense=dense), CASES[name].target(streamed), monkeypatch)
+    accept(proof, ball_matrix(name, BETA, radius))
 
 
 @pytest.mark.parametrize("name", ["apart", "lamps"])

@@ -19,6 +19,7 @@ from chiasma.cli.mistakes import Commands
 from chiasma.cli.reproduce import reproduce
 from chiasma.cli.show import show
 from chiasma.cli.simulate import simulate
+from chiasma.cli.tumour import tumour
 
 app = typer.Typer(
     name="chiasma",
@@ -54,5 +55,5 @@ def options(
 
 OWN_OPTIONS: dict[object, type[TyperCommand]] = {fit: FitCommand, cohort: CohortCommand}
 
-for command in (demo, simulate, fit, show, cohort, reproduce):
+for command in (demo, tumour, simulate, fit, show, cohort, reproduce):
     app.command(epilog=examples(command.__name__), cls=OWN_OPTIONS.get(command))(command)

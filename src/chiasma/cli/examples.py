@@ -16,6 +16,10 @@ EXAMPLES = {
         "chiasma demo --seed 7 --out another-genome",
         "chiasma demo --study --sweeps 20000",
     ),
+    "tumour": (
+        "chiasma tumour sample.bb --out answer",
+        "chiasma tumour sample.bb --purity 0.5-0.8 --clones 1 --region 8q --out bounded",
+    ),
     "simulate": (
         "chiasma simulate genome.tsv --seed 1",
         "chiasma simulate small.tsv --sites 500 --sd 20",

@@ -80,6 +80,7 @@ def run_fit(
 ) -> None:
     """Fit the file into the directory and print. learn: parameters to learn."""
     from chiasma.files.fitting import Interrupted, completed, fit_file
+    from chiasma.genomics.signals import read_any
 
     settings = completed(settings)
     voice.seed(settings.sections["sampler"]["seed"])
@@ -91,6 +92,7 @@ def run_fit(
             learn=learn,
             resume=resume,
             progress=voice.progress,
+            read=read_any,
             note=voice.note,
             detail=voice.detail,
         )

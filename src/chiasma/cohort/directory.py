@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from chiasma.cohort.outcome import DONE, MISSING, Outcome
+from chiasma.cohort.outcome import MISSING, Outcome
 from chiasma.errors import InvalidInput, StoreError
 
 
@@ -95,7 +95,3 @@ class CohortDirectory:
 
     def discard(self, own: Path) -> None:
         shutil.rmtree(own, ignore_errors=True)
-
-
-def n_done(outcomes: list[Outcome]) -> int:
-    return sum(outcome.status == DONE for outcome in outcomes)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from chiasma.cohort.workflows import Workflow
 from chiasma.errors import InvalidInput
-from chiasma.files.tables import MISSING, read_table
+from chiasma.files.sheets import MISSING, read_sheet
 
 Records = Iterable[Mapping[str, Any]]
 
@@ -40,7 +40,7 @@ class Sample(NamedTuple):
 def read_samples(sheet: str | Path | Records, workflow: Workflow) -> list[Sample]:
     """The samples of a TSV or CSV file, or of records in memory, in their order."""
     if isinstance(sheet, str | Path):
-        table = read_table(Path(sheet))
+        table = read_sheet(Path(sheet))
         lines = [
             (f"{table.path}, line {row.line}", dict(zip(table.names, map(str.strip, row.cells), strict=True)))
             for row in table.rows

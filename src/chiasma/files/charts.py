@@ -156,7 +156,9 @@ def signal_chart(sites: Sites) -> tuple[Model, Model]:
     top.xaxis.visible = False
     top.xgrid.visible = False
     height = 60 + max(20, min(44, 300 // len(sites.rows))) * len(sites.rows)
-    below = _figure(name="rows", height=height, x_range=shared, toolbar_location=None, min_border_left=room)
+    below = _figure(
+        name="rows", height=height, x_range=shared, toolbar_location=None, min_border_left=room, output_backend="canvas"
+    )
     _pieces(below, stretch)
     _rows(below, sites)
     _axis_along_sites(below, stretch)

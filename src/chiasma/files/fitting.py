@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -13,7 +13,7 @@ from chiasma.files.estimates import estimated, in_words
 from chiasma.files.report import Report, Say, write_report
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, fresh_seed
-from chiasma.files.tables import Signal, read_signal
+from chiasma.files.tables import Columns, Signal, read_signal
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
 
@@ -49,6 +49,7 @@ def fit_file(
     workers: int | None = None,
     tables_only: bool = False,
     progress: bool = False,
+    read: Callable[[Path, Columns], Signal] = read_signal,
     note: Say = lambda text: None,
     detail: Say = lambda text: None,
 ) -> Fit:
@@ -65,16 +66,19 @@ def fit_file(
     tables_only : leave out report.html and the figures, which take most of the time of a short run; `chiasma show`
         can write them later.
     progress : show the display of `chiasma.sample`.
+    read : reads the data file; `chiasma.genomics.signals.read_any` knows more formats.
     note, detail : are told what happens, a line at a time; detail: what took long in the report.
 
     Raises Interrupted after Ctrl-C. A mistake in the settings or in the file leaves nothing in a new directory.
     """
     settings.check_learned(learn)
-    signal = read_signal(source, settings.columns())
+    signal = read(source, settings.columns())
     settings, numbers = estimated(settings, signal.data, learn)
     settings = completed(settings.learning(learn))
     model = settings.model()
     note(f"{source}: {signal.in_words()}")
+    for text in signal.notes:
+        note(f"  {text}")
     if numbers:
         note(in_words(numbers))
     if not resume:

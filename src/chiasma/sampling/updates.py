@@ -139,7 +139,7 @@ class BlockGibbs(Update):
             return [self._block(target, block) for block in self.blocks]
         n_axes = target.n_axes
         if not 1 <= self.size <= n_axes:
-            raise InvalidInput(f"size must be in 1..{n_axes} (free rows), got {self.size}")
+            raise InvalidInput(f"size must be in 1..{n_axes} ({target.axes_text}), got {self.size}")
         width = target.widest(self.size)
         _check_memory(target, width)
         n_blocks = -(-n_axes // self.size)
@@ -186,7 +186,8 @@ class HammingBall(Update):
         n_axes = target.n_axes
         if not 1 <= self.radius <= n_axes:
             raise InvalidInput(
-                f"radius must be in 1..{n_axes} (free rows), got {self.radius}; use Exact() for the whole space"
+                f"radius must be in 1..{n_axes} ({target.axes_text}), got {self.radius}; use Exact() for the whole "
+                "space"
             )
         size = ball_size(target.layout, self.radius)
         _check_memory(target, size)  # before the candidates are listed: there may be very many
