@@ -31,8 +31,10 @@ settings.load_profile("chiasma")
 
 def compile_kernels() -> None:
     """Compile, or find compiled, what a run needs, in a process of its own."""
-    program = "import test_rows, test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)\n"
-    program += "test_rows.use_every_pass()"
+    program = (
+        "import test_rows, test_state_moves, test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)\n"
+    )
+    program += "test_rows.use_every_pass()\ntest_state_moves.use_every_move()"
     subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
 
 
@@ -70,11 +72,14 @@ def n_grid() -> int:
 
 @pytest.fixture
 def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn once, coarsely and without a layout: it takes most of the time of a command that writes many.
+    """Figures are drawn once, coarsely and without a layout, and report.html is empty: both take most of the time of a
+    command that writes many.
 
-    test_plots.py, test_plots_parameters.py and test_report.py draw them as they are.
+    test_plots.py, test_plots_parameters.py, test_report.py and test_browser.py draw them as they are.
     """
     from matplotlib.figure import Figure
+
+    from chiasma.files import report_page
 
     save = Figure.savefig
 
@@ -86,3 +91,4 @@ def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         save(figure, path, **options | {"dpi": 20})
 
     monkeypatch.setattr(Figure, "savefig", lightly)
+    monkeypatch.setattr(report_page, "write_page", lambda found, run, *_: (run / "report.html").write_text("<p>"))

@@ -15,6 +15,7 @@ import chiasma as ch
 from chiasma.models.additive import Additive
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
+from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.problems import LearningProblem, Start
@@ -25,7 +26,9 @@ UPDATES = {
     "block": ch.BlockGibbs(size=2),
     "ball": ch.HammingBall(radius=1),
     "collapsed": ch.Exact(),
+    "gradient": ch.Collapsed(starts=4),
 }
+ENGINES = {"collapsed": CollapsedEngine, "gradient": GradientEngine}
 COUNTS = np.arange(120)
 
 
@@ -79,7 +82,7 @@ def joint_scores(kind: str, update: str, beta: float, n: int, n_columns: int = 6
         forward.append(features(values, states, y))
         masses.append(mass)
     learning = Learning(model, Observations(y))
-    engine = (CollapsedEngine if update == "collapsed" else ConditionalEngine)(
+    engine = ENGINES.get(update, ConditionalEngine)(
         LearningProblem(learning, UPDATES[update], None),
         [1.0],
         0,

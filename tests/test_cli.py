@@ -25,7 +25,8 @@ from chiasma.datasets.study import Comparison, Entry, compare_updates, simulatio
 pytestmark = pytest.mark.usefixtures("light_pictures")
 
 SMALL = ["--draws", "20", "--warmup", "10", "--chains", "2"]
-FILES = ["data.npz", "explanations.tsv", "figures", "run.zarr", "segments.tsv", "settings.toml", "states.tsv"]
+FILES = ["data.npz", "datapackage.json", "explanations.tsv", "figures", "report.html", "run.zarr", "segments.tsv"]
+FILES += ["settings.toml", "states.tsv", "summary.json"]
 
 
 def run(*arguments):
@@ -112,8 +113,10 @@ def test_fit__writes_everything_and_says_so(genome):
     assert seed in result.stdout
     assert "2 chains x 20 draws x 60 sites" in result.stdout
     assert "log evidence" in result.stdout
-    assert "Wrote states.tsv, segments.tsv, explanations.tsv, summary.json and figures/ to run/" in result.stdout
-    assert sorted(path.name for path in (genome / "run").iterdir()) == [*FILES, "summary.json"]
+    wrote = "Wrote report.html, states.tsv, segments.tsv, explanations.tsv, datapackage.json, summary.json and figures/"
+    assert f"{wrote} to run/" in result.stdout
+    assert "open run/report.html in a browser" in result.stdout
+    assert sorted(path.name for path in (genome / "run").iterdir()) == FILES
     assert f"seed = {seed}" in (genome / "run/settings.toml").read_text()
 
 
@@ -201,7 +204,7 @@ def test_fit__a_mistake_leaves_nothing_behind(genome):
     assert "draws must be a whole number of at least 1" in refused(*fit, "--draws", 0)
     assert "--df belongs to student-t" in refused(*fit, "--df", 3)
     assert "has no column 'depth' for the value" in refused(*fit, "--value", "depth")
-    assert "needs --weights, --sd, --enter" in refused("fit", "genome.tsv", "--out", "run")
+    assert "needs --weights; give" in refused("fit", "genome.tsv", "--out", "run")
     assert "none.toml: there is no such file" in refused("fit", "genome.tsv", "--model", "none.toml", "--out", "run")
     assert "none.tsv: there is no such file" in refused("fit", "none.tsv", "--model", "genome.toml", "--out", "run")
     assert not (genome / "run").exists()
@@ -233,7 +236,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
             raise KeyboardInterrupt
         return sample(*_, **options | {"draws": 5})
 
-    monkeypatch.setattr("chiasma.sampling.sampler.sample", interrupted)
+    monkeypatch.setattr("chiasma.files.fitting.sample", interrupted)
     fit = ["fit", "genome.tsv", "--model", "genome.toml", "--chains", "2"]
     result = run(*fit, "--draws", 20, "--out", "none")
     assert result.exit_code == 130
@@ -242,7 +245,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     result = run(*fit, "--draws", 10, "--out", "some")
     assert result.exit_code == 130
     assert "interrupted: 5 of 10 draws per chain are kept; look at them with: chiasma show some; " in result.stderr
-    monkeypatch.setattr("chiasma.sampling.sampler.sample", sample)
+    monkeypatch.setattr("chiasma.files.fitting.sample", sample)
     result = run("show", "some")
     assert result.exit_code == 0, result.output
     assert "interrupted: 5 of 10 draws per chain; continue with: chiasma fit DATA --out some --resume" in result.stderr
@@ -297,6 +300,16 @@ def test_show__a_region(fitted):
     assert content["patterns"][0]["runs"][0]["first_site"] == 0
     assert run("show", "run", "--region", "0-3", "-q").stdout == ""
     assert "there is no chromosome 'chr99'" in run("show", "run", "--region", "chr99").stderr
+
+
+def test_show__opens_the_page(fitted, monkeypatch):
+    opened = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    assert run("show", "run", "--region", "0-3", "--open", "-q").exit_code == 0
+    (fitted / "run/report.html").unlink()
+    assert run("show", "run", "--region", "0-3", "--open", "-q").exit_code == 0
+    assert opened == [(fitted / "run/report.html").resolve().as_uri()] * 2
+    assert (fitted / "run/report.html").exists()
 
 
 def test_show__refuses(here):

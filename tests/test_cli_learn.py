@@ -38,12 +38,12 @@ def test_learn__writes_parameters_and_shows_them(here):
     assert result.exit_code == 0, result.output
     assert "Learned parameters" in result.stdout
     assert "weights[1]" in result.stdout
-    assert "Wrote states.tsv, segments.tsv, explanations.tsv, parameters.tsv, summary.json and figures/ to run/" in (
+    assert "explanations.tsv, parameters.tsv, datapackage.json, summary.json and figures/ to run/" in (
         " ".join(result.stdout.split())
     )
     posterior = ch.open_posterior("run/run.zarr")
     assert list(posterior.parameters) == ["weights", "sd"]
-    assert sorted(path.name for path in (here / "run").iterdir()) == sorted([*FILES, "summary.json", "parameters.tsv"])
+    assert sorted(path.name for path in (here / "run").iterdir()) == sorted([*FILES, "parameters.tsv"])
     rows = {row["parameter"]: row for row in table(here / "run/parameters.tsv")}
     assert list(rows) == ["weights[0]", "weights[1]", "sd"]
     sd = posterior.parameters["sd"].values
@@ -53,10 +53,10 @@ def test_learn__writes_parameters_and_shows_them(here):
     )
     content = json.loads((here / "run/summary.json").read_text())
     assert [one["name"] for one in content["parameters"]] == list(rows)
-    assert {"parameters.png", "pairs.png"} <= {path.name for path in (here / "run/figures").iterdir()}
+    assert {"parameters.png", "pairs.png"} <= {path.name for path in (here / "run/figures").rglob("*.png")}
     states = table(here / "run/states.tsv")
-    level = posterior.levels().values.mean(axis=(0, 1))
-    np.testing.assert_allclose([float(row["level"]) for row in states], level, atol=1e-5)
+    signal = 10 * posterior.levels().values.mean(axis=(0, 1))  # in the units of the data, by the depth
+    np.testing.assert_allclose([float(row["level"]) for row in states], signal, atol=1e-4)
     shown = run("show", "run")
     assert shown.exit_code == 0
     assert "Learned parameters" in shown.stdout
@@ -105,7 +105,7 @@ def test_learn__refuses(here):
 def test_help__tells_the_default_priors():
     (option,) = [option for option in get_command(app).commands["fit"].params if option.name == "learn"]
     for text in (
-        "weights: Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/x); ",
+        "weights: Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/m) for each, m their mean; ",
         "; depth (gaussian, student-t, integrated-depth): Normal(x, |x|/4); ",
         "; depth (poisson, negative-binomial): LogNormal(log x, 0.25); ",
         "; sd, df, depth-sd, background, dispersion: LogNormal(log x, 0.5); ",
@@ -129,3 +129,24 @@ def test_report__many_values_have_marginals_and_no_pairs(tmp_path):
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert "parameters.png" in names
     assert "pairs.png" not in names
+
+
+def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
+    """Without --sd, --enter and --depth: the noise, the switching and the scale of the signal, and it says so."""
+    monkeypatch.chdir(tmp_path)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=8.0, sd=0.5))
+    y = model.simulate(150, seed=3)[1]
+    (tmp_path / "y.csv").write_text("".join(f"{value}\n" for value in y))
+    result = run("fit", "y.csv", "--weights", "0.3,0.7", "--draws", 4, "--chains", 1, "--seed", 1, "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert "estimated from the signal: --depth " in result.stderr
+    found = ch.open_posterior("run/run.zarr").model
+    assert found.emission.depth == pytest.approx(8.0, rel=0.1)
+    assert found.emission.sd == pytest.approx(0.5, rel=0.25)
+    assert found.chains.enter == pytest.approx(0.05, rel=0.8)
+    text = (tmp_path / "run/settings.toml").read_text()
+    assert f"sd = {float(found.emission.sd)}" in text  # a run can be repeated without looking again
+    quiet = ["--update", "collapsed:2", "--draws", 4, "--warmup", 4, "--chains", 1, "--seed", 1]
+    learned = run("fit", "y.csv", "--weights", "0.3,0.7", "--learn", "sd,depth", *quiet, "--out", "learned")
+    assert learned.exit_code == 0, learned.output
+    assert list(ch.open_posterior("learned/run.zarr").parameters) == ["depth", "sd"]

@@ -12,8 +12,10 @@ import xarray as xr
 import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import smallest_dtype, unpack
+from chiasma.kernels.layout import make_layout
 from chiasma.results import configurations, segments
 from chiasma.results.arrays import per_draw
+from chiasma.results.equal_rows import Merging
 from chiasma.results.evidence import batch_error
 from chiasma.results.posterior import Posterior
 from chiasma.results.segments import Segment, modal_codes
@@ -179,7 +181,7 @@ def test_modal_codes__are_the_most_frequent_and_the_smallest_of_equals(kept, mon
     monkeypatch.setattr(segments, "BLOCK_BYTES", 700)
     codes = some_codes()
     codes[:, :, 0] = np.arange(45) % 3 + 2  # 2, 3 and 4 equally often
-    mode, share = modal_codes(kept(by_hand(codes)).draws, 3)
+    mode, share = modal_codes(kept(by_hand(codes)).draws, Merging(make_layout([2] * 3), []))
     for t in range(12):
         counts = np.bincount(codes[:, :, t].ravel())
         assert mode[t] == counts.argmax()
@@ -189,7 +191,7 @@ def test_modal_codes__are_the_most_frequent_and_the_smallest_of_equals(kept, mon
 
 def test_modal_codes__of_many_rows():
     codes = np.random.default_rng(3).integers(0, 1 << 62, (1, 1, 5)).repeat(4, axis=1)
-    mode, share = modal_codes(by_hand(codes, np.ones(63)).draws, 63)
+    mode, share = modal_codes(by_hand(codes, np.ones(63)).draws, Merging(make_layout([2] * 63), []))
     np.testing.assert_array_equal(mode, codes[0, 0])
     assert (share == 1).all()
 
@@ -200,10 +202,10 @@ def test_segments__are_runs_of_the_modal_code_within_sequences(kept):
     codes[1, :5, 4] = 2
     found = kept(by_hand(codes, starts=[2])).segments()
     assert found == [
-        Segment(start=0, stop=2, code=6, states=(0, 1, 1), probability=pytest.approx(0.9), minimum=0.8),
-        Segment(start=2, stop=3, code=6, states=(0, 1, 1), probability=1.0, minimum=1.0),
-        Segment(start=3, stop=5, code=1, states=(1, 0, 0), probability=pytest.approx(0.875), minimum=0.75),
-        Segment(start=5, stop=6, code=6, states=(0, 1, 1), probability=1.0, minimum=1.0),
+        Segment(start=0, stop=2, n_data=2, code=6, states=(0, 1, 1), probability=pytest.approx(0.9), minimum=0.8),
+        Segment(start=2, stop=3, n_data=1, code=6, states=(0, 1, 1), probability=1.0, minimum=1.0),
+        Segment(start=3, stop=5, n_data=2, code=1, states=(1, 0, 0), probability=pytest.approx(0.875), minimum=0.75),
+        Segment(start=5, stop=6, n_data=1, code=6, states=(0, 1, 1), probability=1.0, minimum=1.0),
     ]
     assert [segment.rows_on for segment in found] == [2, 2, 1, 2]
     assert kept(by_hand(codes, starts=[2])).segments(min_probability=0.88) == [found[0], found[1], found[3]]

@@ -16,7 +16,7 @@ from joint import UPDATES, joint_scores, model_of
 
 JIT = not numba.config.DISABLE_JIT
 # Iterations of the chain: enough for batch means, few enough for a test.
-N = {"row": 900, "block": 900, "ball": 900, "collapsed": 500}
+N = {"row": 900, "block": 900, "ball": 900, "collapsed": 500, "gradient": 900}
 pytestmark = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
 
 
@@ -86,7 +86,7 @@ def test_calibration__of_paths_alone():
     rows = [ch.Row([0, 1.0, 2.2], ch.Sticky(renew=0.4)), ch.Row([0, 0.9], ch.Switch(0.2, 0.3), copies=3)]
     model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.6))
     options = {"update": "row", "exchange": "mosaic", "ladder": [1, 3], "thin": 3, "warmup": 20}
-    ranks = ch.calibration.calibration_ranks(model, 8, 60, draws=15, seed=3, **options)
+    ranks = ch.calibration.calibration_ranks(model, 8, 40, draws=15, seed=3, **options)
     assert list(ranks) == ["rows_on"]
     assert float(ch.calibration.uniformity(ranks, draws=15, bins=4)["rows_on"]) > ALARM
 

@@ -17,6 +17,7 @@ import chiasma as ch
 from chiasma import plots
 from chiasma.plots import paths, runs
 from chiasma.plots.style import block_means
+from chiasma.results import expected as expected_module
 
 WEIGHTS = np.array([0.2, 0.3, 0.5])
 
@@ -51,6 +52,15 @@ def curve(ax, label):
     return next(line for line in ax.get_lines() if line.get_label() == label)
 
 
+def steps(ax, label):
+    """Values and edges of a step function, without its gaps."""
+    (found,) = [patch for patch in ax.patches if patch.get_label() == label]
+    values, edges, baseline = found.get_data()
+    known = ~np.isnan(values)
+    foot = None if baseline is None or np.ndim(baseline) == 0 else np.asarray(baseline)[known]
+    return values[known], edges[:-1][known], edges[1:][known], foot
+
+
 def band(ax, at):
     """Lowest and highest y of a filled band at x."""
     (path,) = ax.collections[0].get_paths()
@@ -71,6 +81,12 @@ def pixel(ax, x, y):
     return values[int(row * rows), int((x - left) / (right - left) * columns)]
 
 
+def cells(ax):
+    """The values of a grid of cells, row by row, without its gaps."""
+    values = np.ma.filled(ax.collections[0].get_array().astype(float), np.nan)
+    return values[:, ~np.isnan(values).all(axis=0)]
+
+
 def signals(posterior):
     """(n, T): the expected signal of every draw, the plain way."""
     states = np.stack([posterior.states(k).values for k in range(3)], axis=-1)
@@ -83,18 +99,63 @@ def signals(posterior):
 def test_level__mean_band_data_and_missing(posterior):
     ax = plots.plot_level(posterior)
     expected = signals(posterior)
-    np.testing.assert_allclose(curve(ax, "posterior mean").get_ydata(), expected.mean(axis=0))
+    values, left, right, _ = steps(ax, "posterior mean")
+    np.testing.assert_allclose(values, expected.mean(axis=0))
+    np.testing.assert_array_equal(left, np.arange(24) - 0.5)
+    np.testing.assert_array_equal(right, np.arange(24) + 0.5)
     np.testing.assert_array_equal(curve(ax, "data").get_ydata(), posterior.data.y)
-    assert curve(ax, "missing").get_xdata().tolist() == [4, 5, 17]
+    assert "3 of 24 sites missing" in ax.get_title()
     ordered = np.sort(expected, axis=0)  # 60 draws: the 3rd and the 57th end the band
-    for t in range(24):
-        inside = t + 0.25 if t < 23 else t - 0.25  # of the column, which the band covers as a step
-        assert band(ax, inside) == pytest.approx((ordered[2, t], ordered[56, t]))
+    high, _, _, low = steps(ax, "5–95% of draws")
+    np.testing.assert_allclose(low, ordered[2])
+    np.testing.assert_allclose(high, ordered[56])
+
+
+def test_level__one_outlier_does_not_flatten_the_picture(posterior):
+    y = posterior.data.y.copy()
+    y[7] = 5_000.0
+    ax = plots.plot_level(replace(posterior, data=ch.Observations(y, starts=[0, 10])))
+    assert ax.get_ylim()[1] < 60
+    assert curve(ax, "_beyond").get_xdata().tolist() == [7]
+    assert "1 beyond the axis" in ax.get_title()
+    assert not [line for line in plots.plot_level(posterior).get_lines() if line.get_label() == "_beyond"]
+
+
+def test_level__long_gaps_are_blank(posterior):
+    y = posterior.data.y.copy()
+    y[11:20] = np.nan
+    ax = plots.plot_level(replace(posterior, data=ch.Observations(y, starts=[0, 10])))
+    for name in ("posterior mean", "5–95% of draws"):
+        _, left, _, _ = steps(ax, name)
+        assert left.tolist() == [t - 0.5 for t in range(24) if not 11 <= t < 20]
+
+
+def test_level__chromosomes_have_their_names_and_positions_are_megabases(posterior):
+    labels = plots.Labels(names=("1", "X"), position=np.r_[np.arange(10), np.arange(14)] * 2e6, value="log2 ratio")
+    ax = plots.plot_level(posterior, labels=labels)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "X"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("chromosome", "log2 ratio")
+    assert ax.get_xlim() == pytest.approx((0, 48))
+    ax = plots.plot_level(posterior, start=12, stop=20, labels=labels)
+    assert ax.get_xlabel() == "chromosome X, position (Mb)"
+    assert ax.get_xlim() == pytest.approx((4, 20))
+
+
+def test_level__more_sites_than_pixels_keep_their_extremes(posterior, monkeypatch):
+    monkeypatch.setattr(paths, "MOST_SITES", 20)
+    monkeypatch.setattr(paths, "MOST_BLOCKS", 6)
+    ax = plots.plot_level(posterior)
+    high, left, right, low = steps(ax, "data, lowest to highest")
+    y = posterior.data.y
+    for a, b, foot, top in zip(left + 0.5, right + 0.5, low, high, strict=True):
+        here = y[int(a) : int(b)]
+        assert (foot, top) == (np.nanmin(here), np.nanmax(here))
+    assert right.max() - left.min() == 24
 
 
 def test_level__region_and_starts(posterior):
     ax = plots.plot_level(posterior, start=3, stop=20)
-    assert curve(ax, "posterior mean").get_xdata().tolist() == list(range(3, 20))
+    assert steps(ax, "posterior mean")[1].tolist() == [t - 0.5 for t in range(3, 20)]
     assert ax.get_xlim() == (2.5, 19.5)
     starts = next(c for c in ax.collections if c.get_label() == "_starts")
     assert [segment[0, 0] for segment in starts.get_segments()] == [9.5]
@@ -130,7 +191,7 @@ def test_level__every_emission(emission, signal):
     ax = plots.plot_level(posterior)
     codes = posterior.codes.values.reshape(-1, 8)
     expected = signal((codes & 1) + 2.0 * (codes >> 1 & 1)).mean(axis=0)
-    np.testing.assert_allclose(curve(ax, "posterior mean").get_ydata(), expected)
+    np.testing.assert_allclose(steps(ax, "posterior mean")[0], expected)
 
 
 def test_level__one_of_several_channels():
@@ -141,17 +202,17 @@ def test_level__one_of_several_channels():
     ax = plots.plot_level(posterior, channel=1)
     codes = posterior.codes.values.reshape(-1, 8)
     expected = 3 * (4 * (codes & 1) + 8.0 * (codes >> 1 & 1)).mean(axis=0)
-    np.testing.assert_allclose(curve(ax, "posterior mean").get_ydata(), expected)
+    np.testing.assert_allclose(steps(ax, "posterior mean")[0], expected)
     np.testing.assert_array_equal(curve(ax, "data").get_ydata(), y[:, 1])
     with pytest.raises(ch.InvalidInput, match=r"channel must be in 0\.\.1, got 2"):
         plots.plot_level(posterior, channel=2)
 
 
 def test_level__long_runs_are_thinned(posterior, monkeypatch):
-    monkeypatch.setattr(paths, "BAND_DRAWS", 20)
+    monkeypatch.setattr(expected_module, "BAND_DRAWS", 20)
     ax = plots.plot_level(posterior)
     thinned = signals(replace(posterior, draws=posterior.draws[:, ::3]))
-    np.testing.assert_allclose(curve(ax, "posterior mean").get_ydata(), thinned.mean(axis=0))
+    np.testing.assert_allclose(steps(ax, "posterior mean")[0], thinned.mean(axis=0))
 
 
 def test_level__raises(posterior, vectors):
@@ -175,7 +236,7 @@ def test_row__every_site_of_every_draw(posterior):
     shown = [[pixel(ax, t, draw) for t in range(24)] for draw in range(30)]
     np.testing.assert_array_equal(shown, states)
     assert ax.get_ylim() == (-0.5, 29.5)
-    assert "Row 1 of chain 1 (dark = 1, light = 0)" in ax.get_title()
+    assert "row_1 of chain 1 (dark = 1, light = 0)" in ax.get_title()
     dark, light = (ax.images[0].cmap(ax.images[0].norm(value))[:3] for value in (1.0, 0.0))
     assert sum(dark) < sum(light)
 
@@ -236,16 +297,16 @@ def test_marginals__with_the_exact_ones(posterior):
     assert len(fig.axes) == 3
     for k, ax in enumerate(fig.axes):
         mean = posterior.states(k).values.mean(axis=(0, 1))
-        np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), mean)
-        np.testing.assert_array_equal(curve(ax, "exact").get_ydata(), exact[k])
+        np.testing.assert_allclose(steps(ax, "draws")[0], mean)
+        np.testing.assert_array_equal(steps(ax, "exact")[0], exact[k])
         assert any(c.get_label() == "_starts" for c in ax.collections)
-    assert [ax.get_ylabel() for ax in fig.axes] == ["row 0", "row 1", "row 2\n(fixed at 1)"]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["row_0", "row_1", "row_2\n(fixed at 1)"]
 
 
 def test_marginals__without_model_and_data(posterior):
     fig = plots.plot_marginals(replace(posterior, model=None, data=None))
-    assert [ax.get_ylabel() for ax in fig.axes] == ["row 0", "row 1", "row 2"]
-    assert len(fig.axes[0].get_lines()) == 1
+    assert [ax.get_ylabel() for ax in fig.axes] == ["row_0", "row_1", "row_2"]
+    assert not [patch for patch in fig.axes[0].patches if patch.get_label() == "exact"]
 
 
 def test_marginals__raise(posterior, vectors):
@@ -263,8 +324,7 @@ def test_configurations__states_and_probabilities(posterior):
     fig = plots.plot_configurations(found)
     panels = np.array(fig.axes).reshape(3, 2)
     for (ax, bar), configuration in zip(panels, found, strict=True):
-        shown = [[pixel(ax, t, k) for t in range(6, 12)] for k in range(3)]
-        np.testing.assert_array_equal(shown, configuration.states)
+        np.testing.assert_array_equal(cells(ax), configuration.states)
         assert bar.patches[0].get_width() == pytest.approx(configuration.probability)
         assert bar.texts[0].get_text().startswith(f"{configuration.probability:.3g} ± ")
     total = 100 * sum(configuration.probability for configuration in found)
@@ -274,7 +334,8 @@ def test_configurations__states_and_probabilities(posterior):
 def test_configurations__plain_tuples():
     fig = plots.plot_configurations([(0.5, [[0, 1], [1, 1]], 7)])
     ax, bar = fig.axes
-    assert [[pixel(ax, t, k) for t in (7, 8)] for k in (0, 1)] == [[0, 1], [1, 1]]
+    assert cells(ax).tolist() == [[0, 1], [1, 1]]
+    assert ax.get_xlim() == (6.5, 8.5)
     assert bar.texts[0].get_text() == "0.5"
 
 
@@ -292,6 +353,69 @@ def test_configurations__plain_tuples():
 def test_configurations__raise(given, message):
     with pytest.raises(ch.InvalidInput, match=message):
         plots.plot_configurations(given)
+
+
+def test_configurations__below_the_data_with_names(posterior):
+    labels = plots.Labels(names=("1", "X"), position=np.r_[np.arange(10), np.arange(14)] * 1e6)
+    named = replace(posterior, info=posterior.info | {"row_names": ["kettle", "oven", "base"]})
+    found = named.top_configurations(12, 20, n=2)
+    fig = plots.plot_configurations(found, posterior=named, labels=labels)
+    data, _, first, _, second, _ = fig.axes
+    np.testing.assert_array_equal(curve(data, "data").get_ydata(), posterior.data.y[12:20])
+    assert steps(data, "posterior mean")[0].shape == (8,)
+    assert [label.get_text() for label in first.get_yticklabels()] == ["kettle", "oven", "base"]
+    assert second.get_xlabel() == "chromosome X, position (Mb)"
+    np.testing.assert_array_equal(cells(second), found[1].states)
+
+
+# States
+
+
+@pytest.fixture(scope="module")
+def washer():
+    model = ch.FactorialHMM(
+        rows=[
+            ch.Row(name="washer", values=[0, 150, 2000], chain=ch.Sticky(renew=0.1)),
+            ch.Row(name="lamp", values=[0, 100], chain=ch.Switch(enter=0.1, leave=0.1)),
+        ],
+        emission=ch.Gaussian(sd=60.0),
+    )
+    return ch.sample(model, model.simulate(30, seed=3)[1], draws=40, chains=2, seed=1, progress=False)
+
+
+def test_marginals__states_on_top_of_each_other(washer):
+    fig = plots.plot_marginals(washer)
+    top, below = fig.axes
+    p = washer.probabilities("washer").values
+    values, _, _, foot = steps(top, "state 2")
+    np.testing.assert_allclose(values, p[2])
+    np.testing.assert_allclose(foot, 0)
+    values, _, _, foot = steps(top, "state 1")
+    np.testing.assert_allclose(foot, p[2])
+    np.testing.assert_allclose(values, p[1] + p[2])
+    assert [text.get_text() for text in top.get_legend().get_texts()] == ["state 2", "state 1"]
+    np.testing.assert_allclose(steps(below, "draws")[0], washer.marginals().values[1])
+    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp"]
+
+
+def test_marginals__equal_rows_by_how_many_are_on():
+    model = ch.FactorialHMM(
+        rows=[ch.Row(name="lamp", values=[0, 100], chain=ch.Switch(enter=0.1, leave=0.1), copies=3)],
+        emission=ch.Gaussian(sd=60.0),
+    )
+    posterior = ch.sample(model, model.simulate(30, seed=3)[1], draws=40, chains=2, seed=1, progress=False)
+    (ax,) = plots.plot_marginals(posterior).axes
+    on = sum(posterior.states(k).values for k in range(3))
+    np.testing.assert_allclose(cells(ax), [(on == n).mean(axis=(0, 1)) for n in range(4)], atol=1e-12)
+    assert ax.get_ylabel() == "lamp_1–3\n(number on)"
+    assert ax.get_ylim() == (-0.5, 3.5)
+
+
+def test_states__the_most_probable_of_every_row(washer):
+    ax = plots.plot_states(washer, start=5, stop=25)
+    best = [washer.probabilities(k).values[:, 5:25].argmax(axis=0) for k in range(2)]
+    np.testing.assert_allclose(cells(ax), [best[0] / 2, best[1]])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["washer (0–2)", "lamp"]
 
 
 # Log joint

@@ -13,9 +13,11 @@ from scipy import stats
 
 import chiasma as ch
 from chiasma import plots
-from chiasma.plots import parameters, paths
+from chiasma.plots import parameters
+from chiasma.results import expected as expected_module
 from test_configurations import by_hand, some_codes
 from test_learned import learned, learning_model
+from test_plots import steps
 
 
 @pytest.fixture(autouse=True)
@@ -162,17 +164,17 @@ def test_pairs__refuse_too_few_and_too_many(monkeypatch):
 
 @pytest.mark.parametrize("most", [400, 80])
 def test_level__is_that_of_every_draw_s_parameters(most, monkeypatch):
-    monkeypatch.setattr(paths, "BAND_DRAWS", most)
+    monkeypatch.setattr(expected_module, "BAND_DRAWS", most)
     posterior = learned()
     ax = plots.plot_level(posterior, start=2, stop=9)
     every = 240 // most + (240 % most > 0)
     depth = posterior.parameters["depth"].values[..., None]
     signal = (depth * posterior.levels().values)[:, ::every, 2:9].reshape(-1, 7)
-    np.testing.assert_allclose(curve(ax, "posterior mean").get_ydata(), signal.mean(axis=0))
+    np.testing.assert_allclose(steps(ax, "posterior mean")[0], signal.mean(axis=0))
     low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
-    (path,) = ax.collections[0].get_paths()
-    assert path.vertices[:, 1].min() == pytest.approx(low.min())
-    assert path.vertices[:, 1].max() == pytest.approx(high.max())
+    found, _, _, foot = steps(ax, "5–95% of draws")
+    np.testing.assert_allclose(found, high)
+    np.testing.assert_allclose(foot, low)
 
 
 def test_level__of_a_channel_has_its_own_learned_depth():
@@ -181,7 +183,7 @@ def test_level__of_a_channel_has_its_own_learned_depth():
     ax = plots.plot_level(posterior, channel=1)
     depth = posterior.parameters["depth"].values[:, :, None, 1]
     expected = (depth * posterior.levels().values[..., 1]).mean(axis=(0, 1))
-    np.testing.assert_allclose(curve(ax, "posterior mean").get_ydata(), expected)
+    np.testing.assert_allclose(steps(ax, "posterior mean")[0], expected)
 
 
 def test_level__an_emission_that_does_not_say_its_signal():

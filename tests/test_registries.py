@@ -21,6 +21,7 @@ from chiasma.cli import app
 from chiasma.files.options import all_settings, parameters_of
 from chiasma.files.prior_settings import prior_names, read_prior, write_prior
 from chiasma.files.settings import Settings, settings_of
+from chiasma.genomics.model import CopyNumber
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.chains import CHAINS, BinaryChains
@@ -86,7 +87,7 @@ def test_class__is_registered_or_says_that_it_is_not_for_settings(base):
 def test_class__that_is_not_for_settings():
     outside = {kind for base in REGISTRIES for kind in concrete_subclasses(base)}
     outside -= {kind for registry in REGISTRIES.values() for kind in registry.values()}
-    assert outside == {ch.Custom, ch.Table, ch.Compose}
+    assert outside == {ch.Custom, ch.Table, ch.Compose, CopyNumber}
 
 
 @pytest.mark.parametrize("base", REGISTRIES, ids=lambda base: base.__name__)
@@ -153,7 +154,8 @@ def test_emission__round_trips(name, prior, tmp_path):
 
 @pytest.mark.parametrize("name", UPDATES)
 def test_update__by_its_name(name):
-    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    sd = ch.HalfNormal(1) if name == "collapsed" else 1.0  # it updates parameters
+    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=sd))
     kind = UPDATES[name]
     assert ch.sample(model, [0.0, 1.0], update=name, exchange=None, draws=2, warmup=1, chains=1, seed=1).codes.size == 4
     if kind.number is not None:

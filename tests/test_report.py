@@ -1,17 +1,27 @@
-"""What a run leaves behind: tables that agree with the draws, a summary, figures."""
+"""What a run leaves behind: tables that agree with the draws, their schema, a summary, figures, the page."""
 
 import csv
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import chiasma as ch
-from chiasma.files.report import CERTAIN, region_text, uncertain_regions, write_region, write_report
+from chiasma.files import charts, report_page
+from chiasma.files.answers import answers
+from chiasma.files.report import find, labels_of, place_text, region_text, write_region, write_report
+from chiasma.files.run_tables import parameter_columns, segment_columns, state_columns
 from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
 from chiasma.results.configurations import code_text
+from chiasma.results.rivals import CERTAIN
+from chiasma.results.warnings import misfit_warnings
+from test_page import Reader
 
 N_SITES = 24
 
@@ -20,11 +30,40 @@ N_SITES = 24
 def fitted():
     """Two explanations, (1, 1, 0) and (0, 0, 1), of every block; the second sequence starts in the middle."""
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([0.2, 0.3, 0.5], depth=20.0, sd=1.0))
-    y = np.repeat([0.0, 10.0, 0.0, 10.0], 6)
+    y = np.repeat([0.0, 10.0, 0.0, 10.0], 6) + np.random.default_rng(5).normal(0, 1, 24).round(2)
     y[3] = np.nan
     data = Observations(y, starts=[12])
-    signal = Signal(data=data, chromosome=("chr1",) * 12 + ("chr2",) * 12, position=np.tile(np.arange(12) * 100.0, 2))
+    signal = Signal(data=data, chromosome=("chr1",) * 12 + ("chrX",) * 12, position=np.tile(np.arange(12) * 100.0, 2))
     return ch.sample(model, data, draws=60, chains=2, seed=1, progress=False), signal
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Rows of more than two states, and equal ones."""
+    model = ch.FactorialHMM(
+        rows=[
+            ch.Row(name="washer", values=[0, 150, 2000], chain=ch.Sticky(renew=0.1)),
+            ch.Row(name="lamp", values=[0, 100], chain=ch.Switch(enter=0.1, leave=0.1), copies=3),
+        ],
+        emission=ch.Gaussian(sd=20.0),
+    )
+    data = Observations(model.simulate(80, seed=3)[1])
+    return ch.sample(model, data, draws=60, chains=2, seed=1, progress=False), Signal(data=data)
+
+
+@pytest.fixture(scope="module")
+def written(fitted, tmp_path_factory):
+    """The directory of the first run, and its report."""
+    folder = tmp_path_factory.mktemp("fitted")
+    about = {"chiasma": "9.9", "settings": "depth = 20", "repeat": "chiasma fit DATA", "value": "reads"}
+    return folder, write_report(*fitted, folder, about)
+
+
+@pytest.fixture(scope="module")
+def written_states(states, tmp_path_factory):
+    """The directory of the second."""
+    folder = tmp_path_factory.mktemp("states")
+    return folder, write_report(*states, folder, {})
 
 
 def table(path):
@@ -32,55 +71,118 @@ def table(path):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def test_report__tables_agree_with_the_draws(tmp_path, fitted):
+def test_report__tables_agree_with_the_draws(fitted, written):
     posterior, signal = fitted
-    report = write_report(posterior, signal, tmp_path, {"chiasma": "x"})
-    states = table(tmp_path / "states.tsv")
+    folder, report = written
+    sites = table(folder / "states.tsv")
     marginals = posterior.marginals().values
-    assert list(states[0]) == ["site", "chromosome", "position", "value", "level", "state", "p_0", "p_1", "p_2"]
-    assert [row["value"] for row in states[2:5]] == ["0", "NA", "0"]
-    np.testing.assert_allclose([[float(row[f"p_{k}"]) for row in states] for k in range(3)], marginals, atol=1e-5)
-    np.testing.assert_allclose([float(row["level"]) for row in states], [0.2, 0.3, 0.5] @ marginals, atol=1e-5)
+    labels = ["site", "chromosome", "start", "end", "value", "level", "level_q05", "level_q95", "state"]
+    assert list(sites[0]) == [*labels, "p_row_0", "p_row_1", "p_row_2"]
+    assert [row["value"] for row in sites[2:5]] == [f"{signal.data.y[2]:g}", "NA", f"{signal.data.y[4]:g}"]
+    np.testing.assert_allclose([[float(row[f"p_row_{k}"]) for row in sites] for k in range(3)], marginals, atol=1e-5)
+    # The level is in the units of the data: depth times the sum of the weights.
+    expected = 20 * np.array([0.2, 0.3, 0.5]) @ marginals
+    np.testing.assert_allclose([float(row["level"]) for row in sites], expected, rtol=1e-5)
 
-    segments = table(tmp_path / "segments.tsv")
-    assert sum(int(row["n_sites"]) for row in segments) == N_SITES == len(states)
+    segments = table(folder / "segments.tsv")
+    assert sum(int(row["n_sites"]) for row in segments) == N_SITES == len(sites)
+    y = signal.data.y
     for row in segments:
         first, last = int(row["first_site"]), int(row["last_site"])
-        assert {one["state"] for one in states[first : last + 1]} == {row["state"]}
+        assert {one["state"] for one in sites[first : last + 1]} == {row["state"]}
         assert row["chromosome"] == signal.chromosome[first] == signal.chromosome[last]
-        assert float(row["first_position"]) == signal.position[first]
-        assert int(row["rows_on"]) == row["state"].count("1")
+        # The end is that of the last bin, not its start.
+        assert (float(row["start"]), float(row["end"])) == (signal.position[first], signal.position[last] + 100)
+        on = [f"row_{k}" for k, digit in enumerate(row["state"][1:]) if digit == "1"]
+        assert row["rows_on"] == (";".join(on) or "-")
+        here = y[first : last + 1]
+        assert int(row["n_data"]) == (~np.isnan(here)).sum()
+        assert float(row["data_mean"]) == pytest.approx(np.nanmean(here), abs=1e-5)
+        weights = [w for w, digit in zip([0.2, 0.3, 0.5], row["state"][1:], strict=True) if digit == "1"]
+        assert float(row["level"]) == pytest.approx(20 * sum(weights), rel=1e-5)
+        if row["rival"] != "NA":
+            codes = posterior.codes.values[:, :, first : last + 1][:, :, ~np.isnan(here)]
+            code = sum(int(x) << k for k, x in enumerate(row["rival"][1:]))
+            assert float(row["rival_probability"]) == pytest.approx((codes == code).mean(), abs=1e-5)
     assert report.n_segments == len(segments)
 
 
-def test_report__explanations_are_shares_of_the_draws(tmp_path, fitted):
+def test_report__states_stay_text_in_pandas(written, written_states):
+    for folder, _ in (written, written_states):
+        for name, column in (("states", "state"), ("segments", "state"), ("segments", "rival")):
+            read = pd.read_csv(folder / f"{name}.tsv", sep="\t")[column].dropna()
+            assert all(isinstance(value, str) and re.fullmatch(r"s\d+", value) for value in read)
+
+
+def test_report__explanations_are_shares_of_the_draws(fitted, written):
     posterior, signal = fitted
-    report = write_report(posterior, signal, tmp_path, {})
+    folder, report = written
     assert report.regions
-    rows = table(tmp_path / "explanations.tsv")
+    rows = table(folder / "explanations.tsv")
+    seen = ~signal.data.missing
     for row in rows:
-        codes = posterior.codes.values[:, :, int(row["first_site"]) : int(row["last_site"]) + 1]
-        code = sum(int(x) << k for k, x in enumerate(row["state"]))
+        here = np.arange(int(row["first_site"]), int(row["last_site"]) + 1)
+        codes = posterior.codes.values[:, :, here[seen[here]]]
+        code = sum(int(x) << k for k, x in enumerate(row["state"][1:]))
         assert float(row["probability"]) == pytest.approx((codes == code).mean(), abs=1e-5)
     best = [row for row in rows if row["rank"] == "1"]
     assert len(best) == len(report.regions)
     assert all(float(row["probability"]) < CERTAIN for row in best)
-    assert {"110", "001"} <= {row["state"] for row in rows}
-    assert [region.doubt for region in report.regions] == sorted((one.doubt for one in report.regions), reverse=True)
+    assert {"s110", "s001"} <= {row["state"] for row in rows}
+    assert {row["level"] for row in rows if row["state"] in ("s110", "s001")} == {"10"}
+    doubts = [region.segment.doubt for region in report.regions]
+    assert doubts == sorted(doubts, reverse=True)
 
 
-def test_report__summary_is_json_and_figures_are_pictures(tmp_path, fitted):
-    posterior, signal = fitted
-    report = write_report(posterior, signal, tmp_path, {"chiasma": "x"})
-    content = json.loads((tmp_path / "summary.json").read_text())
+def test_report__rows_of_several_states_and_equal_ones(states, written_states):
+    posterior, _ = states
+    folder, _ = written_states
+    sites = pd.read_csv(folder / "states.tsv", sep="\t")
+    expected = posterior.probabilities("washer").values
+    np.testing.assert_allclose(sites[["p_washer=1", "p_washer=2"]].values.T, expected[1:], atol=1e-5)
+    assert "p_lamp_2" in sites
+    segments = pd.read_csv(folder / "segments.tsv", sep="\t")
+    for _, row in segments.iterrows():
+        lamps = row["state"][2:]
+        assert lamps == "".join(sorted(lamps, reverse=True))
+        assert row["arrangements"] == (1, 3, 3, 1)[lamps.count("1")]
+        assert ("washer=" in row["rows_on"]) == (row["state"][1] != "0")
+
+
+def test_report__the_schema_describes_every_column_and_the_document_too(written, written_states):
+    document = (Path(__file__).parent.parent / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in document.splitlines()]
+    documented = {(cells[0].strip("`"), cells[1], cells[2]) for cells in lines if len(cells) == 3}
+    kinds = {"integer": int, "number": float, "string": str}
+    for folder, _ in (written, written_states):
+        package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+        assert [one["path"] for one in package["resources"]] == ["states.tsv", "segments.tsv", "explanations.tsv"]
+        for resource in package["resources"]:
+            rows = table(folder / resource["path"])
+            fields = resource["schema"]["fields"]
+            assert [field["name"] for field in fields] == list(rows[0])
+            for field in fields:
+                for row in rows:
+                    if row[field["name"]] not in resource["schema"]["missingValues"]:
+                        kinds[field["type"]](row[field["name"]])
+                generic = re.sub(r"^p_\w+$", "p_ROW", re.sub(r"^p_\w+=\d$", "p_ROW=STATE", field["name"]))
+                assert (generic, field["type"], field["description"]) in documented
+
+
+def test_report__summary_is_json_with_a_version_and_figures_are_pictures(written):
+    folder, report = written
+    content = json.loads((folder / "summary.json").read_text())
     assert content == report.content
-    assert content["chiasma"] == "x"
+    assert content["summary_version"] == 1
+    assert content["chiasma"] == "9.9"
+    assert "settings" not in content
     assert content["run"]["seed"] == 1
+    assert content["misfit"]["n"] == N_SITES - 1
     assert content["segments"] == report.n_segments
-    figures = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert figures == ["explanations.png", "level.png", "log-joint.png", "marginals.png", "row.png"]
-    assert all((tmp_path / "figures" / name).read_bytes().startswith(b"\x89PNG") for name in figures)
-    assert not list(tmp_path.rglob("*.partial"))
+    figures = sorted(path.name for path in (folder / "figures").iterdir())
+    assert figures == ["explanations.png", "level.png", "marginals.png", "states.png"]
+    assert all((folder / "figures" / name).read_bytes().startswith(b"\x89PNG") for name in figures)
+    assert not list(folder.rglob("*.partial"))
 
 
 def test_report__without_labels_doubts_or_levels(tmp_path):
@@ -92,15 +194,20 @@ def test_report__without_labels_doubts_or_levels(tmp_path):
         model, data, update="row", ladder=[1, 5], draws=20, warmup=5, chains=2, seed=1, progress=False
     )
     report = write_report(posterior, Signal(data=data), tmp_path, {})
-    assert list(table(tmp_path / "states.tsv")[0]) == ["site", "value", "state", "p_0", "p_1"]
-    assert (tmp_path / "explanations.tsv").read_text() == ("first_site\tlast_site\tn_sites\trank\tstate\tprobability\n")
+    assert list(table(tmp_path / "states.tsv")[0]) == ["site", "value", "state", "p_row_0", "p_row_1"]
+    assert (tmp_path / "explanations.tsv").read_text() == (
+        "first_site\tlast_site\tn_sites\tn_data\trank\tstate\tprobability\tarrangements\n"
+    )
     assert report.regions == ()
-    assert sorted(path.stem for path in (tmp_path / "figures").iterdir()) == ["ladder", "log-joint", "marginals"]
+    figures = sorted(str(path.relative_to(tmp_path / "figures")) for path in (tmp_path / "figures").rglob("*.png"))
+    assert figures == ["diagnostics/ladder.png", "diagnostics/log-joint.png", "marginals.png", "states.png"]
+    page = Reader((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert "Every segment has one explanation." in page.text
 
 
 def test_region__writes_patterns_and_level(tmp_path, fitted):
-    posterior, _ = fitted
-    found, figures = write_region(posterior, 6, 12, tmp_path / "figures")
+    posterior, signal = fitted
+    found, figures = write_region(posterior, signal, 6, 12, tmp_path / "figures")
     assert 0 < sum(one.probability for one in found) <= 1
     assert [path.name for path in figures] == ["sites-6-11-patterns.png", "sites-6-11-level.png"]
     assert all(path.exists() for path in figures)
@@ -108,12 +215,149 @@ def test_region__writes_patterns_and_level(tmp_path, fitted):
 
 def test_place__can_be_typed_again(fitted):
     _, signal = fitted
-    assert region_text(signal, 12, 15) == "chr2:0-200"
-    assert region_text(Signal(data=signal.data, chromosome=signal.chromosome), 12, 15) == "chr2 (sites 12-14)"
+    assert region_text(signal, 12, 15) == "chrX:0-299"
+    assert region_text(Signal(data=signal.data, chromosome=signal.chromosome), 12, 15) == "chrX (sites 12-14)"
     assert region_text(Signal(data=signal.data), 12, 15) == "12-14"
 
 
-def test_uncertain_regions__none_without_doubt(fitted):
-    posterior, _ = fitted
-    assert uncertain_regions(posterior, []) == []
+def test_place__in_words(fitted):
+    _, signal = fitted
+    assert place_text(labels_of(signal), signal, 12, 15) == "chromosome X, 0.0–0.0 Mb"
+    plain = Signal(data=signal.data)
+    assert place_text(labels_of(plain), plain, 12, 15) == "sites 12–14"
+    timed = Signal(data=signal.data, position=signal.position)
+    assert place_text(labels_of(timed), timed, 12, 15) == "positions 0–300"
+
+
+def test_code_text():
     assert code_text(5, make_layout([2, 2, 2])) == "101"
+
+
+# The page; test_browser.py opens it
+
+
+def test_answers__say_how_many_explanations_how_sure_and_what_next(fitted):
+    found = find(*fitted)
+    told = answers(found.summary, found.regions, found.doubtful, found.where, ["a", "b", "c"], " on 2 chromosomes")
+    text = " ".join(f"{one.answer} {one.text}" for one in told)
+    worst = found.doubtful[0]
+    assert f"{sum(one.segment.n_data > 0 for one in found.regions)} segments found on 2 chromosomes." in text
+    assert f"The most doubtful place is {found.where(worst.segment.start, worst.segment.stop)}" in text
+    assert f"{len(worst.serious)} explanations." in text
+    best = worst.explanations[0]
+    on = ", ".join(name for name, state in zip("abc", best.states, strict=True) if state)
+    assert f"{best.name} ({on}) with {best.probability:.0%}" in text
+    doubt = sum(one.segment.doubt for one in found.regions)
+    assert f"{1 - doubt / (N_SITES - 1):.1%} on average" in text
+    assert "The draws are exact." in text
+    assert "What to do next:" in text
+    assert "report all of them" in text
+
+
+def test_answers__say_what_to_distrust(fitted):
+    found = find(*fitted)
+
+    def told(**changes):
+        summary = replace(found.summary, **changes)
+        verdicts = answers(summary, found.regions, found.doubtful, found.where, ["a", "b", "c"], "")
+        return [one for one in verdicts if one.tone == "bad"], " ".join(f"{one.answer} {one.text}" for one in verdicts)
+
+    bad, text = told(run={"independent": False})
+    assert bad == []
+    assert "The chains agree. Worst R-hat" in text
+    wide = replace(found.summary.misfit, n=10_000, spread=2.0)
+    bad, text = told(misfit=wide, warnings=tuple(misfit_warnings(wide)))
+    assert [one.answer for one in bad] == ["Distrust the model:"]
+    assert "residuals have 2 times the width" in bad[0].text
+    assert "Change the model as told above" in text
+    bad, text = told(warnings=("the chains disagree: warm up longer",))
+    assert [(one.answer, one.text) for one in bad] == [
+        ("Distrust the sampling:", "the chains disagree: warm up longer")
+    ]
+    assert "Take the sampling further" in text
+
+
+def test_page__is_one_file_with_everything_in_it(written):
+    folder, _ = written
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    assert len(html) < 2.5e6
+    html = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
+    assert not re.search(r'<(?:link|iframe|img)[^>]*(?:src|href)="(?!data:)', html)
+    for part in ("depth = 20", "chiasma fit DATA", "segments.tsv", "datapackage.json", "seed", "chiasma 9.9", "reads"):
+        assert part in html
+
+
+def test_page__a_million_sites_keep_their_peaks(monkeypatch, tmp_path, fitted):
+    """Blocks in place of sites: the one value that stands out is still on the page, and the page stays small."""
+    posterior, signal = fitted
+    monkeypatch.setattr(report_page, "REGION_BLOCKS", 2)
+    monkeypatch.setattr(report_page, "MOST_SITES", 20)
+    monkeypatch.setattr(report_page, "MOST_BLOCKS", 6)
+    seen = {}
+    original = charts.signal_chart
+    monkeypatch.setattr(report_page, "signal_chart", lambda sites: seen.setdefault("sites", sites) and original(sites))
+    y = signal.data.y.copy()
+    y[8], y[20] = 25.0, 5_000.0
+    changed = Signal(data=Observations(y, starts=[12]), chromosome=signal.chromosome, position=signal.position)
+    found = find(posterior, changed)
+    report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
+    stretch = seen["sites"].stretch
+    assert stretch.is_thinned
+    assert len(stretch.first) <= 7
+    assert {25.0, 5_000.0} <= set(stretch.highest(y))
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "each mark spans the lowest to the highest" in html
+    assert "beyond the axis" in html
+    region = json.loads(re.search(r'id="regions">(.*?)</script>', html)[1])[0]
+    assert len(region["x"]) == len(region["y"]) <= 6
+
+
+def odd_runs():
+    """Models and data at the edge of what there is to show."""
+    gaussian = ch.Gaussian([1.0, 2.0], sd=0.5)
+    channels = ch.Gaussian([[1.0, 0.0], [2.0, 1.0]], sd=0.5)
+    own = ch.Custom(lambda y, level: -np.abs(y - level) - np.log(2), weights=[1.0, 2.0])
+    many = ch.Row([[0, 0], [1, 2], [3, 1]], ch.Sticky(0.2)), ch.Row([[0, 0], [1, 0]], ch.Switch(0.1, 0.1), copies=2)
+    apart = {"chromosome": ("1", "2", "X"), "position": np.array([0.0, 1e6, 5.0])}
+    return {
+        "one site": (gaussian, Signal(data=Observations([1.0]))),
+        "nothing measured": (gaussian, Signal(data=Observations(np.full(6, np.nan)))),
+        "chromosomes of one site": (gaussian, Signal(data=Observations([1.0, 2.0, 3.0], starts=[1, 2]), **apart)),
+        "channels": (channels, Signal(data=Observations([[1.0, 0.0], [np.nan, 1.0], [3.0, 1.0]]))),
+        "states with channels": (many, Signal(data=Observations([[1.0, 2.0], [0.0, 0.0], [3.0, 1.0]]))),
+        "a density of one's own": (own, Signal(data=Observations([0.0, 1.0, 3.0]))),
+        "times": (gaussian, Signal(data=Observations([0.0, 1.0, 3.0]), position=np.array([0.001, 0.002, 0.009]))),
+    }
+
+
+@pytest.mark.parametrize("name", odd_runs())
+def test_page_and_tables__of_odd_runs(tmp_path, name):
+    given, signal = odd_runs()[name]
+    rows = {"rows": given, "emission": ch.Gaussian(sd=0.3)}
+    binary = {"chains": ch.BinaryChains(0.1, 0.1), "emission": given}
+    model = ch.FactorialHMM(**rows if isinstance(given, tuple) else binary)
+    posterior = ch.sample(model, signal.data, draws=20, chains=2, seed=1, progress=False)
+    found = find(posterior, signal)
+    report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
+    assert "What to do next" in Reader((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    columns = state_columns(posterior, signal, found.regions, found.band)
+    assert {len(list(column.values)) for column in columns} == {signal.data.n_columns}
+    columns = segment_columns(posterior, signal, found.regions)
+    assert {len(list(column.values)) for column in columns} == {len(found.regions)}
+
+
+def test_page__parameters_and_chains(tmp_path):
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], depth=3.0, sd=ch.HalfNormal(2.0))
+    )
+    data = Observations(model.at({"sd": 0.5}).simulate(60, seed=1)[1])
+    posterior = ch.sample(
+        model, data, update="row", exchange="swap", ladder=[1, 3], draws=50, warmup=20, chains=2, seed=1, progress=False
+    )
+    found = find(posterior, Signal(data=data))
+    report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
+    page = Reader((tmp_path / "report.html").read_text(encoding="utf-8"))
+    for part in ("Learned parameters", "worst R-hat", "Exchange between replicas", "Distrust the sampling"):
+        assert part in page.text
+    assert list(parameter_columns(found.summary)[0].values) == ["sd"]

@@ -13,6 +13,7 @@ from chiasma.cli import app
 from chiasma.errors import InvalidInput
 from chiasma.experiments import page, reproduce, schema, timings, tumour_cases
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable
+from chiasma.files.page import SHOWN_LINES
 
 
 def run(*arguments):
@@ -146,7 +147,7 @@ def test_record__holds_no_infinity(tmp_path):
 
 
 def test_page__escapes_text_and_shortens_tables(tmp_path):
-    long = ResultTable(stem="long", caption="Many", header=["n"], rows=[[n] for n in range(page.SHOWN_LINES + 5)])
+    long = ResultTable(stem="long", caption="Many", header=["n"], rows=[[n] for n in range(SHOWN_LINES + 5)])
     page.write_page([record(tables=[long])], tmp_path / "index.html")
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "Small &amp; &lt;fast&gt;" in html

@@ -12,10 +12,13 @@ import matplotlib.pyplot as plt
 import numba
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import chisquare
+from typer.testing import CliRunner
 
 import chiasma as ch
 from chiasma import plots
+from chiasma.cli import app
 from chiasma.errors import InvalidInput
 from chiasma.files.report import write_report
 from chiasma.files.settings import Settings, settings_of
@@ -236,6 +239,27 @@ def test_impossible_transitions_and_extremes_are_filtered_in_logarithms():
     assert ch.log_joint(model, data, ch.exact.map_states(model, data)) == pytest.approx(dense.best(), rel=1e-12)
 
 
+def test_moves_of_equal_rows_that_are_too_improbable_for_a_float():
+    """Both rows switch at once, by 1e-400; in logarithms it is an observation like any other."""
+    rows = [ch.Row([0, 1.0], ch.Switch(1e-200, 1e-200, 0.5), copies=2), ch.Row([0, 0.1, 0.2], STICKY)]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.01))
+    data = ch.Observations([0.0, 2.1])
+    dense = Dense(model, data)
+    with np.errstate(divide="ignore"):
+        single = np.log(np.stack([[0.5, 0.5], [0.5, 0.5]])), np.log([[1.0, 1e-200], [1e-200, 1.0]])
+        third = np.log(STICKY.matrices(3, np.array([np.inf, 1.0])))
+    x = dense.states
+    log_trans = [
+        single[e][x[:, None, 0], x[:, 0]] + single[e][x[:, None, 1], x[:, 1]] + third[e][x[:, None, 2], x[:, 2]]
+        for e in (0, 1)
+    ]
+    filtered = logsumexp(log_trans[0][0] + dense.log_lik[0] + log_trans[1].T, axis=1) + dense.log_lik[1]
+    assert logsumexp(filtered) < -900
+    assert ch.exact.log_evidence(model, data) == pytest.approx(logsumexp(filtered), rel=1e-12)
+    posterior = ch.sample(model, data, update="row", exchange="mosaic", ladder=[1, 2], **QUICK)
+    assert np.isfinite(posterior.log_joint).all()
+
+
 # ---- Runs -----------------------------------------------------------------------------------------------------------
 
 QUICK: dict[str, Any] = {"draws": 12, "chains": 2, "seed": 3, "progress": False}
@@ -345,10 +369,27 @@ REFUSED = {
         lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(sd=1.0)),
         "needs weights, one per row",
     ),
-    "a prior": (lambda: hmm(ch.Row([0, 1], ch.Switch(ch.Beta(1, 9), 0.1))), "cannot be learned yet"),
-    "a prior of the emission": (
-        lambda: ch.sample(hmm(*MODELS["a group"], emission=ch.Gaussian(sd=ch.HalfNormal(1.0))), [1.0, 2.0]),
-        "sd cannot be learned in a model with rows of more than two states",
+    "two priors": (
+        lambda: hmm(
+            ch.Row([0, 1], SWITCH, weight=ch.Gamma(1, 1).shared("w")),
+            ch.Row([0, 1], SWITCH, weight=ch.Gamma(2, 1).shared("w")),
+        ),
+        r"'w' is shared with two priors, Gamma\(1, 1\).shared\('w'\) and Gamma\(2, 1\)",
+    ),
+    "a taken name": (
+        lambda: hmm(ch.Row([0, 1], SWITCH, weight=ch.Gamma(1, 1).shared("sd"))),
+        "rows share a parameter called 'sd', a name of Gaussian; rename it",
+    ),
+    "a nameless parameter": (lambda: ch.Gamma(1, 1).shared(""), "a shared parameter needs a name, got ''"),
+    "values that add up": (lambda: ch.Row(ch.Dirichlet([1, 1]), SWITCH), "need not add up to 1; use Normal"),
+    "two weights": (lambda: ch.Row([0, 1], SWITCH, weight=[1, 2]), "must be one finite number"),
+    "negative counts": (
+        lambda: hmm(ch.Row(ch.Normal([0, 1], 1), SWITCH), emission=ch.Poisson()),
+        "values of a row of counts must be above 0",
+    ),
+    "given paths": (
+        lambda: ch.sample(hmm(*MODELS["a group"], emission=ch.Gaussian(sd=ch.HalfNormal(1.0))), [1.0], update="row"),
+        "are learned with the paths integrated out: use update='collapsed'",
     ),
     "unknown row": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], "fan"), "no row 'fan'; this model has"),
     "row number": (lambda: ch.exact.probabilities(model_of("a group"), [1.0], 3), r"row must be in 0..2, got 3"),
@@ -392,12 +433,12 @@ def test_figures_and_tables_name_the_rows(tmp_path):
     posterior = ch.sample(model, signal.data, **QUICK)
     written = write_report(posterior, signal, tmp_path, {})
     names, first, *_ = (tmp_path / "states.tsv").read_text().splitlines()
-    assert names.split("\t")[-3:] == ["p_washer", "p_lamp_1", "p_lamp_2"]
+    assert names.split("\t")[-4:] == ["p_washer=1", "p_washer=2", "p_lamp_1", "p_lamp_2"]
     assert float(first.split("\t")[names.split("\t").index("level")]) == pytest.approx(3, abs=0.5)
     assert {path.stem for path in (tmp_path / "figures").iterdir()} >= {"level", "marginals"}
     assert written.n_segments > 1
     fig = plots.plot_marginals(posterior)
-    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp_1", "lamp_2"]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp_1–2\n(number on)"]
     plt.close("all")
 
 
@@ -433,6 +474,35 @@ def test_settings__rows_are_read_and_written(tmp_path):
     assert repr(Settings.read(tmp_path / "again.toml").model()) == repr(model)
     made = Settings(**settings_of(model))
     assert repr(made.model()) == repr(model)
+
+
+@pytest.mark.large
+def test_command_line__samples_rows_with_updates_and_exchanges(tmp_path, monkeypatch, light_pictures):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "house.toml").write_text(TOML)
+    (tmp_path / "watts.csv").write_text("".join(f"{y}\n" for y in (60, 160, 2160, 2060, "NA", 260, 60)))
+    options = [
+        "--update",
+        "block:2",
+        "--exchange",
+        "mosaic",
+        "--ladder",
+        "1,4",
+        "--draws",
+        "6",
+        "--warmup",
+        "4",
+        "--chains",
+        "2",
+        "--seed",
+        "1",
+        "-q",
+    ]
+    result = CliRunner().invoke(app, ["fit", "watts.csv", "--model", "house.toml", "--out", "fit", *options])
+    assert result.exit_code == 0, result.output
+    posterior = ch.open_posterior("fit/run.zarr")
+    assert posterior.info["update"] == "BlockGibbs(size=2, blocks=None)"
+    assert posterior.states(8).shape == (2, 6, 7)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,10 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
             "--fixed-row takes ROW=STATE such as 5=1 (rows count from 0), got '5'",
         ),
         (lambda: parse_fixed_rows("fixed_rows", ["5=2"]), "got '5=2'"),
-        (lambda: make_update("row:2"), "an update with a number is block:SIZE or hamming-ball:RADIUS, got 'row:2'"),
+        (
+            lambda: make_update("row:2"),
+            "an update with a number is collapsed:STARTS or block:SIZE or hamming-ball:RADIUS, got 'row:2'",
+        ),
         (lambda: make_update("block:two"), "got 'block:two'"),
         (lambda: make_update("ball:2"), "got 'ball:2'"),
     ],
@@ -165,7 +168,7 @@ def test_fresh_seed__is_fresh():
 def test_keys__of_every_section():
     parameters = ["weights", "depth", "sd", "df", "depth_sd", "background", "dispersion", "enter", "leave", "initial"]
     assert keys() == {
-        "data": ["value", "chromosome", "position", "gap_unit", "delimiter"],
+        "data": ["value", "chromosome", "position", "end", "sample", "gap_unit", "delimiter"],
         "model": ["emission", *parameters, "fixed_rows"],
         "priors": parameters,
         "sampler": [

@@ -21,6 +21,7 @@ from chiasma.kernels import layout as layouts
 from chiasma.kernels import state_ball, state_moves, state_passes, state_paths
 from chiasma.kernels.layout import ball_offsets, ball_size, make_layout, sub_layout
 from chiasma.models.state_target import StateTarget
+from chiasma.sampling import comparison, plan
 from chiasma.sampling.exchanges import EXCHANGES, StatePair
 from chiasma.sampling.plan import block_rows
 from chiasma.sampling.updates import UPDATES
@@ -292,6 +293,23 @@ MOVES = [
 ]
 
 
+def use_every_move() -> None:
+    """Every update and exchange, in linear space and in logarithms; tests that follow find them compiled."""
+    rng = np.random.default_rng(1)
+    for name in ("gaussian", "logarithms", "channels"):
+        model, data = problem(name)
+        for table_bytes in (2**24, 0):
+            target = model.exact_target(data, table_bytes=table_bytes)
+            a, b = target.sample_prior(rng), target.sample_prior(rng)
+            for update in SWEEPS.values():
+                update.prepare(target, 0.8).step(a, rng)
+            for move in MOVES:
+                move.prepare(target, target, 1.0, 0.3).step(a, b, rng)
+    model, y = large()
+    target = model.exact_target(y)
+    ch.HammingBall().prepare(target, 1.0).step(target.sample_prior(rng), rng)
+
+
 @pytest.mark.jit_off
 @pytest.mark.parametrize("update", SWEEPS.values(), ids=SWEEPS)
 @pytest.mark.parametrize("name", PROBLEMS if JIT else ["gaussian", "logarithms"])
@@ -368,7 +386,7 @@ def small() -> tuple[ch.FactorialHMM, ch.Observations]:
 
 def test_every_update_and_exchange_is_run():
     updates, exchanges = (set(names) for names in zip(*RUNS, strict=True))
-    assert updates == set(UPDATES)
+    assert updates == set(UPDATES) - {"collapsed"}  # which moves parameters
     assert exchanges == set(EXCHANGES)
 
 
@@ -404,6 +422,11 @@ def test_sample__stores_and_resumes_bit_by_bit_for_any_number_of_workers(ladder,
     np.testing.assert_array_equal(resumed.draws, whole.draws)
     np.testing.assert_array_equal(resumed.log_joint, whole.log_joint)
     np.testing.assert_array_equal(resumed.log_likelihood, whole.log_likelihood)
+    opened = ch.open_posterior(tmp_path / "run")
+    np.testing.assert_array_equal(opened.marginals(), whole.marginals())
+    assert "MosaicCrossover exchanges" in opened.info["plan"]
+    assert opened.exchange_stats.equals(whole.exchange_stats)
+    assert opened.to_datatree()["posterior"]["codes"].shape == (2, 20, 30)
 
 
 def test_sample__begins_where_it_is_told_to():
@@ -438,13 +461,25 @@ def test_sample__auto_takes_blocks_where_exact_draws_are_too_expensive():
     target = model.exact_target(y)
     assert not target.tabulated
     posterior = ch.sample(model, y, exchange=None, **QUICK)
-    plan = posterior.info["plan"]
-    assert "2,197,265,625 joint states (8 equal rows count as 9 states)" in plan
-    assert "blocks of 2 rows" in plan
-    assert "over the budget" in plan
+    chosen = posterior.info["plan"]
+    assert "2,197,265,625 joint states (8 equal rows count as 9 states)" in chosen
+    assert "blocks of 2 rows" in chosen
+    assert "over the budget" in chosen
     assert posterior.codes.shape == (2, 12, 60)
     posterior = ch.sample(model, y, update=ch.HammingBall(), exchange="augmented", ladder=[1, 3], **QUICK)
     assert "AugmentedCrossover exchanges" in posterior.info["plan"]
+
+
+def test_compare__samples_what_is_too_expensive_for_exact_evidence(monkeypatch):
+    """Within five standard errors of the exact value, with the default ladder and blocks."""
+    model, data = small()
+    monkeypatch.setattr(plan, "EXACT_SECONDS", 0.0)
+    monkeypatch.setattr(comparison, "EXACT_SECONDS", 0.0)
+    found = ch.compare({"house": model}, data, draws=200, warmup=100, chains=1, seed=5, progress=False)
+    (evidence,) = found.evidence
+    assert evidence.standard_error > 0
+    assert abs(evidence.value - ch.exact.log_evidence(model, data)) < 5 * evidence.standard_error
+    assert "ladder from the prior to the target, adapted in warm-up" in found.posteriors["house"].info["plan"]
 
 
 @pytest.mark.parametrize(
@@ -466,9 +501,9 @@ def test_plan__long_signals_take_smaller_blocks():
 @pytest.mark.parametrize(
     ("update", "exchange", "message"),
     [
-        (ch.BlockGibbs(size=4), None, r"size must be in 1..3 \(free rows\), got 4"),
+        (ch.BlockGibbs(size=4), None, r"size must be in 1..3 \(free rows, equal ones counted as one\), got 4"),
         (ch.BlockGibbs(blocks=[(4,)]), None, r"distinct free rows, here of \[0, 1, 2, 3, 5, 6\], got \[4\]"),
-        (ch.HammingBall(radius=4), None, r"radius must be in 1..3 \(free rows\), got 4"),
+        (ch.HammingBall(radius=4), None, r"radius must be in 1..3 \(free rows, equal ones counted as one\), got 4"),
         (ch.RowGibbs(), ch.Swap(rows=[4]), r"distinct free rows, here of \[0, 1, 2, 3, 5, 6\], got \[4\]"),
     ],
 )

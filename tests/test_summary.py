@@ -209,6 +209,7 @@ def test_text_and_dictionary_say_what_was_run():
         "rows": 3,
         "replicas": 1,
         "hottest_beta": 1.0,
+        "independent": False,
         "seed": 2**100,
         "seconds": {"warmup": 1.5, "draws": 2.0},
     }

@@ -1,5 +1,6 @@
 """Data files: what is read from them, and how a malformed one is refused."""
 
+import gzip
 import re
 
 import numpy as np
@@ -64,6 +65,47 @@ def test_read__forms_of_a_table(write, text, name, columns, expected):
     np.testing.assert_array_equal(read_signal(write(text, name), columns).data.y, expected)
 
 
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("chr1\t100\t1.5\nchr1\t200\t2.5\n", Columns(value="3", chromosome="1"), [1.5, 2.5]),  # no line is lost
+        ("a;b\n1;2.5\n", Columns(value="b"), [2.5]),
+        ("a b\n1 2.5\n", Columns(value="b"), [2.5]),
+        ("#CHR\tSTART\tRD\nchr1\t0\t0.5\n", Columns(value="RD"), [0.5]),
+        ("WARNING: something\nname,value\nx,0.5\ny,1\n", None, [0.5, 1]),
+        ("x\tvalue\nNA\t1\n.\t2\n", None, [1, 2]),
+    ],
+)
+def test_read__recognises_delimiter_and_header(write, text, columns, expected):
+    for content in (text.encode(), gzip.compress(text.encode())):
+        np.testing.assert_array_equal(read_signal(write(content, "data.any"), columns).data.y, expected)
+
+
+def test_read__several_value_columns(write):
+    text = "chr,start,RD,BAF\n1,0,1.5,0.5\n1,100,2,NA\n"
+    signal = read_signal(write(text, "a.csv"), Columns(value="RD,BAF", chromosome="chr"))
+    np.testing.assert_array_equal(signal.data.y, [[1.5, 0.5], [2, np.nan]])
+
+
+def test_guess__columns_by_their_names_and_contents(write):
+    signal = read_signal(write(GENOME.replace("start", "Position")), guess=True)
+    assert signal.chromosome[0] == "chr1"
+    assert signal.position.tolist() == [0, 100, 250, 0, 100]
+    assert signal.notes[-1] == "column 'depth' is taken as the signal"
+    times = read_signal(write("0.1,7,1\n0.2,8.5,2\n0.4,7,2\n", "b.csv"), guess=True)
+    assert times.data.y.tolist() == [7, 8.5, 7]
+    assert times.gap_unit == pytest.approx(0.15)
+    assert times.notes[-1] == "column '2' is taken as the signal; not used: '3' (choose with --value)"
+
+
+def test_guess__dates_are_times(write):
+    text = "Time,watts\n2013-06-01 00:00:00,5\n2013-06-01 00:01:00,6\n2013-06-01 00:03:00,7\n"
+    signal = read_signal(write(text, "a.csv"), guess=True)
+    assert signal.data.gaps.tolist() == pytest.approx([2 / 3, 4 / 3])
+    with pytest.raises(InvalidInput, match=r"line 3: column 'Time' must hold dates and times, got 'noon'"):
+        read_signal(write(text.replace("2013-06-01 00:01:00", "noon"), "b.csv"), guess=True)
+
+
 def test_read__arrays(tmp_path):
     for y in (np.arange(3.0), np.arange(3.0)[:, None]):
         np.save(tmp_path / "y.npy", y)
@@ -120,8 +162,8 @@ def test_read__refuses_files_that_cannot_be_read(tmp_path, write):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InvalidInput, match="is a directory"):
         read_signal(tmp_path / "folder.csv")
-    with pytest.raises(InvalidInput, match=r"the suffix '\.dat' does not say how columns are separated"):
-        read_signal(write("1\n", "a.dat"))
+    with pytest.raises(InvalidInput, match=r"a\.csv\.gz is a damaged gzip file"):
+        read_signal(write(gzip.compress(b"value\n1\n")[:-9], "a.csv.gz"))
     with pytest.raises(InvalidInput, match="cannot be read: File name too long"):
         read_signal(tmp_path / f"{'a' * 300}.csv")
     with pytest.raises(InvalidInput, match="is not a NumPy array file"):
@@ -157,6 +199,8 @@ def test_write__reads_back(tmp_path):
     np.testing.assert_array_equal(read_signal(tmp_path / "a.csv").data.y, y)
     with pytest.raises(InvalidInput, match="cannot be written: No such file or directory"):
         write_table(tmp_path / "nowhere" / "a.csv", ["a"], [])
+    with pytest.raises(InvalidInput, match=r"tables are written as \.tsv or \.csv, got the suffix '\.dat'"):
+        write_table(tmp_path / "a.dat", ["a"], [])
 
 
 def test_region__refuses_what_is_not_there(write):

@@ -1,6 +1,7 @@
 """The public names and where they live; imported when they are first used."""
 
 from . import exact as exact
+from .cohort import cohort as cohort
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
 from .models.chains import BinaryChains
 from .models.density import BlockModes, Density
@@ -12,13 +13,15 @@ from .models.row_chains import Markov, Sticky, Switch
 from .models.rows import Row
 from .results import diagnostics as diagnostics
 from .results.evidence import Evidence
+from .results.optima import Optima, Optimum
 from .results.posterior import Posterior
 from .sampling import calibration as calibration
 from .sampling.comparison import Comparison, compare
 from .sampling.exchanges import AugmentedCrossover, MosaicCrossover, RandomCrossover, Swap
 from .sampling.ladder import Ladder
+from .sampling.optimise import optimise
 from .sampling.sampler import sample
-from .sampling.updates import BlockGibbs, Compose, Exact, HammingBall, RowGibbs
+from .sampling.updates import BlockGibbs, Collapsed, Compose, Exact, HammingBall, RowGibbs
 from .sampling.vector_updates import RandomWalk, SiteGibbs
 from .storage.checking import StoreCheck, check_store
 from .storage.opening import open_posterior
@@ -33,6 +36,7 @@ __all__ = [
     "BlockModes",
     "BudgetExceeded",
     "ChiasmaError",
+    "Collapsed",
     "Comparison",
     "Compose",
     "Custom",
@@ -56,6 +60,8 @@ __all__ = [
     "NegativeBinomial",
     "Normal",
     "Observations",
+    "Optima",
+    "Optimum",
     "Poisson",
     "Posterior",
     "Prior",
@@ -74,10 +80,12 @@ __all__ = [
     "Uniform",
     "calibration",
     "check_store",
+    "cohort",
     "compare",
     "diagnostics",
     "exact",
     "log_joint",
     "open_posterior",
+    "optimise",
     "sample",
 ]

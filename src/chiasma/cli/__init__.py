@@ -1,8 +1,8 @@
 """The command line: parse, call one public function, print.
 
 Results go to stdout; progress, notes and errors go to stderr. Commands import what they need when they run, so that
-help and completion are fast. Exit codes: 0, 2 for a user's mistake, 130 after Ctrl-C, 143 after SIGTERM and 129 after
-SIGHUP.
+help and completion are fast. Exit codes: 0, 1 if a sample of a cohort failed, 2 for a user's mistake, 130 after Ctrl-C,
+143 after SIGTERM and 129 after SIGHUP.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
+from chiasma.cli.cohort import CohortCommand, cohort
 from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
 from chiasma.cli.fit import FitCommand, fit
@@ -19,6 +21,7 @@ from chiasma.cli.reproduce import reproduce
 from chiasma.cli.show import show
 from chiasma.cli.signals import listen
 from chiasma.cli.simulate import simulate
+from chiasma.cli.tumour import tumour
 
 app = typer.Typer(
     name="chiasma",
@@ -53,5 +56,7 @@ def options(
     """Bayesian inference in factorial hidden Markov models."""
 
 
-for command in (demo, simulate, fit, show, reproduce):
-    app.command(epilog=examples(command.__name__), cls=FitCommand if command is fit else None)(command)
+OWN_OPTIONS: dict[object, type[TyperCommand]] = {fit: FitCommand, cohort: CohortCommand}
+
+for command in (demo, tumour, simulate, fit, show, cohort, reproduce):
+    app.command(epilog=examples(command.__name__), cls=OWN_OPTIONS.get(command))(command)

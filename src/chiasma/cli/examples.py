@@ -16,6 +16,10 @@ EXAMPLES = {
         "chiasma demo --seed 7 --out another-genome",
         "chiasma demo --study --sweeps 20000",
     ),
+    "tumour": (
+        "chiasma tumour sample.bb --out answer",
+        "chiasma tumour sample.bb --purity 0.5-0.8 --clones 1 --region 8q --out bounded",
+    ),
     "simulate": (
         "chiasma simulate genome.tsv --seed 1",
         "chiasma simulate small.tsv --sites 500 --sd 20",
@@ -34,6 +38,13 @@ EXAMPLES = {
         "chiasma show run",
         "chiasma show run --region chr17",
         "chiasma show run --json",
+    ),
+    "cohort": (
+        "chiasma cohort sheet.tsv --model genome.toml --seed 1 --workers 2 --out cohort",
+        "chiasma cohort sheet.tsv --out cohort --resume",
+        "chiasma cohort init sheet.tsv --model genome.toml --seed 1 --tasks 2 --out jobs",
+        "chiasma cohort run jobs --task 0",
+        "chiasma cohort merge jobs",
     ),
     "reproduce": (
         "chiasma reproduce all --quick",

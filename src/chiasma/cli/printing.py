@@ -39,6 +39,11 @@ class Voice:
         if not self.quiet:
             typer.echo(printable(text), err=True)
 
+    def detail(self, text: str) -> None:
+        """Print a line on stderr that programs which read the JSON do not need."""
+        if not self.as_json:
+            self.note(text)
+
     def seed(self, seed: int) -> None:
         """Print the seed, even with --quiet or --json."""
         typer.echo(f"seed {seed}", err=True)
@@ -53,19 +58,23 @@ class Voice:
             console = Console(highlight=False, soft_wrap=False)
             console.print(report.summary)
             console.print(_doubts(report, signal))
-            console.print(
-                printable(f"Wrote {', '.join(report.files)} and figures/ to {run}{_slash(run)}"),
-                soft_wrap=True,
-                markup=False,
-            )
+            wrote = f"Wrote {', '.join(report.files)} and figures/ to {run}{_slash(run)}"
+            console.print(printable(wrote), soft_wrap=True, markup=False)
+            page = f"To read it all, open {run / report.files[0]} in a browser"
+            console.print(printable(page), soft_wrap=True, markup=False)
 
     def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
         """Print the most probable patterns of a region."""
+        from chiasma.results.configurations import state_name
+
         patterns = [
             {
                 "probability": one.probability,
                 "standard_error": _known(one.standard_error),
-                "runs": [{"first_site": a, "last_site": b - 1, "state": one.state_at(a)} for a, b, _ in one.runs],
+                "runs": [
+                    {"first_site": a, "last_site": b - 1, "state": state_name(one.states[:, a - one.start])}
+                    for a, b, _ in one.runs
+                ],
             }
             for one in found
         ]
@@ -104,21 +113,22 @@ def _doubts(report: Report, signal: Signal) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from chiasma.files.report import CERTAIN, region_text
+    from chiasma.files.report import region_text
+    from chiasma.results.rivals import CERTAIN
 
     n, doubtful = report.n_segments, len(report.regions)
     if not doubtful:
         return Text(f"{n:,} segments, each with one state of probability {CERTAIN} or more.")
     table = Table(title=f"Rival explanations, one digit per row ({doubtful:,} of {n:,} segments)", title_justify="left")
     table.add_column("where")
-    table.add_column("sites", justify="right")
+    table.add_column("sites with data", justify="right")
     table.add_column("state: probability", no_wrap=True)
     for region in report.regions[:SHOWN_REGIONS]:
         segment = region.segment
         rivals = [one for one in region.explanations[:SHOWN_RIVALS] if one.probability >= SHOWN_PROBABILITY]
-        states = "   ".join(f"{one.state}: {one.probability:.2f}" for one in rivals)
+        states = "   ".join(f"{one.name}: {one.probability:.2f}" for one in rivals)
         where = Text(printable(region_text(signal, segment.start, segment.stop)))
-        table.add_row(where, f"{segment.stop - segment.start:,}", states)
+        table.add_row(where, f"{segment.n_data:,}", Text(printable(states)))
     more = doubtful - SHOWN_REGIONS
     return Group(table, Text(f"and {more:,} more in explanations.tsv")) if more > 0 else table
 

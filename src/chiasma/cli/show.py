@@ -1,4 +1,4 @@
-"""chiasma show: the summary, tables and figures of a finished or interrupted run."""
+"""chiasma show: the summary, report, tables and figures of a finished or interrupted run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ def show(
     check: Annotated[
         bool, typer.Option("--check", help="Only read every file of the run and compare it with its digest.")
     ] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open report.html in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write the files, print the seed only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
-    """Summarise a run, finished or interrupted, and rewrite its tables and figures."""
+    """Summarise a run, finished or interrupted, and rewrite its report: a page, tables and figures."""
     from chiasma.files.regions import find_region
-    from chiasma.files.report import region_text, write_region, write_report
+    from chiasma.files.report import PAGE, region_text, write_region, write_report
 
     voice = Voice(quiet, as_json)
     directory = RunDirectory(run)
@@ -40,8 +41,12 @@ def show(
     voice.seed(posterior.info["seed"])
     if n_draws < wanted:
         voice.note(f"interrupted: {n_draws:,} of {wanted:,} draws per chain; {directory.how_to_resume()}")
-    if region is None:
-        voice.report(write_report(posterior, signal, run, directory.about()), signal, run)
-        return
-    start, stop = find_region(signal, region)
-    voice.region(*write_region(posterior, start, stop, run / "figures"), where=region_text(signal, start, stop))
+    about = directory.about()
+    if region is not None:
+        start, stop = find_region(signal, region)
+        found = write_region(posterior, signal, start, stop, run / "figures", about["value"])
+        voice.region(*found, where=region_text(signal, start, stop))
+    if region is None or (open_page and not (run / PAGE).exists()):
+        voice.report(write_report(posterior, signal, run, about, voice.detail), signal, run)
+    if open_page:
+        typer.launch((run / PAGE).resolve().as_uri())

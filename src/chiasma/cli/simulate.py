@@ -12,6 +12,7 @@ from chiasma.cli.printing import Voice
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from chiasma.datasets.tumours import Tumour
     from chiasma.files.tables import Signal
     from chiasma.models.factorial import FactorialHMM
 
@@ -24,18 +25,30 @@ class Preset(StrEnum):
 
 
 def simulate(
-    out: Annotated[Path, typer.Argument(help="Data file to write, .tsv or .csv.", show_default=False)],
+    out: Annotated[Path, typer.Argument(help="Data file to write, .tsv or .csv; of a tumour .bb.", show_default=False)],
+    tumour: Annotated[
+        bool, typer.Option("--tumour", help="A tumour with depth and allele counts, for chiasma tumour.")
+    ] = False,
     preset: Annotated[
         Preset, typer.Option(help="A tumour genome of 22 chromosomes, or the paper's three-row simulation study.")
     ] = Preset.genome,
     seed: Annotated[int | None, typer.Option(min=0, help="Default: a fresh one, which is printed.")] = None,
-    sites: Annotated[int | None, typer.Option(help="Sites of the genome. Default: 10877.")] = None,
-    sd: Annotated[float | None, typer.Option(help="Standard deviation of the genome's noise. Default: 12.")] = None,
+    sites: Annotated[int | None, typer.Option(help="Sites of the genome. Default: 10877; of a tumour 5000.")] = None,
+    sd: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of the genome's noise. Default: 12; of a tumour 0.08 of the mean depth."),
+    ] = None,
+    purity: Annotated[float | None, typer.Option(help="With --tumour. Default: drawn from 0.2-0.9.")] = None,
+    clones: Annotated[int | None, typer.Option(help="With --tumour, 1 or 2. Default: drawn.")] = None,
+    doubled: Annotated[
+        bool | None, typer.Option("--doubled/--not-doubled", help="With --tumour. Default: drawn.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the seed and errors.")] = False,
 ) -> None:
     """Write simulated data, the truth behind them, and the settings to fit them.
 
-    For OUT.tsv, the states that made the data are in OUT.truth.tsv, the model and the columns in OUT.toml.
+    For OUT.tsv, the states that made the data are in OUT.truth.tsv, the model and the columns in OUT.toml. For a tumour
+    OUT.bb the copies of its clones are in OUT.truth.tsv, and purity, ploidy and fractions in OUT.truth.json.
     """
     from chiasma.datasets.genome import N_BINS, SD, tumour_genome
     from chiasma.datasets.study import simulation_study
@@ -43,6 +56,11 @@ def simulate(
     from chiasma.files.tables import Signal
 
     seed = fresh_seed() if seed is None else seed
+    if tumour:
+        _simulate_tumour(out, Voice(quiet), seed, sites, sd, purity, clones, doubled)
+        return
+    if (purity, clones, doubled) != (None, None, None):
+        raise InvalidInput("--purity, --clones and --doubled describe a tumour; add --tumour, or drop them")
     if preset is Preset.genome:
         model, states, signal = tumour_genome(seed, N_BINS if sites is None else sites, SD if sd is None else sd)
     elif sites is None and sd is None:
@@ -55,6 +73,76 @@ def simulate(
     settings = write_simulation(out, model, states, signal, seed)
     voice.note(f"wrote {out}, {truth_file(out)} and {settings}; fit them with")
     voice.note(f"  chiasma fit {out} --model {settings} --out RUN")
+
+
+def _simulate_tumour(
+    out: Path,
+    voice: Voice,
+    seed: int,
+    sites: int | None,
+    sd: float | None,
+    purity: float | None,
+    clones: int | None,
+    doubled: bool | None,
+) -> None:
+    from chiasma.datasets.tumours import N_BINS, NOISE, simulate_tumour
+
+    found = simulate_tumour(
+        seed,
+        N_BINS if sites is None else sites,
+        purity=purity,
+        doubled=doubled,
+        clones=clones,
+        noise=NOISE if sd is None else sd,
+    )
+    voice.seed(seed)
+    written = write_tumour(out, found)
+    voice.note(f"wrote {', '.join(map(str, written))}; solve it with")
+    voice.note(f"  chiasma tumour {out} --out ANSWER")
+
+
+def write_tumour(out: Path, tumour: Tumour) -> list[Path]:
+    """The data as HATCHet's .bb, the copies of the clones as a table, and the rest of the truth as JSON."""
+    import json
+
+    from chiasma import atomic
+    from chiasma.files.tables import write_table
+
+    paths = [out, out.with_suffix(".truth.tsv"), out.with_suffix(".truth.json")]
+    for path in paths:
+        if path.exists():
+            raise InvalidInput(f"{path} exists already; choose another name or remove it")
+    lines = ["#CHR\tSTART\tEND\tSAMPLE\tRD\t#SNPS\tCOV\tALPHA\tBETA\tBAF"]
+    reads = tumour.alpha + tumour.beta
+    for t in range(len(tumour.depth)):
+        n = int(reads[t])
+        share = min(tumour.alpha[t], tumour.beta[t]) / n if n else 0.5
+        cells = [tumour.chromosome[t], tumour.start[t], tumour.end[t], out.stem, f"{tumour.depth[t]:.5f}"]
+        cells += [
+            tumour.sites[t],
+            f"{n / max(1, tumour.sites[t]):.1f}",
+            tumour.alpha[t],
+            tumour.beta[t],
+            f"{share:.6f}",
+        ]
+        lines.append("\t".join(map(str, cells)))
+    atomic.write_text(out, "\n".join(lines) + "\n")
+    names = [f"{clone}_{haplotype}" for clone in _clone_names(tumour) for haplotype in ("a", "b")]
+    copies = tumour.copies.reshape(-1, len(tumour.depth))
+    places = (tumour.chromosome, tumour.start, tumour.end)
+    write_table(paths[1], ["chromosome", "start", "end", *names], zip(*places, *copies, strict=True))
+    truth = {
+        "purity": tumour.purity,
+        "ploidy": tumour.ploidy,
+        "doubled": tumour.doubled,
+        "fractions": dict(zip(["normal", *_clone_names(tumour)], tumour.fractions.tolist(), strict=True)),
+    }
+    atomic.write_text(paths[2], json.dumps(truth, indent=2) + "\n")
+    return paths
+
+
+def _clone_names(tumour: Tumour) -> list[str]:
+    return ["main", *(f"subclone_{j}" for j in range(1, len(tumour.copies)))]
 
 
 def truth_file(out: Path) -> Path:

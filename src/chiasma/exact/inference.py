@@ -88,6 +88,17 @@ def probabilities(model: FactorialHMM, data: Data, row: int | str, beta: float =
     return _smoothed(model, data, beta, memory)[model.row_number(row)]
 
 
+def all_probabilities(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> list[Floats]:
+    """(S_k, T) each: `probabilities` of every row, from one pass.
+
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> [own.round(2).tolist() for own in ch.exact.all_probabilities(model, [0.1, 2.9])]
+    [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
+    """
+    return _smoothed(model, data, beta, memory)
+
+
 def count_probabilities(
     model: FactorialHMM, data: Data, row: int | str, beta: float = 1.0, memory: int = MEMORY
 ) -> Floats:

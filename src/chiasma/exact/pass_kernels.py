@@ -9,7 +9,16 @@ from typing import Protocol
 
 import numpy as np
 
-from chiasma.kernels import log_state_passes, logspace, state_passes, tensor
+from chiasma.kernels import (
+    binary_moves,
+    expected_moves,
+    log_expected_moves,
+    log_state_passes,
+    logspace,
+    state_passes,
+    tensor,
+)
+from chiasma.kernels.layout import make_layout
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.types import Floats, Integers
@@ -31,6 +40,8 @@ class PassKernels(Protocol):
 
     def best(self, alpha: Floats, first: int, path: Integers) -> None: ...
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None: ...
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        """Add the expected moves of all rows to counts (E, M); alpha is replaced by the smoothed distributions."""
 
 
 class BinaryKernels:
@@ -68,6 +79,15 @@ class BinaryKernels:
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = tensor.smooth_block if self.linear else logspace.log_smooth_block
         kernel(alpha, self.trans, self.edge, first, gamma, out, self.diagonal, self.scratch)
+
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        n_kinds, n_rows, _ = self.trans.shape
+        scratch = np.empty((n_rows + 1, len(gamma)))
+        if self.linear:
+            binary_moves.count_block(alpha, self.trans, self.edge, first, gamma, alpha, counts, scratch)
+        else:
+            flat, layout = self.trans.reshape(n_kinds, -1), make_layout([2] * n_rows)
+            log_expected_moves.log_count_block(alpha, flat, layout, self.edge, first, gamma, alpha, counts, scratch)
 
 
 class StateKernels:
@@ -109,6 +129,11 @@ class StateKernels:
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = state_passes.smooth_block if self.linear else log_state_passes.log_smooth_block
         kernel(alpha, self.trans, self.layout, self.edge, first, gamma, out, self.scratch[:2])
+
+    def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
+        kernel = expected_moves.count_block if self.linear else log_expected_moves.log_count_block
+        scratch = np.empty((len(self.layout.sizes) + 1, len(gamma)))
+        kernel(alpha, self.trans, self.layout, self.edge, first, gamma, alpha, counts, scratch)
 
 
 def pass_kernels(target: Target | StateTarget, linear: bool, best: bool) -> PassKernels:

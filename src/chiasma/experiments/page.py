@@ -10,10 +10,8 @@ import json
 import math
 import re
 import shutil
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,69 +21,16 @@ from PIL import Image
 from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
+from chiasma.files import page as parts
 from chiasma.files.tables import write_table
 
 # Experiments in the order of the paper; each is a module with run(folder, quick, seed).
 EXPERIMENTS = ("schema", "errata", "toy", "simulation", "timings", "tumour")
 RESULT = "result.json"
 
-# The page shows at most this many lines of a table, and names the file with the rest.
-SHOWN_LINES = 60
-BADGES: dict[Verdict, str] = {"agrees": "yes", "differs": "no", "beyond the paper": "own"}
+TONES: dict[Verdict, parts.Tone] = {"agrees": "good", "differs": "bad", "beyond the paper": "note"}
 SHOWN = re.compile(r"\]\(results/([\w-]+)\.png\)")
 BLOCK = re.compile(r"(<!-- results: ([\w-]+)(?: ([\w.-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-
-STYLE = """
-:root { --ink: #1b2733; --quiet: #5a6875; --line: #d5dce3; --paper: #fff; --soft: #f4f7fa; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 66rem; padding: 1.5rem 1rem 4rem; color: var(--ink); background: var(--paper);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; overflow-wrap: break-word; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .5rem; }
-h2 { font-size: 1.3rem; line-height: 1.3; margin: 3rem 0 .75rem; padding-top: .75rem;
-  border-top: 2px solid var(--ink); }
-h3 { font-size: 1rem; margin: 1.75rem 0 .5rem; }
-a { color: #00588a; }
-table { border-collapse: collapse; width: 100%; font-size: .92rem; }
-th, td { text-align: left; vertical-align: top; padding: .45rem .6rem; border-bottom: 1px solid var(--line); }
-th { font-weight: 600; background: var(--soft); }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-td.number { white-space: nowrap; }
-.findings td:first-child { width: 36%; }
-.findings td:last-child { width: 8.5rem; }
-.scroll { overflow-x: auto; margin: 1.25rem 0; }
-.badge { display: inline-block; padding: .05rem .5rem; border-radius: .25rem; font-size: .85rem; font-weight: 600;
-  white-space: nowrap; border: 1px solid; }
-.yes { color: #00543c; background: #e3f4ec; border-color: #7fbfa3; }
-.no { color: #8a2d00; background: #fdebe2; border-color: #dfa080; }
-.own { color: #29436b; background: #e8eef8; border-color: #9db2d3; }
-.quick { padding: .5rem .75rem; background: #fff4d6; border: 1px solid #e0bf62; border-radius: .25rem; }
-figure { margin: 1.25rem 0; }
-figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-figcaption, caption { color: var(--quiet); font-size: .9rem; text-align: left; padding: .35rem 0; }
-figcaption b { color: var(--ink); }
-caption { caption-side: top; }
-pre { background: var(--soft); border: 1px solid var(--line); border-radius: .25rem; padding: .5rem .75rem;
-  white-space: pre-wrap; font-size: .88rem; margin: .5rem 0; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .88rem; margin: .5rem 0; }
-dt { color: var(--quiet); }
-dd { margin: 0; }
-footer { margin-top: 3rem; color: var(--quiet); font-size: .85rem; }
-@media (max-width: 40rem) {
-  .findings thead { display: none; }
-  .findings tr, .findings td { display: block; width: auto !important; border: 0; padding: .15rem 0; }
-  .findings tr { border-bottom: 1px solid var(--line); padding: .6rem 0; }
-  .findings td::before { content: attr(data-label); display: block; color: var(--quiet); font-size: .8rem; }
-  dl { grid-template-columns: 1fr; }
-  dd { margin-bottom: .4rem; }
-}
-@media print {
-  body { font-size: 10pt; max-width: none; padding: 0; }
-  h2 { break-after: avoid; }
-  figure, tr { break-inside: avoid; }
-  .scroll { overflow: visible; }
-  .table { font-size: 8pt; }
-}
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +53,7 @@ def in_words(result: ExperimentResult) -> str:
     'agrees: 1'
     """
     verdicts = [finding.verdict for finding in result.findings]
-    return ", ".join(f"{verdict}: {verdicts.count(verdict)}" for verdict in BADGES if verdict in verdicts)
+    return ", ".join(f"{verdict}: {verdicts.count(verdict)}" for verdict in TONES if verdict in verdicts)
 
 
 def write_record(record: Record) -> None:
@@ -163,103 +108,65 @@ def plain(value: Any) -> Any:
 
 def write_page(records: Sequence[Record], path: Path) -> None:
     """Write one self-contained HTML file: figures and style included, no scripts."""
-    overview = "".join(
-        f'<tr><td><a href="#{r.result.name}">{escape(r.result.title)}</a></td>'
-        f'<td>{escape(in_words(r.result))}</td><td class="number">{r.result.seconds:.0f} s</td></tr>'
+    overview = [
+        [parts.link(r.result.title, f"#{r.result.name}"), in_words(r.result), f"{r.result.seconds:.0f}"]
         for r in records
-    )
+    ]
     known = " ".join(f"{name} {number}" for name, number in (records[0].versions if records else {}).items())
-    text = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>The paper, reproduced</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>The paper, reproduced</h1>
-<p>Märtens, Titsias and Yau, <i>Augmented Ensemble MCMC sampling in Factorial Hidden Markov Models</i> (AISTATS 2019):
-what it claims, what chiasma finds, experiment by experiment. Figures are numbered as in the LaTeX source.</p>
-<div class="scroll"><table><thead><tr><th>experiment</th><th>findings</th><th class="number">time</th></tr></thead>
-<tbody>{overview}</tbody></table></div>
-{"".join(_section(record) for record in records)}
-<footer>Made with {escape(known)}.</footer>
-</body>
-</html>
-"""
+    text = parts.document(
+        "The paper, reproduced",
+        parts.header(
+            "The paper, reproduced",
+            "Märtens, Titsias and Yau, ",
+            parts.element("i", "Augmented Ensemble MCMC sampling in Factorial Hidden Markov Models"),
+            " (AISTATS 2019): what it claims, what chiasma finds, experiment by experiment. Figures are numbered as in "
+            "the LaTeX source.",
+        ),
+        parts.table(["experiment", "findings", "seconds"], overview),
+        *(_section(record) for record in records),
+        parts.footer(f"Made with {known}."),
+    )
     atomic.write_text(path, text)
 
 
-def _section(record: Record) -> str:
+def _section(record: Record) -> parts.Html:
     result = record.result
-    quick = '<p class="quick">A quick run: sizes far below the paper\'s, so the verdicts mean nothing.</p>'
-    return f"""
-<section id="{result.name}">
-<h2>{escape(result.title)}</h2>
-{quick if record.quick else ""}
-<table class="findings">
-<thead><tr><th>the paper, or a question beyond it</th><th>chiasma</th><th>verdict</th></tr></thead>
-<tbody>{"".join(_finding(finding) for finding in result.findings)}</tbody></table>
-{"".join(_figure(figure, result.folder) for figure in result.figures)}
-{"".join(_table(table) for table in result.tables)}
-<h3>Settings and command</h3>
-<pre>{escape(record.command)}</pre>
-<dl>{"".join(f"<dt>{escape(_words(k))}</dt><dd>{escape(_value(v))}</dd>" for k, v in result.settings.items())}</dl>
-</section>
-"""
-
-
-def _finding(finding: Finding) -> str:
-    return (
-        f'<tr><td data-label="the paper, or a question beyond it">{escape(finding.claim)}</td>'
-        f'<td data-label="chiasma">{escape(finding.ours)}</td>'
-        f'<td><span class="badge {BADGES[finding.verdict]}">{finding.verdict}</span></td></tr>'
+    quick = parts.Verdict(
+        tone="bad", answer="A quick run:", text="far below the size of the paper, so verdicts mean nothing."
+    )
+    findings = [[one.claim, one.ours, parts.badge(one.verdict, TONES[one.verdict])] for one in result.findings]
+    return parts.section(
+        result.title,
+        parts.verdicts([quick]) if record.quick else "",
+        parts.table(["the paper, or a question beyond it", "chiasma", "verdict"], findings, class_="cards"),
+        *(_figure(figure, result.folder) for figure in result.figures),
+        *(_table(table) for table in result.tables),
+        parts.heading("Settings and command"),
+        parts.code(record.command),
+        parts.facts({parts.words(key): _value(value) for key, value in result.settings.items()}),
+        id_=result.name,
     )
 
 
-def _figure(figure: Figure, folder: Path) -> str:
-    picture = b64encode((folder / f"{figure.stem}.png").read_bytes()).decode("ascii")
-    where = f"<b>{escape(figure.paper_figure)} of the paper.</b> " if figure.paper_figure else ""
-    return (
-        f'<figure><img src="data:image/png;base64,{picture}" alt="{escape(figure.caption)}">'
-        f"<figcaption>{where}{escape(figure.caption)}</figcaption></figure>"
-    )
+def _figure(figure: Figure, folder: Path) -> parts.Html:
+    where = parts.element("b", f"{figure.paper_figure} of the paper. ") if figure.paper_figure else ""
+    png = (folder / f"{figure.stem}.png").read_bytes()
+    return parts.picture(png, parts.joined(where, figure.caption), figure.caption)
 
 
-def _table(table: ResultTable) -> str:
-    numeric = _numeric(table)
-    mark = [' class="number"' if is_number else "" for is_number in numeric]
-    head = "".join(f"<th{m}>{escape(_words(name))}</th>" for m, name in zip(mark, table.header, strict=True))
-    body = "".join(
-        "<tr>" + "".join(f"<td{m}>{escape(_cell(x))}</td>" for m, x in zip(mark, row, strict=True)) + "</tr>"
-        for row in table.rows[:SHOWN_LINES]
-    )
-    more = len(table.rows) - SHOWN_LINES
-    rest = f" The other {more:,} lines are in {escape(table.stem)}.tsv." if more > 0 else ""
-    return (
-        f'<div class="scroll"><table class="table"><caption>{escape(table.caption)}{rest}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _numeric(table: ResultTable) -> list[bool]:
-    """Which columns hold numbers, or texts of numbers."""
-    columns = zip(*table.rows, strict=True) if table.rows else ([] for _ in table.header)
-    return [all(x is None or re.fullmatch(r"-?[\d.,]+(e-?\d+)?%?", str(x)) for x in column) for column in columns]
+def _table(table: ResultTable) -> parts.Html:
+    rows = [[_cell(x) for x in row] for row in table.rows]
+    names = [parts.words(name) for name in table.header]
+    return parts.table(names, rows, caption=table.caption, rest=f"{table.stem}.tsv")
 
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _words(key: str) -> str:
-    return key.replace("_", " ")
-
-
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{_words(str(k))}: {_value(v)}" for k, v in value.items())
+        return "; ".join(f"{parts.words(str(k))}: {_value(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_value(item) for item in value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
@@ -318,13 +225,13 @@ def _block(name: str, part: str | None, records: Mapping[str, Record]) -> str:
         lines = [[finding.claim, finding.ours, f"**{finding.verdict}**"] for finding in record.result.findings]
         return _markdown(["the paper, or a question beyond it", "chiasma", "verdict"], lines)
     if part == "run":
-        settings = "; ".join(f"{_words(key)}: {_value(value)}" for key, value in record.result.settings.items())
+        settings = "; ".join(f"{parts.words(key)}: {_value(value)}" for key, value in record.result.settings.items())
         return f"`{record.command}`, {record.result.seconds:.0f} seconds. Settings: {settings}."
     for table in record.result.tables:
         if table.stem == part:
             return f"{table.caption}\n\n{_markdown(table.header, [[_cell(x) for x in row] for row in table.rows])}"
-    parts = ["findings", "run", *(table.stem for table in record.result.tables)]
-    raise InvalidInput(f"{name} has no part {part!r}: it has {', '.join(parts)}")
+    known = ["findings", "run", *(table.stem for table in record.result.tables)]
+    raise InvalidInput(f"{name} has no part {part!r}: it has {', '.join(known)}")
 
 
 def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -14,6 +14,7 @@ from chiasma.experiments.result import Figure, ResultTable
 from chiasma.experiments.schema import canvas, save
 from chiasma.experiments.timings import EXACT
 from chiasma.experiments.tumour_cases import N_FREE, SAMPLERS, Outcome, Share
+from chiasma.plots.sites import Stretch
 from chiasma.plots.style import ORANGE, STATES, entitle, legend_beside, look, mark_starts
 
 # Number of draws shown in a figure of rows.
@@ -79,7 +80,7 @@ def rows(folder: Path, outcome: Outcome, stem: str, what: str) -> Figure:
                 np.concatenate(bands), cmap=STATES, vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="none"
             )
             ax.hlines(range(1, N_FREE), start - 0.5, stop - 0.5, colors=ORANGE, linewidths=0.8)
-            mark_starts(ax, outcome.case.data, start, stop, numbers=False)
+            mark_starts(ax, Stretch(outcome.case.data, start, stop), names=False)
             ax.set_yticks(np.arange(N_FREE) + 0.5, labels=[f"row {k}" for k in range(N_FREE)])
             entitle(ax, name)
         line[0].set_xlabel(f"site (chromosome {first})" if first == last else f"site (chromosomes {first}, {last})")
@@ -120,7 +121,7 @@ def level(folder: Path, outcome: Outcome) -> Figure:
         own = look(i - 1)._replace(colour="0.6", line="-") if name == EXACT else look(i - 1)
         ax.plot(np.arange(start, stop), total, color=own.colour, ls=own.line, label=name, lw=1.2 if i else 4)
     ax.set_xlim(start - 0.5, stop - 0.5)
-    mark_starts(ax, outcome.case.data, start, stop, numbers=False)
+    mark_starts(ax, Stretch(outcome.case.data, start, stop), names=False)
     for chromosome in (20, 21, 22):
         first, end = outcome.case.span(chromosome)
         ax.annotate(str(chromosome), ((first + end) / 2, 1.02), xycoords=ax.get_xaxis_transform(), ha="center")

@@ -154,11 +154,13 @@ def _of_parameter(key: str, users: Mapping[str, Parameter], all_users: int) -> S
 
 
 DATA = (
-    Setting("data", "value", "Column of the signal, by name or number."),
+    Setting("data", "value", "Column of the signal, by name or number; several with commas between: RD,BAF."),
     Setting("data", "chromosome", "Column whose changes start a new sequence."),
     Setting("data", "position", "Column whose differences are the gaps between sites."),
+    Setting("data", "end", "Column where a site ends."),
+    Setting("data", "sample", "The one of several samples in the file."),
     Setting("data", "gap_unit", "Distance that is one step of the chains. Default: the median distance.", float),
-    Setting("data", "delimiter", "One character, or tab, comma, semicolon, space. Default: by the suffix."),
+    Setting("data", "delimiter", "One character, or tab, comma, semicolon, space. Default: what all lines agree on."),
 )
 
 
@@ -236,7 +238,7 @@ def update_names(with_number: bool = False) -> list[str]:
     """Names of the updates, including those with a number after a colon; with_number: only the latter.
 
     >>> update_names(with_number=True)
-    ['block:SIZE', 'hamming-ball:RADIUS']
+    ['collapsed:STARTS', 'block:SIZE', 'hamming-ball:RADIUS']
     """
     names = []
     for name, kind in UPDATES.items():

@@ -30,6 +30,10 @@ def read_prior(key: str, given: Any) -> Prior:
     >>> read_prior("depth", {"normal": [180, 30]})
     Normal(180, 30)
     """
+    if isinstance(given, dict) and len(given) == 2 and "shared" in given:
+        return read_prior(key, {name: value for name, value in given.items() if name != "shared"}).shared(
+            given["shared"]
+        )
     if not isinstance(given, dict) or len(given) != 1:
         raise InvalidInput(
             f"the prior of {key} must be a table with one name, such as {{half_normal = 20}}, got {given!r}; put a "
@@ -63,4 +67,5 @@ def write_prior(prior: Prior) -> dict[str, Any]:
     """The table from which `read_prior` rebuilds the prior."""
     name = next(name for name, kind in prior_names().items() if kind is type(prior))
     arguments = [getattr(prior, argument).tolist() for argument in prior.arguments]
-    return {name: arguments[0] if len(arguments) == 1 else arguments}
+    table = {name: arguments[0] if len(arguments) == 1 else arguments}
+    return table if prior.shared_as is None else table | {"shared": prior.shared_as}

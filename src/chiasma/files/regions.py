@@ -7,7 +7,8 @@ import re
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.files.tables import Signal, listed, same_chromosome
+from chiasma.files.sheets import listed
+from chiasma.files.tables import Signal, same_chromosome
 
 
 def find_region(signal: Signal, text: str) -> tuple[int, int]:

@@ -1,21 +1,24 @@
-"""The report of a run, in its directory: tables, a summary in JSON, and figures.
+"""The report of a run, in its directory: a page for people, tables and a summary for programs, and figures.
 
-    states.tsv        one line per site: labels, value, mean level, most probable state, P(row on) for every row
-    segments.tsv      runs of one most probable state, with its probability
+    report.html       all of it on one page, with charts; one file that needs no network (`report_page`)
+    states.tsv        one line per site: labels, value, level, most probable state, probabilities of every row
+    segments.tsv      runs of one most probable state, with its probability and its best rival
     explanations.tsv  the rival states of every segment that is not certain, with their probabilities
     parameters.tsv    learned parameters, if any: means, intervals, R-hat and effective sample sizes
+    datapackage.json  what every column of the tables means (`run_tables`)
     summary.json      the summary with settings, seed and versions
-    figures/*.png
+    figures/*.png     and figures/diagnostics/*.png, of how the run went
 
-A state is written as one digit per row, row 0 first. All files are written atomically.
+All files are written atomically.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,47 +26,51 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from chiasma import atomic, plots
-from chiasma.files.tables import Signal, write_table
-from chiasma.kernels.layout import Layout
-from chiasma.models.additive import Additive
-from chiasma.models.factorial import FactorialHMM
+from chiasma.files.run_tables import (
+    SCHEMA,
+    explanation_columns,
+    parameter_columns,
+    segment_columns,
+    state_columns,
+    write_tables,
+)
+from chiasma.files.tables import Signal
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
-from chiasma.results.configurations import Configuration, code_text, pieces
+from chiasma.plots.paths import configurations_size, marginals_size
+from chiasma.plots.sites import Labels, chromosome, site_ends
+from chiasma.results.configurations import Configuration
+from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
-from chiasma.results.segments import Segment
+from chiasma.results.rivals import N_RIVALS, Region, explain, uncertain
 from chiasma.results.summary import Summary
-from chiasma.types import Floats
 
-# A segment counts as certain if its most probable state has at least this mean probability.
-CERTAIN = 0.95
-N_RIVALS = 5
 DPI = 120
-
-WIDE, TALL = (11.0, 3.6), (9.0, 4.5)
+WIDE = (11.0, 3.6)
+PAGE = "report.html"
+# A report that takes more seconds than this says what took the time.
+LONG = 2.0
+# Version of the layout of summary.json: raised when a key changes its meaning or goes.
+SUMMARY_VERSION = 1
 
 Picture = tuple[tuple[float, float], Callable[[Figure], object]]
-NamedLines = tuple[list[str], Iterable[Iterable[Any]]]
+Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """A state of a segment and its mean probability over the sites."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """What the files of a report are written from. regions: every segment; doubtful: those that are not certain."""
 
-    state: str
-    probability: float
+    posterior: Posterior
+    signal: Signal
+    labels: Labels
+    summary: Summary
+    regions: tuple[Region, ...]
+    doubtful: tuple[Region, ...]
+    band: Band | None
 
-
-@dataclass(frozen=True, kw_only=True)
-class Region:
-    """A segment with the states that may explain it, the most probable first."""
-
-    segment: Segment
-    explanations: tuple[Explanation, ...]
-
-    @property
-    def doubt(self) -> float:
-        """Expected number of sites whose state is not the most probable one."""
-        return (self.segment.stop - self.segment.start) * (1 - self.segment.probability)
+    def where(self, start: int, stop: int) -> str:
+        """The location of sites start..stop-1 in words."""
+        return place_text(self.labels, self.signal, start, stop)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,28 +86,6 @@ class Report:
     files: tuple[str, ...]
 
 
-def uncertain_regions(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
-    """Segments that are not certain, with their rival states; the most doubtful first."""
-    doubtful = [segment for segment in segments if segment.probability < CERTAIN]
-    if not doubtful:
-        return []
-    shares: list[Counter[int]] = [Counter() for _ in doubtful]
-    for _, _, part in pieces(posterior.codes):
-        for segment, share in zip(doubtful, shares, strict=True):
-            codes, counts = np.unique(part[:, segment.start : segment.stop], return_counts=True)
-            share.update(dict(zip(codes.tolist(), counts.tolist(), strict=True)))
-    n_draws = posterior.codes.sizes["chain"] * posterior.codes.sizes["draw"]
-    regions = [_region(*found, n_draws, posterior.layout) for found in zip(doubtful, shares, strict=True)]
-    return sorted(regions, key=lambda region: -region.doubt)
-
-
-def _region(segment: Segment, share: Counter[int], n_draws: int, layout: Layout) -> Region:
-    ranked = sorted(share.items(), key=lambda item: (-item[1], item[0]))[:N_RIVALS]
-    total = n_draws * (segment.stop - segment.start)
-    found = (Explanation(state=code_text(code, layout), probability=count / total) for code, count in ranked)
-    return Region(segment=segment, explanations=tuple(found))
-
-
 def region_text(signal: Signal, start: int, stop: int) -> str:
     """The location of sites start..stop-1, in a form that --region accepts."""
     sites = f"{start}-{stop - 1}"
@@ -108,164 +93,188 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
         return sites
     if signal.position is None:
         return f"{signal.chromosome[start]} (sites {sites})"
-    return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{signal.position[stop - 1]:.0f}"
+    # The end itself may be where the next site begins.
+    end = site_ends(signal.position, signal.data.starts)[stop - 1] - 1
+    return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{max(end, signal.position[stop - 1]):.0f}"
 
 
-def write_report(posterior: Posterior, signal: Signal, run: Path, about: dict[str, Any]) -> Report:
-    """Write all files of the report. about: first entries of summary.json, before the summary; ready for JSON."""
-    segments = posterior.segments()
-    regions = uncertain_regions(posterior, segments)
-    summary = posterior.summary()
-    content = about | summary.to_dict() | {"segments": len(segments), "uncertain_segments": len(regions)}
-    tables = {
-        "states.tsv": state_table(posterior, signal, segments),
-        "segments.tsv": segment_table(signal, segments),
-        "explanations.tsv": explanation_table(signal, regions),
-    }
-    if summary.parameters:
-        tables["parameters.tsv"] = parameter_table(summary)
-    for name, table in tables.items():
-        write_table(run / name, *table)
-    atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
-    write_figures(posterior, run / "figures", regions)
-    return Report(
-        summary=summary,
-        content=content,
-        n_segments=len(segments),
+def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
+    """The location of sites start..stop-1 in words: chromosome 16, 2.1–90.0 Mb."""
+    if labels.position is None or labels.end is None:
+        where = f"site {start}" if stop == start + 1 else f"sites {start}–{stop - 1}"
+    else:
+        ends = (labels.position[start] / labels.scale, labels.end[stop - 1] / labels.scale)
+        where = "–".join(f"{end:,.1f}" if labels.unit else f"{end:,.6g}" for end in ends)
+        where = f"{where} {labels.unit}" if labels.unit else f"positions {where}"
+    return where if signal.chromosome is None else f"{chromosome(signal.chromosome[start])}, {where}"
+
+
+def labels_of(signal: Signal, value: str | None = None) -> Labels:
+    """The labels of the sites for figures. value: the name of the signal."""
+    names = None if signal.chromosome is None else tuple(signal.chromosome[t] for t in signal.data.starts)
+    end = None if signal.position is None else site_ends(signal.position, signal.data.starts)
+    return Labels(names=names, position=signal.position, end=end, value=value or "signal")
+
+
+def find(posterior: Posterior, signal: Signal, value: str | None = None) -> Found:
+    """Compute once what all files of the report need."""
+    regions = explain(posterior, posterior.segments())
+    return Found(
+        posterior=posterior,
+        signal=signal,
+        labels=labels_of(signal, value),
+        summary=posterior.summary(),
         regions=tuple(regions),
-        files=(*tables, "summary.json"),
+        doubtful=tuple(uncertain(regions)),
+        band=expected_signal(posterior) if has_levels(posterior) else None,
     )
 
 
-def state_table(posterior: Posterior, signal: Signal, segments: Iterable[Segment]) -> NamedLines:
-    """Column names and lines of states.tsv."""
-    marginals = posterior.marginals().values
-    values = signal.data.y.reshape(signal.data.n_columns, -1).T
-    columns: dict[str, Iterable[Any]] = {"site": range(signal.data.n_columns)}
-    columns |= _labels(signal)
-    columns |= {"value" if len(values) == 1 else f"value_{d}": y for d, y in enumerate(values)}
-    level = _level(posterior, marginals)
-    if level is not None:
-        columns["level"] = _rounded(level)
-    columns["state"] = [segment.state for segment in segments for _ in range(segment.start, segment.stop)]
-    names = posterior.info.get("row_names") or range(len(marginals))
-    columns |= {f"p_{name}": _rounded(row) for name, row in zip(names, marginals, strict=True)}
-    return list(columns), zip(*columns.values(), strict=True)
+def write_report(
+    posterior: Posterior,
+    signal: Signal,
+    run: Path,
+    about: dict[str, Any],
+    say: Say = lambda text: None,
+    *,
+    tables_only: bool = False,
+) -> Report:
+    """Write all files of the report.
 
+    about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat" and "value" are
+    for the page and the figures. say : is told what was written, and how long it took. tables_only : leave out
+    the page and the figures, which take most of the time and space.
+    """
+    from chiasma.files.report_page import write_page
 
-def segment_table(signal: Signal, segments: Iterable[Segment]) -> NamedLines:
-    """Column names and lines of segments.tsv."""
-    names = [*_span_names(signal), "state", "rows_on", "probability", "least_probability"]
-    rows = (
-        [*_span(signal, one), one.state, one.rows_on, *_rounded([one.probability, one.minimum])] for one in segments
+    clock = Clock(say)
+    page: dict[str, Any] = {key: about[key] for key in ("settings", "repeat", "value", "name") if key in about}
+    found = find(posterior, signal, page.get("value"))
+    clock.lap("segments and checks")
+    content: dict[str, Any] = {"summary_version": SUMMARY_VERSION}
+    content |= {key: value for key, value in about.items() if key not in page}
+    content |= {"versions": dict(posterior.info.get("versions", {}))}
+    content |= found.summary.to_dict() | {"segments": len(found.regions), "uncertain_segments": len(found.doubtful)}
+    tables = {
+        "states": state_columns(posterior, signal, found.regions, found.band),
+        "segments": segment_columns(posterior, signal, found.regions),
+        "explanations": explanation_columns(signal, found.doubtful, found.regions[0].explanations[0].level is not None),
+    }
+    if found.summary.parameters:
+        tables["parameters"] = parameter_columns(found.summary)
+    write_tables(run, tables)
+    atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
+    clock.lap("tables")
+    if not tables_only:
+        write_page(found, run, content, page)
+        clock.lap(PAGE)
+        write_figures(found, run / "figures")
+        clock.lap("figures")
+    clock.tell()
+    return Report(
+        summary=found.summary,
+        content=content,
+        n_segments=len(found.regions),
+        regions=found.doubtful,
+        files=(PAGE, *(f"{name}.tsv" for name in tables), SCHEMA, "summary.json"),
     )
-    return names, rows
 
 
-def explanation_table(signal: Signal, regions: Iterable[Region]) -> NamedLines:
-    """Column names and lines of explanations.tsv, in the order of the sites."""
-    names = [*_span_names(signal), "rank", "state", "probability"]
-    rows = (
-        [*_span(signal, region.segment), rank, one.state, *_rounded([one.probability])]
-        for region in sorted(regions, key=lambda region: region.segment.start)
-        for rank, one in enumerate(region.explanations, start=1)
-    )
-    return names, rows
+class Clock:
+    """How long each part of the report took; told where it took long."""
+
+    def __init__(self, say: Say):
+        self.say = say
+        self.parts: list[str] = []
+        self.began = self.start = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        now = time.perf_counter()
+        self.parts.append(f"{part} {now - self.began:.1f} s")
+        self.began = now
+
+    def tell(self) -> None:
+        if self.began - self.start > LONG:
+            self.say(f"the report took {', '.join(self.parts)}")
 
 
-def parameter_table(summary: Summary) -> NamedLines:
-    """Column names and lines of parameters.tsv: one line for every learned value."""
-    names = ["parameter", "mean", "sd", "q05", "q95", "rhat", "ess"]
-    rows = (
-        [one.name, *_rounded([one.mean, one.sd, one.low, one.high, one.rhat, one.ess])] for one in summary.parameters
-    )
-    return names, rows
-
-
-def write_region(posterior: Posterior, start: int, stop: int, folder: Path) -> tuple[list[Configuration], list[Path]]:
-    """The most probable patterns of sites start..stop-1, and two figures of them."""
+def write_region(
+    posterior: Posterior, signal: Signal, start: int, stop: int, folder: Path, value: str | None = None
+) -> tuple[list[Configuration], list[Path]]:
+    """The most probable patterns of sites start..stop-1, and a figure of them with the data."""
     found = posterior.top_configurations(start, stop, n=N_RIVALS)
-    pictures: dict[str, Picture] = {"patterns": (TALL, lambda fig: plots.plot_configurations(found, fig=fig))}
-    if _is_additive(posterior):
-        pictures["level"] = (WIDE, lambda fig: plots.plot_level(posterior, ax=fig.subplots(), start=start, stop=stop))
+    labels = labels_of(signal, value)
+    pictures = {"patterns": _patterns(posterior, found, labels)}
+    if has_levels(posterior):
+        options: dict[str, Any] = {"start": start, "stop": stop, "labels": labels}
+        pictures["level"] = (WIDE, lambda fig: plots.plot_level(posterior, ax=fig.subplots(), **options))
     return found, [_draw(folder / f"sites-{start}-{stop - 1}-{name}.png", *one) for name, one in pictures.items()]
 
 
-def write_figures(posterior: Posterior, folder: Path, regions: Sequence[Region]) -> list[Path]:
+def write_figures(found: Found, folder: Path) -> list[Path]:
     """Write the figures that apply to the run: the ladder only if there is one, rivals only if there are any."""
-    tall = (11.0, 1 + 0.9 * (posterior.n_rows or 0))
-    pictures: dict[str, Picture] = {
-        "marginals": (tall, lambda fig: plots.plot_marginals(posterior, fig=fig)),
-        "log-joint": (WIDE, lambda fig: plots.plot_log_joint(posterior, ax=fig.subplots())),
-    }
-    if _is_additive(posterior):
-        pictures["level"] = (WIDE, lambda fig: plots.plot_level(posterior, ax=fig.subplots()))
+    posterior, labels = found.posterior, found.labels
+    n_rows = posterior.n_rows or 0
+    pictures: dict[str, Picture] = {}
+    if found.band is not None:
+        show = partial(plots.plot_level, posterior, labels=labels, band=found.band)
+        pictures["level"] = (WIDE, lambda fig: show(ax=fig.subplots()))
+    if found.doubtful:
+        pictures["explanations"] = _rivals(found, found.doubtful[0])
+    pictures["marginals"] = (
+        marginals_size(posterior),
+        lambda fig: plots.plot_marginals(posterior, fig=fig, labels=labels),
+    )
+    low = (11.0, 1.2 + 0.3 * n_rows)
+    pictures["states"] = (low, lambda fig: plots.plot_states(posterior, ax=fig.subplots(), labels=labels))
     n_values = sum(variable[0, 0].size for variable in posterior.parameters.values())
     if n_values:
-        pictures["parameters"] = (
-            parameters_size(n_values),
-            lambda fig: plots.plot_parameters(posterior, fig=fig),
-        )
-    if 2 <= n_values <= MOST_PAIRS:
-        pictures["pairs"] = (pairs_size(n_values), lambda fig: plots.plot_pairs(posterior, fig=fig))
-    if len(posterior.betas) > 1:
-        pictures["ladder"] = (WIDE, lambda fig: plots.plot_ladder(posterior, fig=fig))
-    if regions:
-        start, stop = regions[0].segment.start, regions[0].segment.stop
-        row = _most_doubtful_row(posterior, start, stop)
-        found = posterior.top_configurations(start, stop, n=N_RIVALS)
-        pictures["row"] = (WIDE, lambda fig: plots.plot_row(posterior, row, ax=fig.subplots()))
-        pictures["explanations"] = (TALL, lambda fig: plots.plot_configurations(found, fig=fig))
+        pictures["parameters"] = (parameters_size(n_values), lambda fig: plots.plot_parameters(posterior, fig=fig))
+    pictures |= {f"diagnostics/{name}": picture for name, picture in _diagnostics(found, n_values).items()}
     return [_draw(folder / f"{name}.png", *picture) for name, picture in pictures.items()]
 
 
-def _is_additive(posterior: Posterior) -> bool:
-    return isinstance(posterior.model, FactorialHMM) and isinstance(posterior.model.emission, Additive)
+def _diagnostics(found: Found, n_values: int) -> dict[str, Picture]:
+    """Figures of how the run went; independent draws have nothing to show."""
+    posterior = found.posterior
+    pictures: dict[str, Picture] = {}
+    if 2 <= n_values <= MOST_PAIRS:
+        pictures["pairs"] = (pairs_size(n_values), lambda fig: plots.plot_pairs(posterior, fig=fig))
+    if posterior.info.get("independent"):
+        return pictures
+    pictures["log-joint"] = (WIDE, lambda fig: plots.plot_log_joint(posterior, ax=fig.subplots()))
+    if len(posterior.betas) > 1 and int(posterior.exchange_stats["moves"].sum()):
+        pictures["ladder"] = (WIDE, lambda fig: plots.plot_ladder(posterior, fig=fig))
+    if found.doubtful:
+        row = _most_doubtful_row(posterior, found.doubtful[0])
+        pictures["row"] = (WIDE, lambda fig: plots.plot_row(posterior, row, ax=fig.subplots()))
+    return pictures
 
 
-def _most_doubtful_row(posterior: Posterior, start: int, stop: int) -> int:
-    share = posterior.marginals().values[:, start:stop]
+def _rivals(found: Found, region: Region) -> Picture:
+    """The explanations of a region below its data."""
+    n_sites = region.segment.n_sites
+    shown = region.serious if len(region.serious) > 1 else region.explanations[:2]
+    states = [np.repeat(np.array(one.states)[:, None], n_sites, axis=1) for one in shown]
+    listed = [(one.probability, own, region.segment.start) for one, own in zip(shown, states, strict=True)]
+    return _patterns(found.posterior, listed, found.labels)
+
+
+def _patterns(posterior: Posterior, found: Sequence[Any], labels: Labels) -> Picture:
+    size = configurations_size(len(found), posterior.n_rows or 0, has_levels(posterior))
+    show = partial(plots.plot_configurations, found, posterior=posterior, labels=labels)
+    return (9.0, size[1]), lambda fig: show(fig=fig)
+
+
+def _most_doubtful_row(posterior: Posterior, region: Region) -> int:
+    share = posterior.marginals().values[:, region.segment.start : region.segment.stop]
     return int(np.argmax((share * (1 - share)).sum(axis=1)))
-
-
-def _level(posterior: Posterior, marginals: Floats) -> Floats | None:
-    model = posterior.model
-    if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive):
-        return None
-    if model.emission.n_channels is not None:
-        return None
-    if "weights" in posterior.parameters or model.rows is not None:
-        return posterior.levels().mean(("chain", "draw")).values
-    return marginals.T @ model.emission.weights
-
-
-def _labels(signal: Signal) -> dict[str, Sequence[Any] | Floats]:
-    """The site labels of the data file, by name."""
-    labels = {"chromosome": signal.chromosome, "position": signal.position}
-    return {name: label for name, label in labels.items() if label is not None}
-
-
-def _span_names(signal: Signal) -> list[str]:
-    spans = {"chromosome": ["chromosome"], "position": ["first_position", "last_position"]}
-    return [name for label in _labels(signal) for name in spans[label]] + ["first_site", "last_site", "n_sites"]
-
-
-def _span(signal: Signal, segment: Segment) -> list[Any]:
-    """Labels and numbers of the first and the last site, in the order of _span_names."""
-    first, last = segment.start, segment.stop - 1
-    chromosome = [] if signal.chromosome is None else [signal.chromosome[first]]
-    position = [] if signal.position is None else [signal.position[first], signal.position[last]]
-    return [*chromosome, *position, first, last, segment.stop - segment.start]
-
-
-def _rounded(values: Iterable[float]) -> list[str]:
-    return ["NA" if np.isnan(value) else f"{value:.6g}" for value in values]
 
 
 def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], object]) -> Path:
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.whole_file(path) as partial:
-        figure.savefig(partial, dpi=DPI, format="png")
+    with atomic.whole_file(path) as partial_file:
+        figure.savefig(partial_file, dpi=DPI, format="png")
     return path

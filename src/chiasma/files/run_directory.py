@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -155,10 +156,20 @@ class RunDirectory:
         return stored_goal(self.store)
 
     def about(self) -> dict[str, Any]:
-        """The entries of summary.json that describe the run."""
+        """The entries of summary.json that describe the run, and what the page says of its settings."""
         from chiasma import __version__
 
-        return {"chiasma": __version__, "draws_wanted": self.wanted_draws()}
+        settings = self.settings_file.read_text(encoding="utf-8")
+        source = re.match(r"# Settings of a fit of (.+)\.\n", settings)
+        return {
+            "chiasma": __version__,
+            "draws_wanted": self.wanted_draws(),
+            "name": self.path.resolve().name if source is None else Path(source[1]).name,
+            "settings": settings,
+            # The page stands beside the settings, wherever the directory is moved to.
+            "repeat": f"chiasma fit DATA --model {self.settings_file.name} --out ANOTHER",
+            "value": self.stored_settings().sections["data"].get("value"),
+        }
 
     def how_to_resume(self, source: Path | None = None) -> str:
         data = "DATA" if source is None else shlex.quote(str(source))

@@ -94,13 +94,19 @@ class Settings:
         }
         return Settings(row or self.row, **merged)
 
-    def learning(self, names: list[str]) -> Settings:
-        """A copy in which these parameters have priors: by default, priors made from their numbers."""
-        given, tables = self.sections["model"], dict(self.sections["priors"])
+    def check_learned(self, names: Sequence[str]) -> None:
+        """Raise InvalidInput for names that are no parameters of the model."""
         own = parameters_of(self._emission()[1]) | chain_parameters()
         for key in names:
             if key not in own:
                 raise InvalidInput(f"--learn takes parameters of the model, got {key!r}{_hint(key, own)}")
+
+    def learning(self, names: Sequence[str]) -> Settings:
+        """A copy in which these parameters have priors: by default, priors made from their numbers."""
+        self.check_learned(names)
+        given, tables = self.sections["model"], dict(self.sections["priors"])
+        own = parameters_of(self._emission()[1]) | chain_parameters()
+        for key in names:
             if key in tables:
                 continue
             if key not in given:
@@ -172,6 +178,10 @@ class Settings:
             )
         return FactorialHMM(rows=read_rows(self.row), emission=kind(**_arguments(emission, values)))
 
+    def emission_class(self) -> type[Additive]:
+        """The class of the emission."""
+        return self._emission()[1]
+
     def _emission(self) -> tuple[str, type[Additive]]:
         name = str(self.sections["model"].get("emission", next(iter(EMISSIONS))))
         if name not in EMISSIONS:
@@ -221,9 +231,9 @@ def settings_of(model: FactorialHMM) -> dict[str, Any]:
     parts += [chains] if isinstance(chains, BinaryChains) else []
     for part in parts:
         for key, parameter in parameters_of(type(part)).items():
-            value = getattr(part, parameter.name)
-            if parameter.name in part.priors:
-                tables[key] = write_prior(part.priors[parameter.name])
+            value = part.given(parameter.name)
+            if isinstance(value, Prior):
+                tables[key] = write_prior(value)
             elif value is not None:
                 section[key] = value.tolist()
     if model.rows is not None:

@@ -8,65 +8,75 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.files.sheets import MISSING, Sheet, is_number, listed, read_bytes, read_sheet
 from chiasma.models.observations import Observations
 from chiasma.npy import read_npy, read_npz
 from chiasma.types import Floats
 
-DELIMITERS = {
-    ".csv": ",",
-    ".tsv": "\t",
-    ".tab": "\t",
-    ".txt": "\t",
-    ".cnr": "\t",
-    ".cns": "\t",
-    ".seg": "\t",
-    ".bed": "\t",
-}
-DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
-MISSING = ("", ".", "na", "n/a", "nan")
-# Lines before the header that genomics tools write.
-COMMENTS = ("#", "@")
+# Written tables: the delimiter is that of the suffix.
+WRITTEN = {".csv": ",", ".tsv": "\t"}
 VALUE_NAMES = ("value", "y")
 # How a cell begins that a spreadsheet takes for a formula.
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+# Names that say what a column is, without case, spaces and punctuation.
+CHROMOSOME_NAMES = ("chromosome", "chrom", "chr", "contig", "seqnames", "seqname")
+START_NAMES = ("start", "position", "pos", "locstart", "startpos", "chromstart", "time")
+END_NAMES = ("end", "stop", "locend", "endpos", "chromend")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Which columns to read, by name or by number from 1, and how.
 
-    value : the signal. Default: the only column there is, or the one called "value" or "y".
+    value : the signal, several columns with commas between. Default: the only column there is, or the one called
+        "value" or "y".
     chromosome : its changes start new sequences.
-    position : its differences are the gaps.
+    position : its differences are the gaps. Numbers, or dates and times, which become seconds.
+    end : where a site ends, for tables and exports.
+    sample : the one of several samples in a file (`chiasma.genomics.signals`).
     gap_unit : the distance that counts as one step of the chains. Default: the median distance.
-    delimiter : one character, or "tab", "comma", "semicolon", "space". Default: by the suffix of the file.
+    delimiter : one character, or "tab", "comma", "semicolon", "space". Default: what all lines agree on.
     """
 
     value: str | None = None
     chromosome: str | None = None
     position: str | None = None
+    end: str | None = None
+    sample: str | None = None
     gap_unit: float | None = None
     delimiter: str | None = None
+
+    def check(self) -> None:
+        """Raise InvalidInput for a gap unit that is not positive."""
+        if self.gap_unit is not None and not (math.isfinite(self.gap_unit) and self.gap_unit > 0):
+            raise InvalidInput(f"the gap unit must be a positive number, got {self.gap_unit:g}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signal:
-    """The content of a data file: the observations, and the labels of their sites if the file has them."""
+    """The content of a data file: the observations, and the labels of their sites if the file has them.
+
+    notes : what was guessed or converted, one sentence each.
+    """
 
     data: Observations
     chromosome: tuple[str, ...] | None = None
     position: Floats | None = None
+    end: Floats | None = None
     gap_unit: float | None = None
+    notes: tuple[str, ...] = ()
 
     def in_words(self) -> str:
         """The shape of the data in one line.
@@ -87,6 +97,7 @@ class Signal:
     def save(self, path: Path) -> None:
         """Save everything without loss in an NPZ file."""
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
+        fields |= {"end": self.end}
         labels = None if self.chromosome is None else np.array(self.chromosome)
         content: dict[str, Any] = fields | {"chromosome": labels, "gap_unit": self.gap_unit}
         with atomic.whole_file(path) as partial, partial.open("wb") as file:
@@ -98,13 +109,15 @@ class Signal:
         try:
             content = read_npz(path.read_bytes())
             data = Observations(content["y"], content["starts"], content.get("gaps"))
-            labels, unit, position = (content.get(key) for key in ("chromosome", "gap_unit", "position"))
-            if any(one is not None and one.shape != (data.n_columns,) for one in (labels, position)):
+            labels, unit = content.get("chromosome"), content.get("gap_unit")
+            position, end = (content.get(key) for key in ("position", "end"))
+            if any(one is not None and one.shape != (data.n_columns,) for one in (labels, position, end)):
                 raise ValueError("its labels are not one per site")
             return cls(
                 data=data,
                 chromosome=None if labels is None else tuple(map(str, labels.tolist())),
                 position=None if position is None else position.astype(float),
+                end=None if end is None else end.astype(float),
                 gap_unit=None if unit is None else float(unit),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -114,60 +127,33 @@ class Signal:
             ) from error
 
 
-class Line(NamedTuple):
-    """A line of a table."""
+def read_signal(path: Path, columns: Columns | None = None, guess: bool = False) -> Signal:
+    """Read a data file: NPY by its suffix, anything else as a table.
 
-    line: int
-    cells: list[str]
-
-
-class Sheet(NamedTuple):
-    """The lines of a file, split into cells; column names are 1, 2, ... if it has no header."""
-
-    path: Path
-    names: list[str]
-    rows: list[Line]
-    has_header: bool
-
-    def numbers(self, column: int) -> Floats:
-        """A column as floats, NaN where missing; errors name the line of a text or an infinity."""
-        return np.array([self._number(row, column) for row in self.rows])
-
-    def _number(self, row: Line, column: int) -> float:
-        text = row.cells[column].strip()
-        if text.lower() in MISSING:
-            return math.nan
-        try:
-            number = float(text) if "_" not in text else None
-        except ValueError:
-            number = None
-        where = f"column {self.names[column]!r}"
-        if number is None:
-            remedy = "write decimals with a point" if _has_decimal_comma(text) else "correct it or write NA"
-            raise self.error(row.line, f"{where} must hold numbers, got {text!r}; {remedy}")
-        if math.isinf(number):
-            raise self.error(row.line, f"{where} must be finite, got {text!r}; write NA for a missing value")
-        return number
-
-    def error(self, line: int, message: str) -> InvalidInput:
-        return InvalidInput(f"{self.path}, line {line}: {message}")
-
-
-def read_signal(path: Path, columns: Columns | None = None) -> Signal:
-    """Read a data file: NPY by its suffix, anything else as a table."""
+    guess : also guess the columns that are not named, by their names and by what they hold; notes say how.
+    """
     columns = columns or Columns()
-    if columns.gap_unit is not None and not (math.isfinite(columns.gap_unit) and columns.gap_unit > 0):
-        raise InvalidInput(f"the gap unit must be a positive number, got {columns.gap_unit:g}")
-    if columns.gap_unit is not None and columns.position is None:
-        raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
+    columns.check()
     if path.suffix.lower() == ".npy":
         return _read_array(path, columns)
-    return _from_table(_read_table(path, _delimiter(path, columns.delimiter)), columns)
+    return signal_of(read_sheet(path, columns.delimiter), columns, guess)
+
+
+def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
+    """The columns of a sheet as a signal; see `read_signal`."""
+    notes: tuple[str, ...] = ()
+    if guess:
+        columns, notes = _guessed(sheet, columns)
+    if columns.gap_unit is not None and columns.position is None:
+        raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
+    return replace(_from_table(sheet, columns), notes=notes)
 
 
 def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write a CSV or TSV file, depending on the suffix; the write is atomic."""
-    delimiter = _delimiter(path, None)
+    delimiter = WRITTEN.get(path.suffix.lower())
+    if delimiter is None:
+        raise InvalidInput(f"{path}: tables are written as .tsv or .csv, got the suffix {path.suffix!r}")
     try:
         with atomic.whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
@@ -187,7 +173,7 @@ def cell_text(value: Any) -> str:
     """
     if not isinstance(value, float | np.floating):
         text = str(value)
-        return f"'{text}" if text.startswith(FORMULAS) and not _is_number(text) else text
+        return f"'{text}" if text.startswith(FORMULAS) and not is_number(text) else text
     if math.isnan(value):
         return "NA"
     return str(int(value)) if float(value).is_integer() else repr(float(value))
@@ -203,22 +189,11 @@ def same_chromosome(name: str) -> str:
     return plain.removeprefix("chr") or plain
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(f"{path}: there is no such file; check the path") from None
-    except IsADirectoryError:
-        raise InvalidInput(f"{path} is a directory; give a file in it") from None
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
-
-
 def _read_array(path: Path, columns: Columns) -> Signal:
     if columns != Columns():
         raise InvalidInput(f"{path}: an NPY file has no columns to choose; drop those options, or write a table")
     try:
-        y = read_npy(_read_bytes(path))
+        y = read_npy(read_bytes(path))
     except ValueError as error:
         raise InvalidInput(f"{path} is not a NumPy array file ({error}); write it with numpy.save") from error
     if y.ndim == 2 and y.shape[1] == 1:
@@ -229,98 +204,82 @@ def _read_array(path: Path, columns: Columns) -> Signal:
         raise InvalidInput(f"{path}: {error}") from error
 
 
-def _delimiter(path: Path, given: str | None) -> str:
-    if given is None:
-        suffix = path.suffix.lower()
-        if suffix not in DELIMITERS:
-            raise InvalidInput(
-                f"{path}: the suffix {path.suffix!r} does not say how columns are separated; give a delimiter "
-                "(tab, comma, ...), or use .csv, .tsv or .npy"
-            )
-        return DELIMITERS[suffix]
-    delimiter = DELIMITER_NAMES.get(given.lower(), given)
-    if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise InvalidInput(f"a delimiter is one character, or {', '.join(DELIMITER_NAMES)}; got {given!r}")
-    return delimiter
-
-
-def _read_table(path: Path, delimiter: str) -> Sheet:
-    content = _read_bytes(path)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InvalidInput(
-            f"{path}, line {line}: this is not UTF-8 text (byte {content[error.start]:#04x}); "
-            "save it as UTF-8, and unpack it if it is compressed"
-        ) from error
-    rows = _split(path, text.splitlines(), delimiter)
-    if not rows:
-        raise InvalidInput(f"{path} has no rows; expected a header and one line per site")
-    has_header = any(not _is_number(cell) for cell in rows[0].cells)
-    names = [cell.strip() for cell in rows[0].cells] if has_header else [str(i + 1) for i in range(len(rows[0].cells))]
-    table = Sheet(path, names, rows[1:] if has_header else rows, has_header)
-    if not table.rows:
-        raise table.error(rows[0].line, "there is a header and nothing below it; expected one line per site")
-    for row in table.rows:
-        if len(row.cells) != len(names):
-            raise table.error(
-                row.line,
-                f"expected {len(names)} columns as in line {rows[0].line}, got {len(row.cells)}; complete the line, "
-                "or give the delimiter if this is not how columns are separated",
-            )
-    return table
-
-
-def _split(path: Path, lines: Sequence[str], delimiter: str) -> list[Line]:
-    """Rows with their line numbers, without comments before the header and blank lines after the last row.
-
-    In a table of one column a blank line is a row whose value is missing; in others it is none.
-    """
-    skipped = 0
-    for line in lines:
-        if line.strip() and not line.startswith(COMMENTS):
-            break
-        skipped += 1
-    reader = csv.reader((f"{line}\n" for line in lines[skipped:]), delimiter=delimiter, strict=True)
-    rows = []
-    try:
-        for cells in reader:
-            is_blank = len(cells) < 2 and not any(cell.strip() for cell in cells)
-            rows.append(Line(skipped + reader.line_num, [""] if is_blank else cells))
-    except csv.Error as error:
-        raise InvalidInput(f"{path}, line {skipped + reader.line_num}: {error}; check the quotes") from error
-    while rows and rows[-1].cells == [""]:
-        rows.pop()
-    return rows if rows and len(rows[0].cells) == 1 else [row for row in rows if row.cells != [""]]
-
-
 def _from_table(table: Sheet, columns: Columns) -> Signal:
-    value = _find_value(table, columns.value)
-    y = table.numbers(value)
-    if np.isnan(y).all():
-        raise InvalidInput(
-            f"{table.path}: every value of column {table.names[value]!r} is missing; choose another one of "
-            f"{listed(table.names)}"
-        )
+    values = _find_values(table, columns.value)
+    for column in values:
+        if np.isnan(table.numbers(column)).all():
+            raise InvalidInput(
+                f"{table.path}: every value of column {table.names[column]!r} is missing; choose another one of "
+                f"{listed(table.names)}"
+            )
+    y = np.stack([table.numbers(column) for column in values], axis=1)
+    y = y[:, 0] if len(values) == 1 else y
     blocks: tuple[str, ...] | None = None
     starts = np.zeros(1, np.int64)
     if columns.chromosome is not None:
         blocks, starts = _chromosomes(table, _find(table, columns.chromosome, "chromosome"))
+    end = None if columns.end is None else table.numbers(_find(table, columns.end, "end"))
     if columns.position is None:
-        return Signal(data=Observations(y, starts), chromosome=blocks)
+        return Signal(data=Observations(y, starts), chromosome=blocks, end=end)
     position, gaps, unit = _gaps(table, _find(table, columns.position, "position"), starts, columns.gap_unit)
-    return Signal(data=Observations(y, starts, gaps), chromosome=blocks, position=position, gap_unit=unit)
+    return Signal(data=Observations(y, starts, gaps), chromosome=blocks, position=position, end=end, gap_unit=unit)
 
 
-def _find_value(table: Sheet, wanted: str | None) -> int:
+def plain_name(name: str) -> str:
+    """A name without case, spaces and punctuation.
+
+    >>> plain_name("loc.start"), plain_name("#CHR"), plain_name("LOG2_COPY_RATIO")
+    ('locstart', 'chr', 'log2copyratio')
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def column_called(sheet: Sheet, names: Iterable[str]) -> int | None:
+    """The number of the first column with one of these plain names, in the order of the names."""
+    have = [plain_name(name) for name in sheet.names] if sheet.has_header else []
+    return next((have.index(name) for name in names if name in have), None)
+
+
+def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
+    """The columns with those filled in that names and contents give away, and notes on them."""
+    notes = []
+    found: dict[str, str] = {}
+    for field, names in (("chromosome", CHROMOSOME_NAMES), ("position", START_NAMES), ("end", END_NAMES)):
+        column = column_called(table, names)
+        if column is not None and getattr(columns, field) is None:
+            found[field] = str(column + 1)
+    if not table.has_header and columns.position is None and len(table.names) > 1 and _increases(table, 0):
+        found["position"] = "1"
+    if "end" in found and columns.position is None and "position" not in found:
+        del found["end"]
+    for field, number in found.items():
+        notes.append(f"column {table.names[int(number) - 1]!r} is taken as the {field}")
+    if columns.value is None and len(table.names) > 1 and not set(VALUE_NAMES) & set(table.names):
+        taken = {int(number) - 1 for number in found.values()}
+        taken |= {_find(table, name, "") for name in (columns.chromosome, columns.position, columns.end) if name}
+        free = [c for c in range(len(table.names)) if c not in taken and table.is_numeric(c)]
+        if free:
+            found["value"] = str(free[0] + 1)
+            unused = [table.names[c] for c in free[1:]]
+            more = f"; not used: {listed(unused)} (choose with --value)" if unused else ""
+            notes.append(f"column {table.names[free[0]]!r} is taken as the signal{more}")
+    return replace(columns, **found), tuple(notes)  # type: ignore[arg-type]
+
+
+def _increases(table: Sheet, column: int) -> bool:
+    """Whether a column holds numbers that only increase, such as times."""
+    return table.is_numeric(column) and bool(np.all(np.diff(table.numbers(column)) > 0))
+
+
+def _find_values(table: Sheet, wanted: str | None) -> list[int]:
     if wanted is not None:
-        return _find(table, wanted, "value")
+        whole = wanted in table.names or "," not in wanted
+        return [_find(table, name.strip(), "value") for name in ([wanted] if whole else wanted.split(","))]
     if len(table.names) == 1:
-        return 0
+        return [0]
     for name in VALUE_NAMES:
         if name in table.names:
-            return _find(table, name, "value")
+            return [_find(table, name, "value")]
     raise InvalidInput(
         f"{table.path}: which column holds the signal? Name the value column: one of {listed(table.names)}"
     )
@@ -369,7 +328,7 @@ def _chromosomes(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArra
 
 def _gaps(table: Sheet, column: int, starts: npt.NDArray[np.int64], unit: float | None) -> tuple[Floats, Floats, float]:
     """Positions (T,), gaps (T-1,) in units of one step, and that unit."""
-    position = table.numbers(column)
+    position = _times(table, column)
     name = table.names[column]
     if np.isnan(position).any():
         row = table.rows[int(np.argmax(np.isnan(position)))]
@@ -392,21 +351,24 @@ def _gaps(table: Sheet, column: int, starts: npt.NDArray[np.int64], unit: float 
     return position, np.where(inside[1:], distance / unit, 1.0), unit
 
 
-def _is_number(cell: str) -> bool:
-    if cell.strip().lower() in MISSING:
-        return True
+def _times(table: Sheet, column: int) -> Floats:
+    """(T,) numbers as they are; dates and times, if the first cell is one, in seconds."""
     try:
-        float(cell)
+        datetime.fromisoformat(table.rows[0].cells[column].strip())
+        dated = not table.is_numeric(column)
     except ValueError:
-        return False
-    return True
-
-
-def _has_decimal_comma(text: str) -> bool:
-    return text.count(",") == 1 and _is_number(text.replace(",", "."))
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names as text for a message, shortened if there are many."""
-    shown = [repr(name) for name in names]
-    return ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "")
+        dated = False
+    if not dated:
+        return table.numbers(column)
+    seconds = np.empty(len(table.rows))
+    for t, row in enumerate(table.rows):
+        text = row.cells[column].strip()
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise table.error(
+                row.line,
+                f"column {table.names[column]!r} must hold dates and times, got {text!r}; write 2026-01-31 12:00",
+            ) from None
+        seconds[t] = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return seconds

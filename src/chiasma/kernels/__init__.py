@@ -10,7 +10,7 @@ Shared conventions
     uniforms   float64           random numbers in [0, 1); every kernel reads a fixed number of them
 
 Rows with any number of states (`layout`, `axes`, `state_passes`, `log_state_passes`, `state_rows`, `state_paths`,
-`state_ball`, `state_moves`, `expected_moves`, `lumping`)
+`state_ball`, `state_moves`, `expected_moves`, `log_expected_moves`, `lumping`)
     layout     Layout            sizes, strides, shifts and masks of the rows: a column is a code (fields of bits) or an
                                  index (mixed radix, without holes)
     trans      float64 (E, M)    A_k[x, x'] at layout.first[k] + x * S_k + x', M = sum of the squared sizes

@@ -49,8 +49,10 @@ def sub_layout(layout: Layout, rows: npt.NDArray[np.integer]) -> Layout:
     """The layout of some of the rows. Their indices are those of a message over these rows alone; codes and `trans`
     remain those of all rows, so that neither has to be copied.
     """
-    strides = make_layout(layout.sizes[rows].tolist()).strides
-    return Layout(layout.sizes[rows], strides, layout.shifts[rows], layout.masks[rows], layout.first[rows])
+    sizes = layout.sizes[rows]
+    strides = np.ones_like(sizes)
+    np.cumprod(sizes[:-1], out=strides[1:])
+    return Layout(sizes, strides, layout.shifts[rows], layout.masks[rows], layout.first[rows])
 
 
 def ball_size(layout: Layout, radius: int) -> int:

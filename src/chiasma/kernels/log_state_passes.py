@@ -40,7 +40,7 @@ def _sum_terms(message, here, stride, log_trans, e, first, down, size):
 
 
 @njit
-def _sum_axis(message, size, stride, log_trans, e, matrix, place, down, across, spare):
+def sum_axis(message, size, stride, log_trans, e, matrix, place, down, across, spare):
     """One axis in place: element (x, x') of its matrix stands at place + x * down + x' * across. spare (2, size)."""
     weights, results = spare[0], spare[1]
     for o in range(0, message.shape[0], size * stride):
@@ -66,7 +66,7 @@ def _sum_axis(message, size, stride, log_trans, e, matrix, place, down, across, 
 
 @njit
 def _maximise_axis(message, size, stride, log_trans, e, place, spare):
-    """The largest term where `_sum_axis` takes the sum."""
+    """The largest term where `sum_axis` takes the sum."""
     results = spare[0]
     for o in range(0, message.shape[0], size * stride):
         for here in range(o, o + stride):
@@ -77,7 +77,7 @@ def _maximise_axis(message, size, stride, log_trans, e, place, spare):
 
 
 @njit
-def _load_matrices(log_trans, e, matrix):
+def load_matrices(log_trans, e, matrix):
     for i in range(matrix.shape[0]):
         matrix[i] = math.exp(log_trans[e, i])
 
@@ -88,7 +88,7 @@ def _sum_step(log_trans, e, layout, message, back, matrix, spare):
     for k in range(layout.sizes.shape[0]):
         size = layout.sizes[k]
         down, across = (1, size) if back else (size, 1)
-        _sum_axis(message, size, layout.strides[k], log_trans, e, matrix, layout.first[k], down, across, spare)
+        sum_axis(message, size, layout.strides[k], log_trans, e, matrix, layout.first[k], down, across, spare)
 
 
 @njit
@@ -106,7 +106,7 @@ def log_filter_block(log_lik, beta, log_trans, layout, edge, first, message, alp
     for i in range(log_lik.shape[0]):
         e = edge[first + i]
         if e != loaded:
-            _load_matrices(log_trans, e, matrix)
+            load_matrices(log_trans, e, matrix)
             loaded = e
         if best:
             for k in range(layout.sizes.shape[0]):
@@ -192,7 +192,7 @@ def log_smooth_block(alpha, log_trans, layout, edge, first, gamma, marginals, sc
         else:
             e = edge[t + 1]
             if e != loaded:
-                _load_matrices(log_trans, e, matrix)
+                load_matrices(log_trans, e, matrix)
                 loaded = e
             predicted[:] = alpha[i]
             _sum_step(log_trans, e, layout, predicted, False, matrix, spare)

@@ -110,3 +110,76 @@ def log_density(kind, a, b, constant, values, free):
         else:
             total += (a[i] - (0.0 if free else 1.0)) * math.log(x)
     return total
+
+
+@njit
+def log_density_slopes(kind, a, b, values, free, out):
+    """out (P,) = derivatives of the log density of values (P,) with respect to the values. With `free`, those of the
+    log density of the free coordinates, with respect to these, in the first n_free places.
+    """
+    n = 0
+    first = 0
+    total = 0.0  # concentrations of the simplex at hand
+    for i in range(kind.shape[0]):
+        x = values[i]
+        if kind[i] >= SIMPLEX:
+            if i == 0 or kind[i - 1] != SIMPLEX:
+                first = n
+                total = 0.0
+            total += a[i]
+            if not free:
+                out[i] = (a[i] - 1.0) / x
+            elif kind[i] == SIMPLEX:
+                out[n] = a[i]
+                n += 1
+            else:
+                for j in range(first, n):
+                    out[j] -= values[i - (n - j)] * total
+            continue
+        if kind[i] == NORMAL:
+            slope = -(x - a[i]) / (b[i] * b[i])
+        elif kind[i] == LOG_NORMAL:
+            z = (math.log(x) - a[i]) / (b[i] * b[i])
+            slope = -z if free else -(z + 1.0) / x
+        elif kind[i] == HALF_NORMAL:
+            slope = 1.0 - x * x / (a[i] * a[i]) if free else -x / (a[i] * a[i])
+        elif kind[i] == GAMMA:
+            slope = a[i] - b[i] * x if free else (a[i] - 1.0) / x - b[i]
+        elif kind[i] == BETA:
+            slope = a[i] * (1.0 - x) - b[i] * x if free else (a[i] - 1.0) / x - (b[i] - 1.0) / (1.0 - x)
+        else:
+            slope = (a[i] + b[i] - 2.0 * x) / (b[i] - a[i]) if free else 0.0
+        out[n if free else i] = slope
+        n += 1
+
+
+@njit
+def pull_to_free(kind, a, b, values, slopes, out):
+    """out (n_free,) = derivatives with respect to the free coordinates, from those with respect to values (P,)."""
+    n = 0
+    first = 0
+    mean = 0.0  # of the slopes over the simplex at hand
+    for i in range(kind.shape[0]):
+        x = values[i]
+        if kind[i] >= SIMPLEX:
+            if i == 0 or kind[i - 1] != SIMPLEX:
+                first = n
+                mean = 0.0
+            mean += x * slopes[i]
+            if kind[i] == SIMPLEX:
+                out[n] = x * slopes[i]
+                n += 1
+            else:
+                for j in range(first, n):
+                    out[j] -= values[i - (n - j)] * mean
+            continue
+        if kind[i] == NORMAL:
+            scale = 1.0
+        elif kind[i] <= GAMMA:
+            scale = x
+        elif kind[i] == BETA:
+            scale = x * (1.0 - x)
+        else:
+            scale = (x - a[i]) * (b[i] - x) / (b[i] - a[i])
+        out[n] = scale * slopes[i]
+        n += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -20,6 +20,8 @@ from chiasma.types import Floats, Integers, as_floats
 MAX_ROWS = 63
 # Parameters whose squares would overflow or vanish are refused: the data would silently have no say.
 LARGEST = 1e150
+# Pairs of column and state that slopes are evaluated for at a time.
+_PIECE = 2**15
 
 
 # A forward filter bound to data; it filters columns first..stop-1 like tensor.filter_block: (trans, edge, first, stop,
@@ -149,6 +151,10 @@ class Additive(Emission):
             "or add a method expected(level) to your own emission"
         )
 
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        """P(Y <= y | level) and P(Y >= y | level), of every channel by itself; both, so that neither loses digits."""
+        raise InvalidInput(f"a {type(self).__name__} has no distribution function; add a method tails(y, level)")
+
     def check(self, data: Observations) -> None:
         wanted = "(T,)" if self.n_channels is None else f"(T, {self.n_channels})"
         channels = None if data.y.ndim == 1 else data.y.shape[1]
@@ -169,6 +175,52 @@ class Additive(Emission):
         out = np.zeros((len(y), level.shape[-1]))
         out[seen] = self.log_density(y[seen, None], level if level.ndim == 1 else level[seen])
         return out
+
+    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        """Derivatives of `log_density` with respect to the "level" and to the parameters in `names`, broadcast.
+
+        Here by central differences, which serve any density that is smooth; each emission has its own formulas.
+        """
+
+        def difference(step: Floats, ahead: Floats, behind: Floats) -> Floats:
+            return np.asarray((ahead - behind) / (2 * step))
+
+        step = difference_step(level)
+        found = {"level": difference(step, self.log_density(y, level + step), self.log_density(y, level - step))}
+        for name in names:
+            value = getattr(self, name)
+            width = difference_step(value)
+            ahead, behind = copy(self), copy(self)
+            setattr(ahead, name, value + width)
+            setattr(behind, name, value - width)
+            found[name] = difference(width, ahead.log_density(y, level), behind.log_density(y, level))
+        return found
+
+    def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        """sum_t weights[t, s] * slopes of column t at level s: "level" (S,) or (S, D), a parameter () or (D,).
+
+        y (n,) or (n, D), level (S,) or (S, D), weights (n, S); missing values contribute nothing.
+        """
+        found: dict[str, Floats] = {}
+        # A few columns at a time, so that the arrays of all columns and states stay small.
+        step = max(1, _PIECE // weights.shape[1])
+        for a in range(0, len(y), step):
+            for name, slope in self._piece_slopes(y[a : a + step], level, weights[a : a + step], names).items():
+                found[name] = found.get(name, 0.0) + slope
+        return found
+
+    def _piece_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        missing = np.isnan(y)
+        seen = np.where(missing, 0.0, y)[:, None]
+        found = {}
+        for name, slope in self.slopes(seen, level, names).items():
+            whole = np.broadcast_to(slope, np.broadcast_shapes(seen.shape, level.shape))
+            whole = np.where(missing[:, None], 0.0, whole) if missing.any() else whole
+            # A state without weight may have no slope: its density is zero.
+            own = weights if whole.ndim == 2 else weights[..., None]
+            terms = np.where(own > 0, own * whole, 0.0)
+            found[name] = terms.sum(axis=0) if name == "level" else terms.sum(axis=(0, 1))
+        return found
 
     def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
         """A summary of columns y for `summed`; columns of the same group, 0..n_groups-1, have the same level.
@@ -197,6 +249,11 @@ class Additive(Emission):
         missing = np.isnan(y)
         log_density = self.log_density(np.where(missing, 0.0, y), level)
         return np.where(missing, 0.0, log_density).sum(axis=-1)
+
+
+def difference_step(value: Floats) -> Floats:
+    """A step of central differences: errors of rounding and of the third derivative are about equal."""
+    return np.asarray(np.cbrt(np.finfo(float).eps) * np.maximum(1.0, np.abs(value)))
 
 
 def row_count(n_rows: int) -> int:

@@ -47,10 +47,13 @@ class DefaultPrior(NamedTuple):
 def _of_weights(x: Floats) -> Prior:
     if x.ndim == 1 and len(x) > 1 and abs(x.sum() - 1) < SUM_TOLERANCE:
         return Dirichlet(np.ones(len(x)))
-    return Gamma(2.0, 2 / x)
+    # Equal priors: rows of equal role stay exchangeable, and label switching can be undone.
+    return Gamma(np.full(x.shape, 2.0), 2 / x.mean())
 
 
-WEIGHTS_PRIOR = DefaultPrior("Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/x)", _of_weights)
+WEIGHTS_PRIOR = DefaultPrior(
+    "Dirichlet(1, ..., 1) where they add up to 1, otherwise Gamma(2, 2/m) for each, m their mean", _of_weights
+)
 NORMAL = DefaultPrior("Normal(x, |x|/4)", lambda x: Normal(x, np.abs(x) / 4), low=-np.inf)
 NARROW_LOG_NORMAL = DefaultPrior("LogNormal(log x, 0.25)", lambda x: LogNormal(np.log(x), 0.25))
 LOG_NORMAL = DefaultPrior("LogNormal(log x, 0.5)", lambda x: LogNormal(np.log(x), 0.5))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
 from chiasma.models.arguments import EITHER, RARE, Argument
+from chiasma.models.chain_slopes import switch_slopes
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, Prior, check_prior
@@ -93,6 +94,14 @@ class BinaryChains(Learnable):
         trans = np.empty((len(gaps), n_rows, 4))
         fill_transitions(enter, leave, initial, gaps, trans)
         return edge, trans
+
+    def slopes(self, n_rows: int, data: Observations, by_matrix: Floats) -> dict[str, Floats]:
+        """Derivatives by name, each of its parameter's shape, from those with respect to the matrices, (E, K, 2, 2)."""
+        enter, leave, _ = self.probabilities(n_rows)
+        _, gaps = data.edge_kinds()
+        by_row = switch_slopes(enter, leave, self.initial is None, gaps, by_matrix)
+        named = {name: (getattr(self, name), slope) for name, slope in zip(self.arguments, by_row, strict=True)}
+        return {name: slope if np.ndim(own) else slope.sum() for name, (own, slope) in named.items()}
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in self.arguments}

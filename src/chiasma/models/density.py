@@ -165,6 +165,7 @@ class BlockModes(Density):
     Parameters
     ----------
     blocks : number of blocks. Where it does not divide size, the first blocks are one site longer.
+    size : length of a vector.
     alpha : in (0, 1], one for all blocks or one each; the smaller, the more peaked the modes.
     init : default: blocks of ones and zeros in turn, which is a mode.
     update : default: a sweep of SiteGibbs().

@@ -10,7 +10,8 @@ emission at other values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,7 +22,8 @@ import scipy  # submodules load on first use
 from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
 from chiasma.kernels.gaussian_filter import filter_gaussian
-from chiasma.models.additive import Additive, Emission, FusedFilter
+from chiasma.kernels.weighted_sums import add_weighted
+from chiasma.models.additive import Additive, Emission, FusedFilter, difference_step
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
@@ -79,6 +81,16 @@ class Gaussian(Additive):
         squares = squares + n * (mean - self.depth * level) ** 2
         return float(np.sum(-0.5 * squares / self.sd**2 - n * (np.log(self.sd) + _HALF_LOG_TWO_PI)))
 
+    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        z = (y - self.depth * level) / self.sd
+        return {"level": self.depth * z / self.sd, "depth": level * z / self.sd, "sd": (z * z - 1) / self.sd}
+
+    def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        n, total, squares = _weighted_moments(y, weights, self.depth * level)
+        found = {"depth": level * total / self.sd**2, "sd": squares / self.sd**3 - n / self.sd}
+        summed = {name: slope.sum(axis=0) for name, slope in found.items()}
+        return summed | {"level": self.depth * total / self.sd**2}
+
     def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
         if self.n_channels is not None:
             return None
@@ -87,6 +99,9 @@ class Gaussian(Additive):
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        return _normal_tails((y - self.depth * level) / self.sd)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.normal(self.depth * level, self.sd)
@@ -132,8 +147,30 @@ class IntegratedDepth(Additive):
         squares = squares + n * (mean - self.depth_mean * level) ** 2
         return float(np.sum(-0.5 * (squares / variance + n * np.log(variance)) - n * _HALF_LOG_TWO_PI))
 
+    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        variance = self._variance(level)
+        z = (y - self.depth_mean * level) / variance
+        return self._slopes(level, z, 0.5 * (z * z - 1 / variance))
+
+    def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        variance = self._variance(level)
+        n, total, squares = _weighted_moments(y, weights, self.depth_mean * level)
+        found = self._slopes(level, total / variance, 0.5 * (squares / variance - n) / variance)
+        return {name: slope if name == "level" else slope.sum(axis=0) for name, slope in found.items()}
+
+    def _slopes(self, level: Floats, by_mean: Floats, by_variance: Floats) -> dict[str, Floats]:
+        return {
+            "level": self.depth_mean * by_mean + 2 * self.depth_sd**2 * level * by_variance,
+            "depth_mean": level * by_mean,
+            "depth_sd": 2 * self.depth_sd * level**2 * by_variance,
+            "sd": 2 * self.sd * by_variance,
+        }
+
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth_mean * level)
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        return _normal_tails((y - self.depth_mean * level) / np.sqrt(self._variance(level)))
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.normal(self.depth_mean * level, np.sqrt(self._variance(level)))
@@ -167,8 +204,24 @@ class StudentT(Additive):
         z = (y - self.depth * level) / self.sd
         return np.asarray(constant - 0.5 * (df + 1) * np.log1p(z * z / df))
 
+    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        df = float(self.df)
+        z = (y - self.depth * level) / self.sd
+        pull = (df + 1) * z / (df + z * z)
+        by_df = _digamma_step(df / 2, np.array(0.5)) - 1 / df - np.log1p(z * z / df) + z * pull / df
+        return {
+            "level": self.depth * pull / self.sd,
+            "depth": level * pull / self.sd,
+            "sd": (z * pull - 1) / self.sd,
+            "df": 0.5 * by_df,
+        }
+
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        z = (y - self.depth * level) / self.sd
+        return np.asarray(scipy.special.stdtr(self.df, z)), np.asarray(scipy.special.stdtr(self.df, -z))
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return np.asarray(self.depth * level + self.sd * rng.standard_t(self.df, np.shape(level)))
@@ -212,6 +265,19 @@ class Counts(Additive):
         y, group, n = summary
         return float(np.sum(n * self.log_density(y, level[group])))
 
+    @abstractmethod
+    def _mean_slopes(self, n: Floats, total: Floats, mean: Floats) -> Floats:
+        """Derivative with respect to the mean of n counts that add up to `total`; linear in both."""
+
+    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        by_mean = self._mean_slopes(np.ones_like(y), y, self.expected(level))
+        return {"level": self.depth * by_mean, "depth": level * by_mean, "background": by_mean}
+
+    def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        by_mean = self._mean_slopes(*_weighted_sums(y, weights), self.expected(level))
+        found = {"depth": (level * by_mean).sum(axis=0), "background": by_mean.sum(axis=0)}
+        return found | {"level": self.depth * by_mean}
+
     def check(self, data: Observations) -> None:
         super().check(data)
         bad = (data.y < 0) | (data.y != np.floor(data.y)) & ~np.isnan(data.y)
@@ -229,6 +295,13 @@ class Poisson(Counts):
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.expected(level)
         return _times_log(y, mean) - mean - scipy.special.gammaln(y + 1.0)
+
+    def _mean_slopes(self, n: Floats, total: Floats, mean: Floats) -> Floats:
+        return _ratio(total, mean) - n
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        mean = self.expected(level)
+        return np.asarray(scipy.special.pdtr(y, mean)), np.where(y > 0, scipy.special.pdtrc(y - 1, mean), 1.0)
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         return rng.poisson(self.expected(level)).astype(float)
@@ -260,6 +333,34 @@ class NegativeBinomial(Counts):
         log_choose = _log_rising(size, y) - scipy.special.gammaln(y + 1.0)
         return log_choose + _times_log(y, mean / (size + mean)) - size * np.log1p(mean / size)
 
+    def _mean_slopes(self, n: Floats, total: Floats, mean: Floats) -> Floats:
+        size = 1.0 / float(self.dispersion)
+        return _ratio(total, mean) - (total + n * size) / (size + mean)
+
+    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        size, mean = 1.0 / float(self.dispersion), self.expected(level)
+        by_size = _digamma_step(size, y) + self._size_slopes(np.ones_like(y), y, mean)
+        return super().slopes(y, level, names) | {"dispersion": -(size**2) * by_size}
+
+    def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        size = 1.0 / float(self.dispersion)
+        # One part does not depend on the level; the other is linear in the counts.
+        alone = _weighted_sums(_digamma_step(size, y), weights)[1]
+        by_size = alone.sum() + self._size_slopes(*_weighted_sums(y, weights), self.expected(level)).sum()
+        return super().summed_slopes(y, level, weights, names) | {"dispersion": np.asarray(-(size**2) * by_size)}
+
+    def _size_slopes(self, n: Floats, total: Floats, mean: Floats) -> Floats:
+        """The part of the derivative with respect to 1 / dispersion that depends on the mean."""
+        size = 1.0 / float(self.dispersion)
+        return np.asarray((n * mean - total) / (size + mean) - n * np.log1p(mean / size))
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        size = 1.0 / float(self.dispersion)
+        off = size / (size + self.expected(level))
+        # Of y or fewer counts: the regularised incomplete beta function.
+        upto = scipy.special.betainc(size, y + 1, off)
+        return np.asarray(upto), np.where(y > 0, scipy.special.betainc(np.maximum(y, 1), size, 1 - off), 1.0)
+
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
         size = 1.0 / float(self.dispersion)
         return rng.poisson(rng.gamma(size, self.expected(level) / size)).astype(float)
@@ -286,12 +387,23 @@ class Custom(Additive):
     [[-3.273, -2.773]]
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = {"function": Argument("log p(y | level)."), "weights": WEIGHTS}
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "function": Argument("log p(y | level)."),
+        "weights": WEIGHTS,
+        "derivative": Argument("its derivative with respect to the level."),
+    }
     in_settings = False  # a function cannot be written in a file
 
-    def __init__(self, function: Callable[[Floats, Floats], Floats], weights: npt.ArrayLike | Prior | None = None):
+    def __init__(
+        self,
+        function: Callable[[Floats, Floats], Floats],
+        weights: npt.ArrayLike | Prior | None = None,
+        derivative: Callable[[Floats, Floats], Floats] | None = None,
+    ):
+        """derivative(y, level): d log p / d level, for gradients; without it, by central differences."""
         super().__init__(weights)
         self.function = function
+        self.derivative = derivative
 
     def check(self, data: Observations) -> None:
         """Any y: the function knows what it is."""
@@ -333,6 +445,32 @@ class Custom(Additive):
             raise InvalidInput(
                 f"the Custom emission's function returned {out[at]} for y = {_short(here)}, level = {_short(there)}; "
                 "expected a number below +inf (-inf: impossible)"
+            )
+        return out
+
+    def _piece_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        seen = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+        slopes = self._level_slopes(y[seen, None], level, y.ndim == 2)
+        own = weights[seen].reshape(*slopes.shape[:2], *(1 for _ in level.shape[1:]))
+        return {"level": np.where(own > 0, own * slopes, 0.0).sum(axis=0)}
+
+    def _level_slopes(self, y: Floats, level: Floats, several: bool) -> Floats:
+        """(n, S) or (n, S, D) derivatives with respect to the level, by central differences if none are given."""
+        if self.derivative is None:
+            steps = [difference_step(level)] if level.ndim == 1 else _one_channel_each(difference_step(level))
+            found = [
+                (self._evaluate(y, level + step, several) - self._evaluate(y, level - step, several))
+                / (2 * (step if level.ndim == 1 else step.sum(axis=-1)))
+                for step in steps
+            ]
+            return np.stack(found, axis=-1) if level.ndim == 2 else found[0]
+        wanted = len(y), *level.shape
+        out = np.asarray(self.derivative(y, level), dtype=float)
+        if out.shape != wanted or np.isnan(out).any():
+            got = "NaN" if out.shape == wanted else f"shape {out.shape}"
+            raise InvalidInput(
+                f"the Custom emission's derivative must return numbers of shape {wanted}, got {got}; use NumPy "
+                "functions that broadcast, or leave the derivative out"
             )
         return out
 
@@ -391,6 +529,57 @@ def _moments(y: Floats, group: Integers, n_groups: int) -> tuple[Floats, Floats,
     return n, mean, squares
 
 
+def _one_channel_each(steps: Floats) -> Iterator[Floats]:
+    """(S, D) steps of one channel and zeros elsewhere, for every channel."""
+    for d in range(steps.shape[1]):
+        yield np.where(np.arange(steps.shape[1]) == d, steps, 0.0)
+
+
+def _weighted_sums(y: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """For every state s: sum_t w[t, s] and sum_t w[t, s] y_t, over what was observed; (S,) or (S, D)."""
+    seen = ~np.isnan(y)
+    n, total = _summed(weights, seen, np.where(seen, y, 0.0))
+    return n, total
+
+
+def _weighted_moments(y: Floats, weights: Floats, mean: Floats) -> tuple[Floats, Floats, Floats]:
+    """For every state s: sum_t w[t, s], sum_t w (y_t - mean_s), sum_t w (y_t - mean_s)^2, over what was observed.
+
+    y (n,) or (n, D), weights (n, S), mean (S,) or (S, D), as are the results.
+    """
+    seen = ~np.isnan(y)
+    # Moments about a value in the middle of the data: sums of squares would lose digits otherwise.
+    middle = np.where(seen, y, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    near = np.where(seen, y - middle, 0.0)
+    n, total, squares = _summed(weights, seen, near, near * near)
+    centre = mean - middle
+    return n, total - n * centre, squares - 2 * centre * total + n * centre**2
+
+
+def _summed(weights: Floats, *features: npt.NDArray[Any]) -> Floats:
+    """For every feature (n,) or (n, D) of columns: its sums with weights (n, S), (S,) or (S, D)."""
+    flat = np.stack(features, axis=1).astype(float)
+    out = np.zeros((flat[0].size, weights.shape[1]))
+    add_weighted(weights, flat.reshape(len(flat), -1), out)
+    return np.moveaxis(out.reshape(*flat.shape[1:], -1), -1, 1)
+
+
+def _ratio(total: Floats, mean: Floats) -> Floats:
+    """total / mean, 0 where the mean is 0: there counts above 0 are impossible, and have no weight."""
+    return np.asarray(
+        np.divide(total, mean, out=np.zeros(np.broadcast_shapes(total.shape, mean.shape)), where=mean > 0)
+    )
+
+
+def _digamma_step(x: float, y: Floats) -> Floats:
+    """digamma(x + y) - digamma(x), the derivative of `_log_rising`."""
+    if x < 1e3:
+        return np.asarray(scipy.special.digamma(x + y) - scipy.special.digamma(x))
+    end = x + y
+    series = (1 / x - 1 / end) / 2 + (1 / x**2 - 1 / end**2) / 12 - (1 / x**4 - 1 / end**4) / 120
+    return np.asarray(np.log1p(y / x) + series)
+
+
 def _log_rising(x: float, y: Floats) -> Floats:
     """log(Gamma(x + y) / Gamma(x)); Stirling's series avoids the cancellation of two large log-gammas."""
     if x < 1e3:
@@ -398,6 +587,10 @@ def _log_rising(x: float, y: Floats) -> Floats:
     end = x + y
     series = (1 / end - 1 / x) / 12 - ((1 / end) ** 3 - (1 / x) ** 3) / 360
     return np.asarray((end - 0.5) * np.log1p(y / x) + y * (np.log(x) - 1) + series)
+
+
+def _normal_tails(z: Floats) -> tuple[Floats, Floats]:
+    return np.asarray(scipy.special.ndtr(z)), np.asarray(scipy.special.ndtr(-z))
 
 
 def _short(values: Floats) -> str:

@@ -18,10 +18,12 @@ from chiasma.kernels.rows import draw_prior_row
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.borders import checked
 from chiasma.models.chains import BinaryChains
-from chiasma.models.emissions import Table
+from chiasma.models.emissions import Counts, Table
 from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
+from chiasma.models.priors import check_prior
+from chiasma.models.row_chains import Switch
 from chiasma.models.rows import Row, RowChains, Rows
 from chiasma.models.state_target import AnyTarget, Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
@@ -77,6 +79,9 @@ class FactorialHMM:
             self.chains: BinaryChains | RowChains = RowChains(self.rows)
             self.emission: Emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
             self.fixed_rows = self.rows.fixed
+            # Which rows are equal does not depend on learned values: all targets of a model have the same shape.
+            self._groups = self.rows.groups(self.emission.weights, "weights" in self.emission.priors)
+            _check_shared(self.rows, self.emission)
         else:
             if not is_a(chains, BinaryChains) or not is_a(emission, Emission):
                 raise InvalidInput(
@@ -108,7 +113,7 @@ class FactorialHMM:
             )
         emission = self.emission.with_values(values)
         if self.rows is not None:
-            return FactorialHMM(rows=self.rows.given, emission=emission)
+            return FactorialHMM(rows=self.rows.with_some(values), emission=emission)
         assert isinstance(self.chains, BinaryChains)
         return FactorialHMM(chains=self.chains.with_values(values), emission=emission, fixed_rows=self.fixed_rows)
 
@@ -117,8 +122,20 @@ class FactorialHMM:
         other = copy(self)
         other.chains = self.chains.with_unchecked_values(values)
         other.emission = self.emission.with_unchecked_values(values)
+        other.rows = other.chains.rows if isinstance(other.chains, RowChains) else None
         other.parameters = Parameters({}, {})
         return other
+
+    def admits(self, values: Floats, data: Observations) -> bool:
+        """Whether values (P,) of the learned parameters go with the data: gaps need enter + leave <= 1."""
+        learned = {name.rpartition(".")[2] for name in self.parameters.names}
+        if data.gaps is None or (self.rows is None and not learned & {"enter", "leave"}):
+            return True
+        chains = self.chains.with_unchecked_values(self.parameters.unpack(values))
+        if isinstance(chains, BinaryChains):
+            return bool(np.all(chains.enter + chains.leave <= 1))
+        switches = (row.chain for row in chains.rows.given if isinstance(row.chain, Switch))
+        return all(switch.enter + switch.leave <= 1 for switch in switches)
 
     @property
     def n_rows(self) -> int:
@@ -210,8 +227,7 @@ class FactorialHMM:
         """Whether a row has more than two states, or rows cannot be told apart: then targets are StateTargets."""
         if self.rows is None:
             return False
-        assert isinstance(self.emission, Additive)
-        equal = any(len(group) > 1 for group in self.rows.groups(self.emission.weights))
+        equal = any(len(group) > 1 for group in self._groups)
         return equal or bool(np.any(self.layout.sizes > 2))
 
     def _state_target(self, data: Observations, table_bytes: int) -> StateTarget:
@@ -220,7 +236,7 @@ class FactorialHMM:
         edge, gaps = data.edge_kinds()
         adds = self.rows.contributions(self.emission.weights)
         axes = []
-        for group in self.rows.groups(self.emission.weights):
+        for group in self._groups:
             chain = self.rows.rows[group[0]].chain
             assert chain is not None
             own = adds[group[0]]
@@ -228,6 +244,23 @@ class FactorialHMM:
         base = sum((adds[k][x] for k, x in self.fixed_rows.items()), np.zeros(adds[0].shape[1:]))
         likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
         return StateTarget(edge, axes, likelihood, self.rows, table_bytes)
+
+    def parameter_slopes(
+        self, data: Observations, by_matrix: Sequence[Floats], by_add: Sequence[Floats]
+    ) -> dict[str, Floats]:
+        """Derivatives with respect to the parameters of the chains and to the weights, by name, from those with
+        respect to the matrices, (E, S_k, S_k) of every row, and to what its states add to the level, (S_k,).
+        """
+        if self.rows is None:
+            assert isinstance(self.chains, BinaryChains)
+            found = self.chains.slopes(self.n_rows, data, np.stack(by_matrix, axis=1))
+            return found | {"weights": np.array([slope[1] for slope in by_add])}
+        assert isinstance(self.emission, Additive)
+        weights = self.emission.weights
+        return {
+            "weights": self.rows.weight_slopes(weights, by_add),
+            **self.rows.slopes(data, weights, by_matrix, by_add),
+        }
 
     def simulate(
         self,
@@ -276,6 +309,19 @@ class FactorialHMM:
     def __repr__(self) -> str:
         fixed = f", fixed_rows={self.fixed_rows}" if self.fixed_rows else ""
         return f"FactorialHMM({self.n_rows} rows, {self.chains}, {type(self.emission).__name__}{fixed})"
+
+
+def _check_shared(rows: Rows, emission: Additive) -> None:
+    """Refuse names that rows and emission both use, and learned values that counts cannot have."""
+    twice = sorted(set(rows.priors) & {*emission.arguments, "states"})
+    if twice:
+        raise InvalidInput(
+            f"rows share a parameter called {twice[0]!r}, a name of {type(emission).__name__}; rename it"
+        )
+    if isinstance(emission, Counts):
+        for row in rows.given:
+            for name, prior in row.priors.items():
+                check_prior(f"{name} of a row of counts", prior, (prior.shape,), 0.0, np.inf)
 
 
 def log_joint(

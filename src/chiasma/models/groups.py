@@ -121,6 +121,22 @@ class Group:
         kernel.lump(matrices, self.counts, self._sizes, self._up, out)
         return out
 
+    def lump_slopes(self, matrices: Floats, by_lumped: Floats) -> Floats:
+        """(E, S, S) derivatives with respect to the matrices of a row, from those with respect to `lump` of them.
+
+        Of the c_x rows in state x, each may be the one that moves to y while the others do the rest:
+        dL_n(c, c') / dA(x, y) = c_x L_{n-1}(c - x, c' - y).
+        """
+        rest = Group(self.n_rows - 1, self.n_states) if self.n_rows > 1 else None
+        before = np.zeros((1, self.n_states), np.int64) if rest is None else rest.counts
+        lumped = np.ones((len(matrices), 1, 1)) if rest is None else rest.lump(matrices)
+        out = np.empty_like(matrices)
+        for x in range(self.n_states):
+            for y in range(self.n_states):
+                terms = lumped * by_lumped[:, self._up[:, x]][:, :, self._up[:, y]]
+                out[:, x, y] = np.einsum("ecd,c->e", terms, before[:, x] + 1.0)
+        return out
+
     def log_lump(self, matrices: Floats) -> Floats:
         """(E, C, C) their logarithms, also of probabilities that are too small for a float."""
         out = self.lump(matrices)

@@ -6,6 +6,8 @@ weight.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from chiasma.models.factorial import FactorialHMM
@@ -25,13 +27,15 @@ def exchangeable_rows(model: FactorialHMM) -> list[list[int]]:
     if weights is None:
         return []
     rest = [list(range(model.n_rows))]
-    for prior in (weights, *model.chains.priors.values()):
+    for prior in (weights, *(model.chains.priors.values() if model.rows is None else ())):
         if prior.shape:
             rest = _split(rest, _kinds(prior, model.n_rows))
     for name in set(model.chains.arguments) - set(model.chains.priors):
         given = getattr(model.chains, name)
         if given is not None and given.ndim:
             rest = _split(rest, given.tolist())
+    if model.rows is not None:
+        rest = _split(rest, [f"{row.chain} {row.adds.tolist()} {row.learned}" for row in model.rows.rows])
     rest = [[row for row in group if row not in model.fixed_rows] for group in rest]
     return [group for group in rest if len(group) > 1]
 
@@ -45,8 +49,8 @@ def _kinds(prior: Prior, n_rows: int) -> list[float]:
     return kinds
 
 
-def _split(groups: list[list[int]], kinds: list[float]) -> list[list[int]]:
-    found: dict[tuple[int, float], list[int]] = {}
+def _split(groups: list[list[int]], kinds: Sequence[float | str]) -> list[list[int]]:
+    found: dict[tuple[int, float | str], list[int]] = {}
     for i, group in enumerate(groups):
         for row in group:
             found.setdefault((i, kinds[row]), []).append(row)
@@ -58,18 +62,22 @@ class CanonicalOrder:
 
     def __init__(self, model: FactorialHMM):
         self.groups = exchangeable_rows(model)
-        self.free = model.free_rows
+        # Codes are those of the free rows, a bit each, or of all rows, a field each.
+        self.shifts = {k: i for i, k in enumerate(model.free_rows)}
+        if model.has_states:
+            self.shifts = {k: int(shift) for k, shift in enumerate(model.layout.shifts)}
+        self.masks = model.layout.masks
         # Indices of every per-row parameter in the vector of values.
         self.places = [
             np.arange(slot.values.start, slot.values.stop).reshape(model.n_rows, -1)
             for slot in model.parameters.slots
-            if slot.prior.shape and slot.prior.shape[0] == model.n_rows
+            if slot.name in ("weights", *model.chains.arguments) and slot.prior.shape[:1] == (model.n_rows,)
         ]
         self.weights = next((slot.values for slot in model.parameters.slots if slot.name == "weights"), slice(0))
         self.n_rows = model.n_rows
 
     def __call__(self, codes: Integers, values: Floats) -> tuple[Integers, Floats]:
-        """Codes (T,) of the free rows and values (P,), with exchangeable rows sorted."""
+        """Codes (T,) and values (P,), with exchangeable rows sorted."""
         if not self.groups:
             return codes, values
         weights = values[self.weights].reshape(self.n_rows, -1)[:, 0]
@@ -78,11 +86,15 @@ class CanonicalOrder:
             order[group] = np.array(group)[np.argsort(weights[group], kind="stable")]
         if np.array_equal(order, np.arange(self.n_rows)):
             return codes, values
-        sorted_values = values.copy()
-        for places in self.places:
-            sorted_values[places] = values[places[order]]
-        place = {row: i for i, row in enumerate(self.free)}
+        sorted_values = self.permuted(values, order)
         moved = np.zeros_like(codes)
-        for i, row in enumerate(self.free):
-            moved |= (codes >> place[int(order[row])] & 1) << i
+        for row, shift in self.shifts.items():
+            moved |= (codes >> self.shifts[int(order[row])] & self.masks[row]) << shift
         return moved, sorted_values
+
+    def permuted(self, values: Floats, order: Integers) -> Floats:
+        """(P,) values in which row k has those of row order[k]."""
+        moved = values.copy()
+        for places in self.places:
+            moved[places] = values[places[order]]
+        return moved

@@ -53,14 +53,15 @@ class Levels:
         self.base = base
 
     @cached_property
-    def _every_level(self) -> Floats:
+    def levels(self) -> Floats:
+        """(2^K,) or (2^K, D) of all codes."""
         return np.asarray(subset_sums(self.weights) + self.base)
 
     def all_codes(self, first: int, stop: int) -> Floats:
-        return _possible(self.emission.log_likelihood(self.y[first:stop], self._every_level), first)
+        return _possible(self.emission.log_likelihood(self.y[first:stop], self.levels), first)
 
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
-        _temper(self.emission.log_likelihood(self.y[first:stop], self._every_level), first, beta, lik, tops)
+        _temper(self.emission.log_likelihood(self.y[first:stop], self.levels), first, beta, lik, tops)
 
     def fused_filter(self, beta: float) -> FusedFilter | None:
         return self.emission.fused_filter(self.y, self.weights, self.base, beta)
@@ -117,11 +118,11 @@ class IndexLevels:
         return None
 
     def at(self, codes: Integers) -> Floats:
-        levels = self._levels(codes.ravel(), range(len(self.adds)))
+        levels = self._levels(codes.ravel(), np.arange(len(self.adds)))
         return self.emission.log_likelihood(self.y, levels.reshape(*codes.shape, *self.base.shape))
 
     def around(self, centres: Integers, axes: Integers) -> Floats:
-        others = self._levels(centres, [k for k in range(len(self.adds)) if k not in axes])
+        others = self._levels(centres, np.delete(np.arange(len(self.adds)), axes))
         joint = self._joint(np.zeros_like(self.base), [self.adds[k] for k in axes])
         return self.emission.log_likelihood(self.y, others[:, None] + joint)
 
@@ -132,13 +133,12 @@ class IndexLevels:
             levels = (own[:, None] + levels).reshape(-1, *base.shape)
         return levels
 
-    def _levels(self, codes: Integers, axes: Sequence[int]) -> Floats:
+    def _levels(self, codes: Integers, axes: Integers) -> Floats:
         """(n, ...) levels of codes (n,), as far as some axes add to them."""
         levels = np.empty((len(codes), *self.base.shape))
         levels[:] = self.base
-        rows = np.array(axes, np.int64)
         places, adds = self._states
-        add_state_levels(codes, sub_layout(self._layout, rows), places[rows], adds, levels.reshape(len(codes), -1))
+        add_state_levels(codes, sub_layout(self._layout, axes), places[axes], adds, levels.reshape(len(codes), -1))
         return levels
 
     @cached_property

@@ -9,7 +9,7 @@ import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.models.priors import Prior
+from chiasma.models.priors import PRIORS, Prior
 from chiasma.types import Floats, as_floats
 
 
@@ -98,3 +98,49 @@ class Parameters:
         values = np.empty(self.n_values)
         kernel.from_free(*self._entries[:3], free, values)
         return values
+
+    @property
+    def centre(self) -> Floats:
+        """(P,) typical values."""
+        return np.concatenate([np.empty(0), *(slot.prior.centre.ravel() for slot in self.slots)])
+
+    @property
+    def scale(self) -> Floats:
+        """(n_free,) widths of the priors in free coordinates, in orders of magnitude: 1 for logarithms and logits."""
+        kind, _, spread, _ = self._entries
+        free = kind != kernel.SIMPLEX_END
+        return np.where(kind[free] == kernel.NORMAL, spread[free], 1.0)
+
+    def check_gradients(self) -> None:
+        """Raise InvalidInput where a prior has no gradient: one of a class of the user's own."""
+        for slot in self.slots:
+            if type(slot.prior) not in PRIORS.values():
+                raise InvalidInput(
+                    f"the prior of {slot.name}, {slot.prior}, has no gradient; use one of {', '.join(PRIORS)}, or "
+                    "sample without gradients (update='row' or update='exact')"
+                )
+
+    def slopes(self, values: Floats) -> Floats:
+        """(P,) derivatives of `log_prior`."""
+        out = np.empty(self.n_values)
+        kernel.log_density_slopes(*self._entries[:3], values, False, out)
+        return out
+
+    def free_slopes(self, values: Floats, slopes: Floats) -> Floats:
+        """(n_free,) derivatives of `log_prior_free` plus a function of the values whose derivatives are slopes (P,)."""
+        out = np.empty(self.n_values)
+        kernel.log_density_slopes(*self._entries[:3], values, True, out)
+        own = np.empty(self.n_free)
+        kernel.pull_to_free(*self._entries[:3], values, slopes, own)
+        return out[: self.n_free] + own
+
+    def tangent(self, slopes: Floats) -> Floats:
+        """(P,) slopes whose values on a simplex are a direction in it: they add up to 0."""
+        out = slopes.copy()
+        ends = np.flatnonzero(self._entries[0] == kernel.SIMPLEX_END)
+        for end in ends:
+            first = end
+            while first > 0 and self._entries[0][first - 1] == kernel.SIMPLEX:
+                first -= 1
+            out[first : end + 1] -= out[first : end + 1].mean()
+        return out

@@ -8,7 +8,8 @@ entry for the simplex. `chiasma.kernels.priors` computes them from the `entries`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,22 @@ class Prior(ABC):
     shape: tuple[int, ...]
     support: tuple[float, float]  # bounds of every value
     n_free: int
+    shared_as: str | None = None  # the name of a parameter that several parts of a model have in common
+
+    def shared(self, name: str) -> Self:
+        """The same prior for one parameter that several rows share: all that are given this name have one value.
+
+        >>> import chiasma as ch
+        >>> step = ch.Gamma(2, 1).shared("step")
+        >>> row = ch.Row([0, 1, 2], ch.Sticky(0.1), weight=step)
+        >>> row.priors["weight"]
+        Gamma(2, 1).shared('step')
+        """
+        if not name or not isinstance(name, str):
+            raise InvalidInput(f"a shared parameter needs a name, got {name!r}; give one, such as 'step'")
+        other = copy(self)
+        other.shared_as = name
+        return other
 
     @property
     @abstractmethod
@@ -56,10 +73,12 @@ class Prior(ABC):
 
     def describe(self) -> dict[str, Any]:
         """The prior as plain JSON, from which `prior_of` rebuilds it."""
-        return {"prior": type(self).__name__} | {name: getattr(self, name).tolist() for name in self.arguments}
+        told = {"prior": type(self).__name__} | {name: getattr(self, name).tolist() for name in self.arguments}
+        return told if self.shared_as is None else told | {"shared": self.shared_as}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(short(getattr(self, name)) for name in self.arguments)})"
+        shared = "" if self.shared_as is None else f".shared({self.shared_as!r})"
+        return f"{type(self).__name__}({', '.join(short(getattr(self, name)) for name in self.arguments)}){shared}"
 
 
 class Independent(Prior):
@@ -415,7 +434,9 @@ def prior_of(description: Any) -> Any:
     """Rebuild a prior from what `Prior.describe` returned; return anything else unchanged."""
     if not isinstance(description, dict) or "prior" not in description:
         return description
-    return PRIORS[description["prior"]](**{name: value for name, value in description.items() if name != "prior"})
+    own = {name: value for name, value in description.items() if name not in ("prior", "shared")}
+    prior = PRIORS[description["prior"]](**own)
+    return prior.shared(description["shared"]) if "shared" in description else prior
 
 
 def check_prior(name: str, prior: Prior, shapes: tuple[tuple[int, ...], ...], low: float, high: float) -> None:

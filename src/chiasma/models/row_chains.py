@@ -19,6 +19,7 @@ import scipy  # its parts load when they are first used
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
 from chiasma.models.arguments import EITHER, RARE, Argument
+from chiasma.models.chain_slopes import power_slopes, stationary_slopes, sticky_slopes, switch_slopes
 from chiasma.models.learnable import Learnable
 from chiasma.models.priors import Dirichlet, DirichletRows, Prior, check_prior
 from chiasma.types import Floats, as_floats
@@ -66,6 +67,10 @@ class RowChain(Learnable, ABC):
     @abstractmethod
     def _steps(self, n_states: int, gaps: Floats) -> Floats:
         """(E, S, S) matrices over E gaps."""
+
+    @abstractmethod
+    def slopes(self, n_states: int, gaps: Floats, by_matrix: Floats) -> dict[str, Floats]:
+        """Derivatives by name, from those with respect to the matrices, (E, S, S) as `matrices` orders them."""
 
     def _check_size(self, n_states: int) -> None:
         if self.n_states is not None and self.n_states != n_states:
@@ -167,6 +172,11 @@ class Switch(RowChain):
         fill_transitions(enter, leave, np.zeros(1), np.concatenate([[np.inf], gaps]), trans)
         return trans[1:].reshape(-1, 2, 2)
 
+    def slopes(self, n_states: int, gaps: Floats, by_matrix: Floats) -> dict[str, Floats]:
+        enter, leave = np.atleast_1d(self.enter), np.atleast_1d(self.leave)
+        found = switch_slopes(enter, leave, self.initial is None, gaps, by_matrix[:, None])
+        return {name: slope[0] for name, slope in zip(self.arguments, found, strict=True)}
+
 
 class Sticky(RowChain):
     """Any number of states: a row stays where it is until its state is drawn anew.
@@ -214,6 +224,13 @@ class Sticky(RowChain):
         kept, renewed = np.exp(log_stay), -np.expm1(log_stay)
         steps = kept[:, None, None] * np.eye(n_states)
         return np.asarray(steps + renewed[:, None, None] * self._stationary(n_states))
+
+    def slopes(self, n_states: int, gaps: Floats, by_matrix: Floats) -> dict[str, Floats]:
+        by_renew, by_probabilities = sticky_slopes(float(self.renew), self._stationary(n_states), gaps, by_matrix)
+        by_start = by_matrix[0].sum(axis=0)
+        if self.initial is None:
+            by_probabilities = by_probabilities + by_start
+        return {"renew": np.asarray(by_renew), "probabilities": by_probabilities, "initial": by_start}
 
 
 class Markov(RowChain):
@@ -287,6 +304,21 @@ class Markov(RowChain):
         if not whole.all():
             steps[~whole] = _exponentials(_generator(self.transition, gaps[~whole][0]), gaps[~whole])
         return steps
+
+    def slopes(self, n_states: int, gaps: Floats, by_matrix: Floats) -> dict[str, Floats]:
+        by_start = by_matrix[0].sum(axis=0)
+        if self.transition is None:
+            return {"initial": by_start}
+        broken = gaps[1:] != np.floor(gaps[1:])
+        if broken.any():
+            raise InvalidInput(
+                f"a learned transition matrix needs gaps of whole numbers, got {gaps[1:][broken][0]:g}; round the "
+                "gaps, or use ch.Sticky or ch.Switch, which serve gaps of any length"
+            )
+        by_transition = power_slopes(self.transition, gaps[1:], by_matrix[1:])
+        if self.initial is None:
+            by_transition = by_transition + stationary_slopes(self.transition, self._stationary(n_states), by_start)
+        return {"transition": by_transition, "initial": by_start}
 
 
 # ---- What is refused ------------------------------------------------------------------------------------------------

@@ -8,22 +8,26 @@ counts them (`models.groups`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, make_layout
+from chiasma.models.arguments import Argument
+from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
-from chiasma.models.priors import Prior
+from chiasma.models.priors import Dirichlet, DirichletRows, Prior
 from chiasma.models.row_chains import RowChain
 from chiasma.types import Floats, as_floats, is_a, shown
 
 MAX_BITS = 63
 
 
-class Row:
+class Row(Learnable):
     """One hidden row, or several that cannot be told apart.
 
     Parameters
@@ -34,6 +38,11 @@ class Row:
     name : for tables, figures and messages; default: row_0, row_1, ...
     copies : so many rows of this kind; they are named NAME_1, NAME_2, ...
     fixed : the state at which the row is held. A fixed row costs no state space.
+    weight : a factor of all its values: the size of one step where values are 0, 1, 2, ...
+
+    Values, the weight and the parameters of the chain may be priors, and are then learned: one parameter for all copies
+    of a row, which stay equal. `prior.shared("name")` gives several rows one parameter. A fixed row with a learned
+    weight is a baseline.
 
     Examples
     --------
@@ -42,15 +51,22 @@ class Row:
     Row('washer', values=[0.0, 150.0, 2000.0], chain=Sticky(renew=0.01))
     """
 
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "values": Argument("what each state adds to the level.", required=True, takes="list"),
+        "weight": Argument("factor of the values."),
+    }
+
     def __init__(
         self,
-        values: npt.ArrayLike,
+        values: npt.ArrayLike | Prior,
         chain: RowChain | None = None,
         name: str | None = None,
         copies: int = 1,
         fixed: int | None = None,
+        weight: float | Prior = 1.0,
     ):
-        self.values = as_floats("values", values)
+        self.values = as_floats("values", self._number("values", values))
+        self.weight = as_floats("weight", self._number("weight", weight))
         self.chain = chain
         self.name = name
         self.copies = copies
@@ -66,12 +82,43 @@ class Row:
                 f"{called} needs at least two finite values, one per state, or (states, channels), got "
                 f"{self.values.tolist()}; a switch of 100 W is values=[0, 100]"
             )
+        if self.weight.shape or not np.isfinite(self.weight):
+            raise InvalidInput(f"the weight of {called} must be one finite number, got {self.weight.tolist()}")
         if not _is_whole(copies) or copies < 1:
             raise InvalidInput(f"copies of {called} must be a whole number of at least 1, got {copies!r}")
         if fixed is not None and (not _is_whole(fixed) or not 0 <= fixed < self.n_states):
             raise InvalidInput(f"{called} can be fixed at a state in 0..{self.n_states - 1}, got {fixed!r}")
         if fixed is None:
             self._check_chain(called)
+
+    def _number(self, name: str, given: Any) -> Any:
+        """Numbers as they are; a prior is remembered, and its typical value stands in for it."""
+        if not isinstance(given, Prior):
+            return given
+        if isinstance(given, Dirichlet | DirichletRows):
+            raise InvalidInput(f"the {name} of a row need not add up to 1; use Normal or LogNormal in place of {given}")
+        return self._learned(name, given)
+
+    @property
+    def learned(self) -> dict[str, Prior]:
+        """Priors of the row and of its chain, by argument."""
+        return {**self.priors, **(self.chain.priors if self.chain is not None and self.fixed is None else {})}
+
+    def placed(self, values: Mapping[str, Any]) -> Row:
+        """The row with numbers in place of all priors, unchecked."""
+        other = self.with_unchecked_values(values) if self.priors else copy(self)
+        if self.chain is not None and self.chain.priors:
+            known = values if self.fixed is None else {name: getattr(self.chain, name) for name in self.chain.priors}
+            other.chain = self.chain.with_unchecked_values(known)
+        return other
+
+    def with_some(self, values: Mapping[str, Any]) -> Row:
+        """The row with numbers in place of some priors, checked."""
+        chain = self.chain
+        if chain is not None and set(values) & set(chain.priors):
+            chain = chain.with_values(values)
+        own = {name: values.get(name, self.given(name)) for name in self.arguments}
+        return Row(**own, chain=chain, name=self.name, copies=self.copies, fixed=self.fixed)
 
     def _check_chain(self, called: str) -> None:
         if not isinstance(self.chain, RowChain):
@@ -88,6 +135,18 @@ class Row:
         return len(self.values)
 
     @property
+    def adds(self) -> Floats:
+        """(S,) or (S, D): its weight times its values."""
+        return self.values if self.weight == 1 else self.weight * self.values
+
+    def add_slopes(self, weight: Floats, by_add: Floats) -> Floats:
+        """Derivatives with respect to `adds`, of its shape, from those with respect to what states add to the level.
+
+        weight : that of the emission, () or (D,).
+        """
+        return np.asarray(by_add @ weight if by_add.ndim > self.values.ndim else by_add * weight)
+
+    @property
     def n_channels(self) -> int | None:
         """Values of a state; None where it is a number."""
         return None if self.values.ndim == 1 else self.values.shape[1]
@@ -97,10 +156,12 @@ class Row:
         return (self.n_states - 1).bit_length()
 
     def __repr__(self) -> str:
-        parts = [f"values={self.values.tolist()}"]
+        parts = [f"values={self.priors.get('values', self.values.tolist())}"]
         parts += [] if self.chain is None else [f"chain={self.chain}"]
         parts += [] if self.copies == 1 else [f"copies={self.copies}"]
         parts += [] if self.fixed is None else [f"fixed={self.fixed}"]
+        weight = self.priors.get("weight", self.weight)
+        parts += [] if isinstance(weight, np.ndarray) and weight == 1 else [f"weight={weight}"]
         return f"Row({', '.join([*([] if self.name is None else [repr(self.name)]), *parts])})"
 
 
@@ -114,9 +175,9 @@ class Rows:
         self.names: list[str] = []
         self.rows: list[Row] = []
         for row in self.given:
-            for copy in range(row.copies):
+            for number in range(row.copies):
                 base = f"row_{len(self.rows)}" if row.name is None else row.name
-                self.names.append(f"{base}_{copy + 1}" if row.copies > 1 and row.name is not None else base)
+                self.names.append(f"{base}_{number + 1}" if row.copies > 1 and row.name is not None else base)
                 self.rows.append(row)
         twice = {name for name in self.names if self.names.count(name) > 1}
         if twice:
@@ -136,12 +197,77 @@ class Rows:
             )
         if all(row.fixed is not None for row in self.rows):
             raise InvalidInput(f"all {len(self.rows)} rows are fixed; leave at least one free")
-        learned = [name for name, row in zip(self.names, self.rows, strict=True) if row.chain and row.chain.priors]
-        if learned:
-            raise InvalidInput(
-                f"the Markov chain of row {learned[0]!r} has a prior, and parameters of rows cannot be learned yet; "
-                "give numbers, or use chains=ch.BinaryChains(...) with priors for rows of two states"
-            )
+        self.keys = self._keys()
+        self.priors = self._shared_priors()
+
+    def _keys(self) -> list[dict[str, str]]:
+        """For every given row, the names in the model of its learned arguments."""
+        names = iter(self.names)
+        found = []
+        for row in self.given:
+            first, *_ = (next(names) for _ in range(row.copies))
+            own = first if row.name is None else row.name
+            found.append({name: prior.shared_as or f"{own}.{name}" for name, prior in row.learned.items()})
+        return found
+
+    def _shared_priors(self) -> dict[str, Prior]:
+        """The learned parameters by name; those that share a name must share a prior."""
+        priors: dict[str, Prior] = {}
+        for row, keys in zip(self.given, self.keys, strict=True):
+            for name, prior in row.learned.items():
+                if priors.setdefault(keys[name], prior).describe() != prior.describe():
+                    raise InvalidInput(
+                        f"{keys[name]!r} is shared with two priors, {priors[keys[name]]} and {prior}; give one prior, "
+                        "or two names"
+                    )
+        return priors
+
+    @property
+    def learns_levels(self) -> bool:
+        """Whether what states add to the level is learned."""
+        return any(row.priors for row in self.given)
+
+    def placed(self, values: Mapping[str, Any]) -> Rows:
+        """The rows with numbers in place of all priors, by their names in the model; unchecked."""
+        if not self.priors:
+            return self
+        other = copy(self)
+        other.given = tuple(
+            row.placed({name: values[key] for name, key in keys.items()}) if row.learned else row
+            for row, keys in zip(self.given, self.keys, strict=True)
+        )
+        other.rows = [row for row in other.given for _ in range(row.copies)]
+        other.priors = {}
+        return other
+
+    def with_some(self, values: Mapping[str, Any]) -> list[Row]:
+        """The given rows with numbers in place of some priors, checked."""
+        return [
+            row.with_some({name: values[key] for name, key in keys.items() if key in values})
+            for row, keys in zip(self.given, self.keys, strict=True)
+        ]
+
+    def slopes(
+        self, data: Observations, weights: Floats, by_matrix: Sequence[Floats], by_add: Sequence[Floats]
+    ) -> dict[str, Floats]:
+        """Derivatives with respect to the learned parameters, by name, from those with respect to the matrices of every
+        row and to its `contributions`; rows that share a parameter add up.
+        """
+        _, gaps = data.edge_kinds()
+        found: dict[str, Floats] = {}
+        first = 0
+        for row, keys in zip(self.given, self.keys, strict=True):
+            own = range(first, first + row.copies)
+            first += row.copies
+            if not keys:
+                continue
+            add = np.sum([row.add_slopes(weights[k], by_add[k]) for k in own], axis=0)
+            slopes: dict[str, Any] = {"values": row.weight * add, "weight": np.sum(row.values * add)}
+            if row.chain is not None and row.fixed is None:
+                slopes |= row.chain.slopes(row.n_states, gaps, np.sum([by_matrix[k] for k in own], axis=0))
+            for name, key in keys.items():
+                found[key] = slopes[name] + found.get(key, 0.0)
+        return found
 
     @property
     def n_rows(self) -> int:
@@ -163,28 +289,45 @@ class Rows:
     def contributions(self, weights: Floats) -> list[Floats]:
         """(S_k,) or (S_k, D) what each state of every row adds to the level; weights (K,) or (K, D)."""
         return [
-            np.multiply.outer(row.values, weight) if row.n_channels is None else row.values * weight
+            np.multiply.outer(row.adds, weight) if row.n_channels is None else row.adds * weight
             for weight, row in zip(weights, self.rows, strict=True)
         ]
 
-    def groups(self, weights: Floats) -> list[list[int]]:
-        """Free rows, those together that cannot be told apart."""
+    def weight_slopes(self, weights: Floats, by_add: Sequence[Floats]) -> Floats:
+        """(K,) or (K, D) derivatives with respect to the weights, from those with respect to `contributions`."""
+        found = []
+        for row, slope in zip(self.rows, by_add, strict=True):
+            if row.n_channels is None:
+                found.append(np.tensordot(row.adds, slope, 1))
+            else:
+                by_channel = (row.adds * slope).sum(axis=0)
+                found.append(by_channel if weights.ndim == 2 else by_channel.sum())
+        return np.array(found)
+
+    def groups(self, weights: Floats, separate: bool = False) -> list[list[int]]:
+        """Free rows, those together that cannot be told apart. separate: every row has a weight of its own to learn.
+
+        Rows with learned parameters are equal where these are shared, whatever typical values they have.
+        """
         found: dict[tuple[object, ...], list[int]] = {}
+        origins = [i for i, row in enumerate(self.given) for _ in range(row.copies)]
         for k, (row, adds) in enumerate(zip(self.rows, self.contributions(weights), strict=True)):
             if row.fixed is None:
-                found.setdefault((repr(row.chain), adds.tobytes()), []).append(k)
+                own = any(prior.shared_as is None for prior in row.learned.values())
+                marks = (origins[k] if own else -1, k if separate else -1, repr(row.chain), repr(row.priors))
+                found.setdefault((*marks, adds.tobytes()), []).append(k)
         return list(found.values())
 
 
 class RowChains:
     """The Markov chains of rows of two states, in the shape of BinaryChains."""
 
-    priors: Mapping[str, Prior] = {}
     arguments: Mapping[str, object] = {}
     initial: Floats | None = None
 
     def __init__(self, rows: Rows):
         self.rows = rows
+        self.priors: Mapping[str, Prior] = rows.priors
 
     def tables(self, n_rows: int, data: Observations) -> tuple[npt.NDArray[np.int32], Floats]:
         """edge (T,) and trans (E, K, 4), as the kernels take them; a fixed row stays as it is."""
@@ -195,7 +338,7 @@ class RowChains:
         return edge, trans
 
     def with_unchecked_values(self, values: Mapping[str, object]) -> RowChains:
-        return self
+        return RowChains(self.rows.placed(values))
 
     def __repr__(self) -> str:
         return f"{list(self.rows.given)}"

@@ -9,9 +9,11 @@ that of a path, and chooses which of the rows of a group are in which state.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,13 +57,15 @@ class Axis:
         """(E, C, C)"""
         return self.matrices if len(self.rows) == 1 else self.group.lump(self.matrices)
 
-    @cached_property
+    @property
+    def log_tables(self) -> Floats:
+        """(E, C, C): also of probabilities that are too small for a float."""
+        return _log(self.matrices) if len(self.rows) == 1 else self.group.log_lump(self.matrices)
+
+    @property
     def best_log_tables(self) -> Floats:
         """(E, C, C): of the best arrangement of the rows, for Viterbi."""
-        if len(self.rows) > 1:
-            return self.group.log_best(self.matrices)
-        with np.errstate(divide="ignore"):
-            return np.log(self.matrices)
+        return _log(self.matrices) if len(self.rows) == 1 else self.group.log_best(self.matrices)
 
     @cached_property
     def unlumping(self) -> Unlumping:
@@ -80,6 +84,8 @@ class Axis:
 
 class StateTarget:
     """edge (T,), the axes, and the likelihood over all indices; rows: all rows of the model."""
+
+    axes_text: ClassVar[str] = "free rows, equal ones counted as one"
 
     def __init__(
         self,
@@ -145,7 +151,7 @@ class StateTarget:
     @property
     def tensor_operations(self) -> int:
         """Multiply-adds of a filter per column."""
-        return sum(axis.size for axis in self.axes) * self.n_states
+        return int(self.n_operations) * self.n_states
 
     @property
     def size_text(self) -> str:
@@ -156,23 +162,22 @@ class StateTarget:
         >>> ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0)).target([0.0]).size_text
         '9 joint states (8 equal rows count as 9 states)'
         """
-        groups = [f"{len(a.rows)} equal rows count as {a.size} states" for a in self.axes if len(a.rows) > 1]
+        found = Counter(f"{len(a.rows)} equal rows count as {a.size} states" for a in self.axes if len(a.rows) > 1)
+        groups = [text if n == 1 else f"{n} times {text}" for text, n in found.items()]
         return f"{self.n_states:,} joint states" + (f" ({', '.join(groups)})" if groups else "")
 
     @cached_property
     def trans(self) -> Floats:
         """(E, M)"""
-        return np.concatenate([axis.tables.reshape(len(axis.tables), -1) for axis in self.axes], axis=1)
+        return _side_by_side([axis.tables for axis in self.axes])
 
     @cached_property
     def log_trans(self) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.log(self.trans)
+        return _side_by_side([axis.log_tables for axis in self.axes])
 
     @cached_property
     def best_log_trans(self) -> Floats:
-        tables = [axis.best_log_tables for axis in self.axes]
-        return np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
+        return _side_by_side([axis.best_log_tables for axis in self.axes])
 
     @cached_property
     def lowest(self) -> Floats:
@@ -281,9 +286,8 @@ class StateTarget:
         """Layout and log-transitions (E, M) of the free rows one by one, and which rows they are."""
         rows = sorted((k, axis) for axis in self.axes for k in axis.rows)
         layout = make_layout([len(axis.adds) for _, axis in rows])
-        trans = np.concatenate([axis.matrices.reshape(len(axis.matrices), -1) for _, axis in rows], axis=1)
-        with np.errstate(divide="ignore"):
-            return layout, np.log(trans), np.array([k for k, _ in rows])
+        log_trans = _side_by_side([_log(axis.matrices) for _, axis in rows])
+        return layout, log_trans, np.array([k for k, _ in rows])
 
     def log_row_prior(self, codes: Integers) -> float:
         """log p(X) of a path of codes of all rows."""
@@ -302,6 +306,16 @@ class StateTarget:
     def log_parts(self, codes: Integers) -> tuple[float, float]:
         """log p(X) and log p(y | X) of a path of all rows."""
         return self.log_row_prior(codes), self.log_likelihood(self.reduce(codes))
+
+
+def _log(values: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def _side_by_side(tables: Sequence[Floats]) -> Floats:
+    """(E, M) from (E, C, C) of every axis."""
+    return np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
 
 
 # What updates, exchanges and exact passes work on.

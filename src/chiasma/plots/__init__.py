@@ -5,10 +5,12 @@ Colours are those of Okabe and Ito; line styles, markers and hatches keep the pl
 """
 
 from chiasma.plots.parameters import plot_pairs, plot_parameters
-from chiasma.plots.paths import plot_configurations, plot_level, plot_marginals, plot_row
+from chiasma.plots.paths import plot_configurations, plot_level, plot_marginals, plot_row, plot_states
 from chiasma.plots.runs import plot_hamming, plot_jumps, plot_ladder, plot_log_joint
+from chiasma.plots.sites import Labels
 
 __all__ = [
+    "Labels",
     "plot_configurations",
     "plot_hamming",
     "plot_jumps",
@@ -19,4 +21,5 @@ __all__ = [
     "plot_pairs",
     "plot_parameters",
     "plot_row",
+    "plot_states",
 ]

@@ -65,7 +65,7 @@ def plot_pairs(posterior: Posterior, names: Sequence[str] | None = None, *, fig:
                 continue
             ax.spines[["top", "right"]].set_visible(False)
             if i == j:
-                _histogram(ax, chosen[i].values)
+                _filled(ax, chosen[i].values)
             else:
                 _pair(ax, chosen[j].values.ravel(), chosen[i].values.ravel())
             _ticks(ax)
@@ -97,13 +97,13 @@ def _grid(n: int) -> tuple[int, int]:
 
 def _marginal(ax: Axes, posterior: Posterior, entry: Entry) -> None:
     ax.spines[["top", "right", "left"]].set_visible(False)
-    edges = _histogram(ax, entry.values)
+    edges = _filled(ax, entry.values)
     top = 0.0
     for i, chain in enumerate(entry.values):
         heights, _ = np.histogram(chain, edges, density=True)
         ax.stairs(heights, edges, color=BLUE, linewidth=0.7, alpha=0.7, label=f"chain {i}")
         top = max(top, float(heights.max()))
-    prior = _prior_density(posterior, entry, edges)
+    prior = prior_density(posterior, entry, edges)
     if prior is not None:
         ax.plot(*prior, color=BLACK, lw=1.4, ls=(0, (4, 2)), label="prior")
         # A prior with a peak at its bound would squeeze the histogram of the draws.
@@ -117,13 +117,18 @@ def _marginal(ax: Axes, posterior: Posterior, entry: Entry) -> None:
     entitle(ax, entry.name)
 
 
-def _histogram(ax: Axes, values: Floats) -> Floats:
-    """A filled histogram of all chains together, with no more bins than as many independent draws would need."""
+def histogram(values: Floats) -> tuple[Floats, Floats]:
+    """Edges and densities of all chains together, with no more bins than as many independent draws would need."""
     ends = (values.min(), values.max())
     if ends[0] == ends[1]:
         ends = (ends[0] - 0.5, ends[1] + 0.5)
     edges = np.linspace(*ends, int(np.clip(2 * values.size ** (1 / 3), 5, 40)) + 1)
-    heights, _ = np.histogram(values, edges, density=True)
+    return edges, np.histogram(values, edges, density=True)[0]
+
+
+def _filled(ax: Axes, values: Floats) -> Floats:
+    """Draw a filled histogram; its edges."""
+    edges, heights = histogram(values)
     ax.stairs(heights, edges, fill=True, color=SKY, alpha=0.6, label="posterior")
     ax.set_yticks([])
     return edges
@@ -134,7 +139,7 @@ def _ticks(ax: Axes) -> None:
     ax.tick_params(labelsize="small")
 
 
-def _prior_density(posterior: Posterior, entry: Entry, edges: Floats) -> tuple[Floats, Floats] | None:
+def prior_density(posterior: Posterior, entry: Entry, edges: Floats) -> tuple[Floats, Floats] | None:
     """Points around the draws and the prior density there; None if a stored run could not keep its model."""
     model = posterior.model
     if not isinstance(model, FactorialHMM):

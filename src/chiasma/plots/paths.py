@@ -1,9 +1,8 @@
-"""Plots along the sites: the signal and its level, one row over draws, marginals, configurations of a region."""
+"""Plots along the sites: the signal and its level, one row over draws, marginals, states, rivals of a region."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from chiasma.errors import InvalidInput
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.plots.sites import Labels, Stretch
 from chiasma.plots.style import (
     BLACK,
     BLUE,
@@ -25,59 +25,88 @@ from chiasma.plots.style import (
     axes_for,
     block_means,
     canvas_for,
+    draw_steps,
     entitle,
     label_sites,
     legend_below,
+    mark_beyond,
     mark_starts,
     n_sites,
     region,
+    robust_limits,
     row_name,
     whole_ticks,
 )
 from chiasma.results.configurations import Configuration
+from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
+from chiasma.results.row_probabilities import RowProbabilities, row_probabilities
 from chiasma.types import Floats
 
-# Draws that a level band is computed from; more would make no visible difference.
-BAND_DRAWS = 400
 # Pixels of a heatmap; finer data are averaged.
 HEATMAP_SITES, HEATMAP_DRAWS = 2_000, 1_000
+# More sites than this are drawn as so many blocks, each from its lowest to its highest value.
+MOST_SITES, MOST_BLOCKS = 20_000, 3_000
+# States of a row that a legend lists.
+MOST_LEGEND = 6
+# Height in inches of the data above configurations.
+DATA_HEIGHT = 1.8
 
 
 def plot_level(
-    posterior: Posterior, *, ax: Axes | None = None, start: int = 0, stop: int | None = None, channel: int = 0
+    posterior: Posterior,
+    *,
+    ax: Axes | None = None,
+    start: int = 0,
+    stop: int | None = None,
+    channel: int = 0,
+    labels: Labels | None = None,
+    band: Band | None = None,
 ) -> Axes:
     """The data of sites start to stop - 1, with the posterior mean and 5-95% band of the expected signal.
 
-    Missing sites are ticks at the bottom. `channel` selects one of several channels.
+    Stretches without data are blank. A few values far from all others do not stretch the axis: they are triangles at
+    its edge. `channel` selects one of several channels; `labels` name chromosomes and positions; `band` is that of
+    these sites, if it is known already.
     """
     data = _data_with_levels(posterior)
     start, stop = region(start, stop, n_sites(posterior))
     y = _channel(data, channel)[start:stop]
-    mean, low, high = _band(posterior, start, stop, channel)
+    band = expected_signal(posterior, start, stop, channel) if band is None else band
     ax = axes_for(ax, (9, 3.2))
-    sites = np.arange(start, stop)
+    stretch = _stretch(posterior, start, stop, labels)
     pixels = stop - start > MANY_POINTS
-    size = float(np.interp(stop - start, [200, 5_000], [3.5, 1.2]))
-    ax.plot(sites, y, "o", color="0.65", markersize=size, markeredgewidth=0, rasterized=pixels, label="data")
-    ax.fill_between(
-        sites, low, high, step="mid", color=SKY, alpha=0.6, linewidth=0, rasterized=pixels, label="5–95% of draws"
-    )
+    low, high, mean = stretch.lowest(band.low), stretch.highest(band.high), stretch.mean(band.mean)
+    if stretch.is_thinned:
+        tops, edges = stretch.steps(stretch.highest(y))
+        feet, _ = stretch.steps(stretch.lowest(y))
+        draw_steps(ax, tops, edges, baseline=feet, color="0.7", rasterized=True, label="data, lowest to highest")
+    else:
+        size = float(np.interp(stop - start, [200, 5_000], [3.5, 1.2]))
+        style: dict[str, Any] = {"color": "0.6", "markersize": size, "markeredgewidth": 0, "rasterized": pixels}
+        ax.plot(stretch.centre, y, "o", label="data", **style)
+    tops, edges = stretch.steps(high)
+    feet, _ = stretch.steps(low)
+    draw_steps(ax, tops, edges, baseline=feet, color=SKY, alpha=0.6, rasterized=pixels, label="5–95% of draws")
+    steps, edges = stretch.steps(mean)
     width = 0.9 if pixels else 1.5
-    ax.plot(sites, mean, color=BLUE, drawstyle="steps-mid", lw=width, rasterized=pixels, label="posterior mean")
-    missing = sites[np.isnan(y)]
+    draw_steps(ax, steps, edges, color=BLUE, lw=width, rasterized=pixels, label="posterior mean")
+    shown = ~stretch.blank
+    ax.set_ylim(*robust_limits(y, [low[shown], high[shown]]))
+    tops, feet = stretch.highest(y), stretch.lowest(y)
     limits = ax.get_ylim()
-    if missing.size:
-        at_foot = np.full(missing.size, 0.02)
-        ax.plot(missing, at_foot, "|", color=BLACK, markersize=8, transform=ax.get_xaxis_transform(), label="missing")
-    ax.set_ylim(limits)
-    mark_starts(ax, data, start, stop)
-    label_sites(ax, data, start, stop)
-    ax.set_ylabel("signal (units of y)" if data.y.ndim == 1 else f"signal, channel {channel} (units of y)")
-    entitle(ax, "Data and posterior of the expected signal")
-    dot = legend_below(ax, 4).legend_handles[0]
-    assert dot is not None
-    dot.set(markersize=5)
+    n_beyond = mark_beyond(ax, stretch.centre, np.where(tops > limits[1], tops, feet))
+    mark_starts(ax, stretch)
+    label_sites(ax, stretch)
+    ax.set_ylabel(stretch.labels.value if data.y.ndim == 1 else f"{stretch.labels.value}, channel {channel}")
+    notes = [f"{n_beyond:,} beyond the axis (triangles)"] if n_beyond else []
+    n_missing = int(np.isnan(y).sum())
+    notes += [f"{n_missing:,} of {stop - start:,} sites missing"] if n_missing else []
+    entitle(ax, "Data and posterior of the expected signal" + (f"; {', '.join(notes)}" if notes else ""))
+    dot = legend_below(ax, 3).legend_handles[0]
+    if not stretch.is_thinned:
+        assert dot is not None
+        dot.set(markersize=5)
     return ax
 
 
@@ -91,7 +120,7 @@ def plot_row(
     start: int = 0,
     stop: int | None = None,
 ) -> Axes:
-    """Heatmap of one row over the draws of a chain, sites start to stop - 1: dark is 1, light is 0.
+    """Heatmap of one row over the draws of a chain, sites start to stop - 1: dark is the highest state, light is 0.
 
     Omit `row` for a posterior over plain vectors. If there are more draws or sites than pixels, neighbours are
     averaged.
@@ -111,49 +140,154 @@ def plot_row(
     fine = np.repeat(np.repeat(small, -(-500 // small.shape[0]), axis=0), -(-1_000 // small.shape[1]), axis=1)
     ax.imshow(fine, cmap=STATES, vmin=low, vmax=high, aspect="auto", origin="lower", extent=extent)
     ax.set_ylim(foot, foot + len(kept) * spacing)
-    mark_starts(ax, posterior.data, start, stop)
-    label_sites(ax, posterior.data, start, stop)
+    stretch = Stretch(posterior.data, start, stop)
+    mark_starts(ax, stretch)
+    label_sites(ax, stretch)
     whole_ticks(ax.yaxis)
     ax.set_ylabel("draw")
     shades = f"dark = {high:g}, light = {low:g}"
-    entitle(ax, f"{'Draws' if row is None else f'Row {row}'} of chain {chain} ({shades})")
+    name = "Draws" if row is None else row_name(posterior, row)
+    entitle(ax, f"{name} of chain {chain} ({shades})")
     return ax
 
 
-def plot_marginals(posterior: Posterior, *, fig: Canvas | None = None, exact: npt.ArrayLike | None = None) -> Canvas:
-    """Posterior probability that a row is on, one panel per row along the sites; `exact`, (K, T), is overlaid."""
-    marginals = posterior.marginals().values
+def plot_marginals(
+    posterior: Posterior,
+    *,
+    fig: Canvas | None = None,
+    exact: npt.ArrayLike | None = None,
+    labels: Labels | None = None,
+) -> Canvas:
+    """Posterior probability that a row is on, one panel per row along the sites; `exact`, (K, T), is overlaid.
+
+    A row of more than two states has the probabilities of its states on top of each other, the highest state darkest.
+    Rows that cannot be told apart share a panel: the probabilities that 1, 2, ... of them are on. Stretches without
+    data are blank. `labels` name chromosomes and positions.
+    """
+    shape = (posterior.layout.sizes.size, n_sites(posterior))
     solution = None if exact is None else np.asarray(exact, float)
-    if solution is not None and solution.shape != marginals.shape:
-        raise InvalidInput(f"exact must have shape {marginals.shape} (rows, sites), got {solution.shape}")
-    n_rows, stop = marginals.shape
-    fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
-    fig = canvas_for(fig, (9, 1.0 + max(0.35, min(0.95, 8 / n_rows)) * n_rows))
-    panels = fig.subplots(n_rows, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    sites = np.arange(stop)
-    pixels = stop > MANY_POINTS
-    for k, (ax, p) in enumerate(zip(panels, marginals, strict=True)):
+    if solution is not None and solution.shape != shape:
+        raise InvalidInput(f"exact must have shape {shape} (rows, sites), got {solution.shape}")
+    shown = row_probabilities(posterior, together=solution is None)
+    n_rows = len(shown)
+    fig = canvas_for(fig, marginals_size(posterior))
+    heights = [2 if row.is_count else 1 for row in shown]
+    panels = fig.subplots(n_rows, 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    stretch = _stretch(posterior, 0, shape[1], labels)
+    pixels = shape[1] > MANY_POINTS
+    for k, (ax, row) in enumerate(zip(panels, shown, strict=True)):
         ax.spines[["top", "right"]].set_visible(False)
-        ax.fill_between(sites, 0, p, step="mid", color=SKY, linewidth=0, alpha=0.75, rasterized=pixels, label="draws")
-        ax.plot(sites, p, color=BLUE, drawstyle="steps-mid", lw=0.6, rasterized=pixels)
+        if row.is_count:
+            _counted(ax, row, stretch)
+        elif len(row.probabilities) > 1:
+            _stacked(ax, row, stretch, pixels)
+        else:
+            peaks, edges = stretch.steps(stretch.highest(row.probabilities[0]))
+            draw_steps(ax, peaks, edges, baseline=0.0, color=SKY, alpha=0.75, rasterized=pixels, label="draws")
+            draw_steps(ax, peaks, edges, color=BLUE, lw=0.6, rasterized=pixels)
         if solution is not None:
-            exact_line = ax.plot(sites, solution[k], color=BLACK, drawstyle="steps-mid", lw=0.9, rasterized=pixels)
-            exact_line[0].set(linestyle=(0, (3, 1.5)), label="exact")
-        ax.set_ylim(-0.03, 1.06)
-        ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
-        held = f"\n(fixed at {fixed[k]})" if k in fixed else ""
-        ax.set_ylabel(f"{row_name(posterior, k)}{held}", rotation=0, ha="right", va="center", labelpad=8)
-        mark_starts(ax, posterior.data, 0, stop, numbers=k == 0)
-    label_sites(panels[-1], posterior.data, 0, stop)
+            steps, edges = stretch.steps(stretch.highest(solution[k]))
+            draw_steps(ax, steps, edges, color=BLACK, lw=0.9, ls=(0, (3, 1.5)), rasterized=pixels, label="exact")
+        if not row.is_count:
+            ax.set_ylim(-0.03, 1.06)
+            ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
+        more = "" if row.fixed is None else f"\n(fixed at {row.fixed})"
+        more = "\n(number on)" if row.is_count else more
+        ax.set_ylabel(f"{row.name}{more}", rotation=0, ha="right", va="center", labelpad=8)
+        mark_starts(ax, stretch, names=k == 0)
+    label_sites(panels[-1], stretch)
     overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
-    entitle(panels[0], f"Posterior probability that each row is on{overlay}")
+    several = any(len(row.probabilities) > 1 and not row.is_count for row in shown)
+    counted = any(row.is_count for row in shown)
+    what = "of the states of each row (darker: higher)" if several else "that each row is on"
+    what += "; of equal rows, of how many are on (darker: more probable)" if counted else ""
+    entitle(panels[0], f"Posterior probability {what}{overlay}")
     return fig
 
 
-def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = None) -> Canvas:
+def marginals_size(posterior: Posterior) -> tuple[float, float]:
+    """Figure size in inches for the rows of a posterior."""
+    groups = [group for group in posterior.merging.groups if posterior.layout.sizes[group[0]] == 2]
+    n_panels = len(posterior.layout.sizes) - sum(len(group) - 2 for group in groups)
+    return 11.0, 1.0 + max(0.45, min(0.95, 8 / n_panels)) * n_panels
+
+
+def _counted(ax: Axes, row: RowProbabilities, stretch: Stretch) -> None:
+    """A heatmap of the probabilities that 0, 1, 2, ... of several equal rows are on."""
+    none = 1 - row.probabilities.sum(axis=0, keepdims=True)
+    lines = [stretch.steps(stretch.mean(p)) for p in np.concatenate([none, row.probabilities])]
+    grid = np.ma.masked_invalid(np.array([values for values, _ in lines]))
+    highest = len(row.probabilities)
+    ax.pcolormesh(lines[0][1], np.arange(highest + 2) - 0.5, grid, cmap=STATES, vmin=0, vmax=1, rasterized=True)
+    ax.set_ylim(-0.5, highest + 0.5)
+    whole_ticks(ax.yaxis)
+
+
+def _stacked(ax: Axes, row: RowProbabilities, stretch: Stretch, pixels: bool) -> None:
+    """Probabilities of the states 1, 2, ... of a row on top of each other; what is left to 1 is state 0."""
+    foot = np.zeros(len(stretch.first))
+    highest = len(row.probabilities)
+    for state in range(highest, 0, -1):
+        top = foot + stretch.mean(row.probabilities[state - 1])
+        values, edges = stretch.steps(top)
+        under, _ = stretch.steps(foot)
+        shade = STATES(0.25 + 0.75 * state / highest)
+        name = f"{state} on" if row.is_count else f"state {state}"
+        draw_steps(ax, values, edges, baseline=under, color=shade, lw=0, rasterized=pixels, label=name)
+        foot = top
+    if highest <= MOST_LEGEND:
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="x-small", handlelength=1)
+
+
+def plot_states(
+    posterior: Posterior,
+    *,
+    ax: Axes | None = None,
+    start: int = 0,
+    stop: int | None = None,
+    labels: Labels | None = None,
+) -> Axes:
+    """Heatmap of the most probable state of every row along sites start to stop - 1: dark is its highest state.
+
+    Rows that cannot be told apart are one line: how many of them are on. Where there are more sites than pixels,
+    neighbours are averaged. Stretches without data are blank.
+    """
+    start, stop = region(start, stop, n_sites(posterior))
+    shown = row_probabilities(posterior)
+    n_rows = len(shown)
+    ax = axes_for(ax, (9, 0.9 + 0.3 * n_rows))
+    stretch = Stretch(posterior.data, start, stop, labels, MOST_BLOCKS)
+    lines = []
+    for row in shown:
+        p = row.probabilities[:, start:stop]
+        state = np.concatenate([1 - p.sum(axis=0, keepdims=True), p]).argmax(axis=0) / len(p)
+        shades, edges = stretch.steps(stretch.mean(state))
+        lines.append(shades)
+    grid = np.ma.masked_invalid(np.array(lines))
+    ax.pcolormesh(edges, np.arange(n_rows + 1) - 0.5, grid, cmap=STATES, vmin=0, vmax=1, rasterized=True)
+    # White lines separate neighbouring rows that are equal.
+    ax.hlines(np.arange(n_rows - 1) + 0.5, *stretch.ends, colors="white", linewidths=1)
+    ax.set_ylim(n_rows - 0.5, -0.5)
+    ax.set_yticks(range(n_rows), labels=[_with_states(row) for row in shown])
+    ax.tick_params(left=False)
+    mark_starts(ax, stretch)
+    label_sites(ax, stretch)
+    entitle(ax, "Most probable state of each row (light: state 0, dark: its highest state)")
+    return ax
+
+
+def plot_configurations(
+    configurations: Sequence[Any],
+    *,
+    fig: Canvas | None = None,
+    posterior: Posterior | None = None,
+    labels: Labels | None = None,
+) -> Canvas:
     """Configurations of a region below each other, the darker the higher the state, each with its probability as a bar.
 
-    A configuration is an item of `Posterior.top_configurations`, or (probability, states (K, L), start).
+    A configuration is an item of `Posterior.top_configurations`, or (probability, states (K, L), start). With their
+    posterior, the data of the region and their level are above, and rows have their names. `labels` name chromosomes
+    and positions.
     """
     patterns = [_pattern(item) for item in configurations]
     if not patterns:
@@ -162,16 +296,38 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
     if len(shapes) > 1:
         raise InvalidInput(f"configurations must be of one region, got shapes and starts {sorted(shapes)}")
     ((n_rows, length), start) = shapes.pop()
-    fig = canvas_for(fig, (8, 0.9 + len(patterns) * max(0.5, 0.16 * n_rows + 0.12)))
+    with_data = posterior is not None and has_levels(posterior)
+    fig = canvas_for(fig, configurations_size(len(patterns), n_rows, with_data))
     widest = max(probability for probability, *_ in patterns)
     highest = max(1, *(int(states.max()) for _, _, states, _ in patterns))
-    panels = fig.subplots(len(patterns), 2, squeeze=False, sharex="col", width_ratios=[5, 1])
+    heights = [max(0.5, 0.16 * n_rows + 0.12)] * len(patterns)
+    grid = fig.subplots(
+        len(patterns) + with_data,
+        2,
+        squeeze=False,
+        sharex="col",
+        width_ratios=[5, 1],
+        height_ratios=[DATA_HEIGHT, *heights] if with_data else heights,
+    )
+    panels = grid[1:] if with_data else grid
+    stretch = Stretch(None if posterior is None else posterior.data, start, start + length, labels, HEATMAP_SITES)
+    if with_data:
+        assert posterior is not None
+        plot_level(posterior, ax=grid[0, 0], start=start, stop=start + length, labels=labels)
+        grid[0, 0].get_legend().remove()
+        grid[0, 0].set_xlabel("")
+        grid[0, 0].tick_params(labelbottom=False)
+        grid[0, 1].axis("off")
+    names = [str(k) if posterior is None else row_name(posterior, k) for k in range(n_rows)]
     for i, ((ax, bar), (probability, error, states, _)) in enumerate(zip(panels, patterns, strict=True)):
-        extent = (start - 0.5, start + length - 0.5, n_rows - 0.5, -0.5)
-        ax.imshow(states, cmap=STATES, vmin=0, vmax=highest, aspect="auto", extent=extent, interpolation="none")
+        lines = [stretch.steps(stretch.mean(own.astype(float)))[0] for own in states]
+        edges = stretch.steps(stretch.left)[1]
+        shades = np.ma.masked_invalid(np.array(lines))
+        ax.pcolormesh(edges, np.arange(n_rows + 1) - 0.5, shades, cmap=STATES, vmin=0, vmax=highest, rasterized=True)
         # White lines separate neighbouring rows that are equal.
-        ax.hlines(np.arange(n_rows - 1) + 0.5, *extent[:2], colors="white", linewidths=1)
-        ax.set_yticks(range(n_rows), labels=[str(k) if n_rows <= 8 else "" for k in range(n_rows)], fontsize="small")
+        ax.hlines(np.arange(n_rows - 1) + 0.5, *stretch.ends, colors="white", linewidths=1)
+        ax.set_ylim(n_rows - 0.5, -0.5)
+        ax.set_yticks(range(n_rows), labels=names if n_rows <= 8 else [""] * n_rows, fontsize="small")
         ax.tick_params(left=False, bottom=i == len(patterns) - 1)
         ax.set_ylabel(f"#{i + 1}", rotation=0, ha="right", va="center")
         for spine in ax.spines.values():
@@ -181,11 +337,17 @@ def plot_configurations(configurations: Sequence[Any], *, fig: Canvas | None = N
         bar.set_ylim(-1, 1)
         bar.set_xlim(0, 2 * widest)
         bar.axis("off")
-    label_sites(panels[-1, 0], None, start, start + length)
+    label_sites(panels[-1, 0], stretch)
     total = sum(probability for probability, *_ in patterns)
-    entitle(panels[0, 0], f"Configurations that hold {100 * total:.3g}% of the posterior (dark = 1, light = 0)")
+    shades_text = "(dark = 1, light = 0)" if highest == 1 else "(darker: higher states)"
+    entitle(panels[0, 0], f"Configurations that hold {100 * total:.3g}% of the posterior {shades_text}")
     entitle(panels[0, 1], "probability")
     return fig
+
+
+def configurations_size(n: int, n_rows: int, with_data: bool) -> tuple[float, float]:
+    """Figure size in inches for n configurations."""
+    return 8.0, 0.9 + n * max(0.5, 0.16 * n_rows + 0.12) + DATA_HEIGHT * with_data
 
 
 def _data_with_levels(posterior: Posterior) -> Observations:
@@ -202,34 +364,21 @@ def _data_with_levels(posterior: Posterior) -> Observations:
     return posterior.data
 
 
+def _stretch(posterior: Posterior, start: int, stop: int, labels: Labels | None) -> Stretch:
+    most = MOST_BLOCKS if stop - start > MOST_SITES else None
+    return Stretch(posterior.data, start, stop, labels, most)
+
+
+def _with_states(row: RowProbabilities) -> str:
+    highest = len(row.probabilities)
+    return row.name + ("" if highest == 1 else f" (0–{highest} on)" if row.is_count else f" (0–{highest})")
+
+
 def _channel(data: Observations, channel: int) -> Floats:
     channels = data.y.reshape(data.n_columns, -1)
     if not 0 <= channel < channels.shape[1]:
         raise InvalidInput(f"channel must be in 0..{channels.shape[1] - 1}, got {channel}")
     return channels[:, channel]
-
-
-def _band(posterior: Posterior, start: int, stop: int, channel: int) -> tuple[Floats, Floats, Floats]:
-    """Mean, 5% and 95% of the expected signal, (stop - start,) each, over draws spread evenly over the run."""
-    sizes = posterior.draws.sizes
-    every = -(-sizes["chain"] * sizes["draw"] // BAND_DRAWS)
-    levels = replace(posterior, draws=posterior.codes[:, ::every, start:stop]).levels().values
-    signal = np.array(
-        [
-            _emission(posterior, chain, every * i).expected(level).reshape(stop - start, -1)[:, channel]
-            for chain, several in enumerate(levels)
-            for i, level in enumerate(several)
-        ]
-    )
-    # Quantiles without interpolation: a level that was drawn, not a value between two of them.
-    low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
-    return signal.mean(axis=0), low, high
-
-
-def _emission(posterior: Posterior, chain: int, draw: int) -> Additive:
-    emission = posterior.model_at(chain, draw).emission
-    assert isinstance(emission, Additive)
-    return emission
 
 
 def _trace_of(

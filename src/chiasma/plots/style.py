@@ -1,12 +1,8 @@
-"""Shared style of the plots: colours, canvases, and the marks along the sites.
-
-Column t of a path covers t - 1/2 to t + 1/2 of the x axis.
-"""
+"""Shared style of the plots: colours, canvases, limits of the axes, and the marks along the sites."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib.pyplot as plt
@@ -16,12 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.legend import Legend
+from matplotlib.patches import StepPatch
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from chiasma.errors import InvalidInput
-from chiasma.models.observations import Observations
+from chiasma.plots.sites import Stretch
 from chiasma.results.posterior import Posterior
+from chiasma.results.row_probabilities import names_of_rows
 from chiasma.types import Floats
 
 Canvas = Figure | SubFigure
@@ -32,7 +30,9 @@ QUIET = "0.45"
 STATES = LinearSegmentedColormap.from_list("states", ["#eef2f6", "#12304f"])
 # Artists with more points than this are rasterized: as vectors they would take megabytes in a PDF.
 MANY_POINTS = 2_000
-# Width in inches of the number of a sequence.
+# Values farther than this many interquartile ranges from the quartiles do not stretch an axis.
+FAR = 6.0
+# Width in inches of a name of two letters.
 NARROW = 0.115
 
 
@@ -106,38 +106,98 @@ def region(start: int, stop: int | None, n_sites: int) -> tuple[int, int]:
     return start, end
 
 
-def mark_starts(ax: Axes, data: Observations | None, start: int, stop: int, *, numbers: bool = True) -> None:
-    """Dotted lines where sequences start between the two sites, and the sequences' numbers above, from 1."""
-    inside = _starts_between(data, start, stop)
-    if data is None or not inside.size:
+def robust_limits(values: Floats, shown: Sequence[Floats]) -> tuple[float, float]:
+    """Limits of an axis that a few far values cannot stretch; what is `shown` with them is always inside.
+
+    >>> low, high = robust_limits(np.array([*np.linspace(0, 1, 500), 1000.0]), [np.array([0.5])])
+    >>> -0.3 < low < 0 and 1 < high < 5
+    True
+    """
+    inside = np.concatenate([part[np.isfinite(part)] for part in shown])
+    known = values[np.isfinite(values)]
+    if not known.size:
+        known = inside if inside.size else np.zeros(1)
+    quarter, three_quarters = np.quantile(known, [0.25, 0.75])
+    reach = FAR * (three_quarters - quarter)
+    # Most values are inside, and no more room is left than the values need.
+    low, high = max(quarter - reach, known.min()), min(three_quarters + reach, known.max())
+    if inside.size:
+        low, high = min(low, inside.min()), max(high, inside.max())
+    margin = 0.05 * (high - low) or 0.5
+    return float(low - margin), float(high + margin)
+
+
+def draw_steps(
+    ax: Axes, values: Floats, edges: Floats, *, baseline: Floats | float | None = None, **options: Any
+) -> StepPatch:
+    """A step function; with a baseline, filled between the two. The limits of the axes stay as they are.
+
+    As `Axes.stairs`, which takes seconds for thousands of steps: it looks at every step for the limits.
+    """
+    filled = baseline is not None
+    style = {"linewidth": 0, "edgecolor": "none", "facecolor": options.pop("color")} if filled else {"fill": False}
+    if not filled:
+        style["edgecolor"] = options.pop("color")
+    patch = StepPatch(values, edges, baseline=baseline, **style | options)  # type: ignore[arg-type]  # or an array
+    ax.add_artist(patch)
+    return patch
+
+
+def mark_beyond(ax: Axes, x: Floats, y: Floats) -> int:
+    """Triangles at the edge of the axes for points outside of its limits; how many points these are."""
+    low, high = ax.get_ylim()
+    n = 0
+    with np.errstate(invalid="ignore"):
+        sides = ((y > high, 0.985, "^"), (y < low, 0.015, "v"))
+    for outside, height, marker in sides:
+        if outside.any():
+            n += int(outside.sum())
+            at = np.full(int(outside.sum()), height)
+            place = ax.get_xaxis_transform()
+            ax.plot(x[outside], at, marker, color=VERMILLION, ms=4, mew=0, transform=place, label="_beyond")
+    return n
+
+
+def mark_starts(ax: Axes, stretch: Stretch, *, names: bool = True) -> None:
+    """Dotted lines where sequences start, and the names of the sequences above; below where the axis has no numbers."""
+    if len(stretch.pieces) < 2:
         return
     limits = ax.get_ylim()
     place = ax.get_xaxis_transform()
-    ax.vlines(inside - 0.5, 0, 1, transform=place, colors=QUIET, linestyles=":", linewidths=0.8, label="_starts")
+    at = [piece.left for piece in stretch.pieces[1:]]
+    ax.vlines(at, 0, 1, transform=place, colors=QUIET, linestyles=":", linewidths=0.8, label="_starts")
     ax.set_ylim(limits)
-    if not numbers:
+    if not names or stretch.has_positions:
         return
-    edges = np.array([start, *inside, stop])
-    first = int(np.searchsorted(data.starts, start, side="right"))
-    inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / (stop - start)  # type: ignore[union-attr]
-    roomy = [(i, a, b) for i, (a, b) in enumerate(pairwise(edges), first) if inches * (b - a) >= NARROW]
     # A separate axis, so that a title is placed above it.
     above = ax.secondary_xaxis("top")
-    above.set_xticks([(a + b - 1) / 2 for _, a, b in roomy], labels=[str(i) for i, _, _ in roomy])
+    centres, labels = _roomy(ax, stretch)
+    above.set_xticks(centres, labels=labels)
     above.tick_params(length=0, pad=2, labelsize=7, labelcolor=QUIET)
     above.spines[:].set_visible(False)
 
 
-def label_sites(ax: Axes, data: Observations | None, start: int, stop: int) -> None:
-    """Limits and name of the x axis."""
-    ax.set_xlim(start - 0.5, stop - 0.5)
-    whole_ticks(ax.xaxis)
-    ax.set_xlabel("site (dotted: starts)" if _starts_between(data, start, stop).size else "site")
+def label_sites(ax: Axes, stretch: Stretch) -> None:
+    """Limits, ticks and name of the x axis: names of chromosomes, or positions within one, or numbers of sites."""
+    ax.set_xlim(*stretch.ends)
+    if stretch.has_positions and len(stretch.pieces) > 1:
+        centres, labels = _roomy(ax, stretch)
+        ax.set_xticks(centres, labels=labels)
+        ax.tick_params(axis="x", length=0)
+    elif not stretch.has_positions:
+        whole_ticks(ax.xaxis)
+    dotted = " (dotted: starts)" if len(stretch.pieces) > 1 and not stretch.has_positions else ""
+    ax.set_xlabel(f"{stretch.axis_name}{dotted}")
 
 
-def _starts_between(data: Observations | None, start: int, stop: int) -> npt.NDArray[np.int64]:
-    starts = np.zeros(0, np.int64) if data is None else data.starts
-    return starts[(starts > start) & (starts < stop)]
+def _roomy(ax: Axes, stretch: Stretch) -> tuple[list[float], list[str]]:
+    """Centres and names of the sequences that are wide enough for their names."""
+    low, high = stretch.ends
+    inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / (high - low)  # type: ignore[union-attr]
+    found = [
+        piece for piece in stretch.pieces if inches * (piece.right - piece.left) >= NARROW * max(1, len(piece.name) / 2)
+    ]
+    return [(piece.left + piece.right) / 2 for piece in found], [piece.name for piece in found]
 
 
 def block_means(values: npt.NDArray[Any], axis: int, most: int) -> tuple[Floats, int]:
@@ -156,9 +216,8 @@ def block_means(values: npt.NDArray[Any], axis: int, most: int) -> tuple[Floats,
 
 
 def row_name(posterior: Posterior, k: int) -> str:
-    """The name of a row, or its number."""
-    names = posterior.info.get("row_names")
-    return f"row {k}" if names is None else names[k]
+    """The name of a row, as tables have it."""
+    return names_of_rows(posterior)[k]
 
 
 def n_sites(posterior: Posterior) -> int:

@@ -38,13 +38,16 @@ def assemble(
 ) -> Posterior:
     """The posterior of draws (C, n, T) with log_prior (C, n), log_lik (C, n, R) and a tally per chain.
 
-    values (C, n, P): learned parameters; work (C, n, R - 1, 2): work between rungs if paths were integrated out.
+    values (C, n, P): learned parameters; work (C, n, R - 1, 2): work between rungs if paths were integrated out, and
+    with a single rung (C, n, 1, 2), that between its proposals and its draws.
     """
     stats = pair_stats(tallies, betas)
     cold = log_lik[..., -1]
     evidence = None
     if exact_evidence is not None:
         evidence = Evidence(exact_evidence, 0.0)
+    elif len(betas) == 1 and work is not None and work.size:
+        evidence = bridge_evidence(work)
     elif len(betas) > 1 and betas[0] == 0:
         evidence = bridge_evidence(work) if work is not None and work.size else ladder_evidence(log_lik, betas)
     return Posterior(

@@ -6,7 +6,7 @@ codes: (chain, draw, site), in memory or lazily on disk. They are read in pieces
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -95,6 +95,26 @@ def levels_of_rows(codes: xr.DataArray, layout: Layout, adds: Sequence[Floats]) 
     return found.rename("level")
 
 
+def levels_of_draws(codes: xr.DataArray, layout: Layout, adds: Sequence[xr.DataArray]) -> xr.DataArray:
+    """As `levels_of_rows` where every draw has its own: adds (chain, draw, state) or (chain, draw, state, channel)."""
+    channels = adds[0].shape[3:]
+
+    def level(part: Codes, *own: Floats) -> Floats:
+        out = np.zeros(part.shape + channels)
+        for values, shift, mask in zip(own, layout.shifts, layout.masks, strict=True):
+            state = part.astype(np.int64) >> shift & mask
+            for x in range(values.shape[3]):
+                chosen = state == x
+                out += chosen.reshape(chosen.shape + (1,) * len(channels)) * values[:, :, :, x]
+        return out
+
+    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    renamed = [own.rename(state=f"state_{k}") for k, own in enumerate(adds)]
+    core = [[], *([f"state_{k}", *(["channel"] if channels else [])] for k in range(len(adds)))]
+    found: xr.DataArray = xr.apply_ufunc(level, lazy, *renamed, input_core_dims=core, **_level_options(channels))
+    return found.rename("level")
+
+
 def _level_options(channels: tuple[int, ...]) -> dict[str, Any]:
     return {
         "output_core_dims": [["channel"] if channels else []],
@@ -145,6 +165,15 @@ def state_text(states: Iterable[int]) -> str:
     return ("" if all(len(text) == 1 for text in texts) else "-").join(texts)
 
 
+def state_name(states: Iterable[int]) -> str:
+    """The state as it is named in tables and on the screen: text that no program takes for a number.
+
+    >>> state_name([0, 1, 0, 1])
+    's0101'
+    """
+    return f"s{state_text(states)}"
+
+
 def code_text(code: int, layout: Layout) -> str:
     """The state of a column code, as text.
 
@@ -159,7 +188,7 @@ def code_text(code: int, layout: Layout) -> str:
 class Configuration:
     """One pattern of a region and its share of the draws.
 
-    states : (K, stop - start) of every row. codes : (stop - start,).
+    states : (K, stop - start) of every row, equal rows in descending order. codes : (stop - start,).
     standard_error : Monte Carlo error of the probability.
     """
 
@@ -185,8 +214,13 @@ class Configuration:
         return f"Configuration({self.probability:.3g} ± {self.standard_error:.1g}: {runs})"
 
 
-def top_configurations(codes: xr.DataArray, layout: Layout, start: int, stop: int, n: int) -> list[Configuration]:
-    """The n most frequent patterns of columns start..stop-1, most frequent first; ties go to the one drawn first."""
+def top_configurations(
+    codes: xr.DataArray, layout: Layout, start: int, stop: int, n: int, merge: Callable[[Codes], Codes] | None = None
+) -> list[Configuration]:
+    """The n most frequent patterns of columns start..stop-1, most frequent first; ties go to the one drawn first.
+
+    merge : codes to codes, of columns that count as one (`equal_rows.Merging`).
+    """
     n_sites = codes.shape[2]
     if not 0 <= start < stop <= n_sites:
         raise InvalidInput(f"a region needs 0 <= start < stop <= {n_sites} (columns), got {start} and {stop}")
@@ -196,7 +230,7 @@ def top_configurations(codes: xr.DataArray, layout: Layout, start: int, stop: in
     label = np.empty(region.shape[:2], np.int64)
     seen: dict[bytes, int] = {}
     for chain, first, part in pieces(region):
-        for i, pattern in enumerate(np.ascontiguousarray(part)):
+        for i, pattern in enumerate(np.ascontiguousarray(part if merge is None else merge(part))):
             label[chain, first + i] = seen.setdefault(pattern.tobytes(), len(seen))
     counts = np.bincount(label.ravel())
     found = [np.frombuffer(pattern, codes.dtype).astype(np.int64) for pattern in seen]

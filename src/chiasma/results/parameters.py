@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.results.arrays import per_draw
@@ -34,9 +35,15 @@ def named_parameters(values: Floats | None, model: FactorialHMM | Density | None
         return xr.Dataset({"parameters": per_draw("parameters", values, "parameter")})
     arrays = {}
     for name, array in model.parameters.unpack(values).items():
-        dims = ("row", "channel") if name in _BY_ROW else ("channel",)
-        arrays[name] = per_draw(name, array, *dims[: array.ndim - 2])
+        arrays[name] = per_draw(name, array, *_dims(name, array.ndim - 2, name in model.chains.priors, model))
     return xr.Dataset(arrays)
+
+
+def _dims(name: str, n: int, of_chains: bool, model: FactorialHMM) -> tuple[str, ...]:
+    """Names of the dimensions of a parameter. Rows may have different numbers of states: each has names of its own."""
+    if model.rows is not None and of_chains:
+        return (f"{name}_state",) if n == 1 else (f"{name}_from", f"{name}_to") if n == 2 else ()
+    return (("row", "channel") if name in _BY_ROW else ("channel",))[:n]
 
 
 class Entry(NamedTuple):
@@ -97,3 +104,19 @@ def model_at_mean(model: FactorialHMM, parameters: xr.Dataset) -> FactorialHMM:
 def model_at_draw(model: FactorialHMM, parameters: xr.Dataset, chain: int, draw: int) -> FactorialHMM:
     """The model at the parameters of one draw."""
     return model.with_unchecked_values({name: parameters[name].values[chain, draw] for name in model.parameters.names})
+
+
+def adds_of_draws(model: FactorialHMM, parameters: xr.Dataset) -> list[xr.DataArray]:
+    """For every row, (chain, draw, state) or (chain, draw, state, channel): what its states add to the level in every
+    draw, for a model of rows with values.
+    """
+    n_chains, n_draws = parameters.sizes["chain"], parameters.sizes["draw"]
+    found: list[list[Floats]] = []
+    for chain, draw in np.ndindex(n_chains, n_draws):
+        placed = model_at_draw(model, parameters, chain, draw)
+        assert placed.rows is not None
+        assert isinstance(placed.emission, Additive)
+        found.append(placed.rows.contributions(placed.emission.weights))
+    arrays = (np.array(own).reshape(n_chains, n_draws, *own[0].shape) for own in zip(*found, strict=True))
+    coords = {name: parameters[name] for name in ("chain", "draw")}
+    return [xr.DataArray(own, coords, ("chain", "draw", "state", "channel")[: own.ndim]) for own in arrays]

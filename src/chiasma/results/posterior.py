@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from chiasma.errors import InvalidInput
@@ -21,11 +22,13 @@ from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.results import configurations, export, segments, summary
+from chiasma.results import configurations, export, misfit, segments, summary
 from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
+from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.evidence import Evidence
-from chiasma.results.parameters import model_at_draw, model_at_mean, summarise_parameters
+from chiasma.results.optima import connection_warnings
+from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
 from chiasma.results.summary import Summary
@@ -185,32 +188,48 @@ class Posterior:
         rows = self.model.rows if isinstance(self.model, FactorialHMM) else None
         if rows is None:
             return configurations.levels(codes, weights)
-        if not isinstance(weights, np.ndarray):
-            raise InvalidInput("levels of rows with values need weights that are given, and here they are learned")
+        if rows.learns_levels or not isinstance(weights, np.ndarray):
+            assert isinstance(self.model, FactorialHMM)
+            own = self.parameters.sel(chain=codes["chain"], draw=codes["draw"])
+            return configurations.levels_of_draws(codes, self.layout, adds_of_draws(self.model, own))
         return configurations.levels_of_rows(codes, self.layout, rows.contributions(weights))
+
+    @cached_property
+    def merging(self) -> Merging:
+        """Sorts the states of rows that cannot be told apart."""
+        return Merging(self.layout, equal_rows(self.model))
+
+    @property
+    def seen(self) -> npt.NDArray[np.bool_]:
+        """(T,) sites with data; all of them where the data were not kept."""
+        return np.ones(self.draws.sizes["site"], bool) if self.data is None else ~self.data.missing
 
     def rows_on(self) -> xr.DataArray:
         """(chain, draw, site): number of rows in another state than 0, fixed ones included."""
         return configurations.rows_on(self.codes, self.layout)
 
     def top_configurations(self, start: int, stop: int, n: int = 5) -> list[Configuration]:
-        """The n most probable patterns of columns start..stop-1, the most probable first."""
-        return configurations.top_configurations(self.codes, self.layout, start, stop, n)
+        """The n most probable patterns of columns start..stop-1, the most probable first.
+
+        Columns that differ only by exchanging equal rows count as one.
+        """
+        return configurations.top_configurations(self.codes, self.layout, start, stop, n, self.merging)
 
     def segments(self, min_probability: float = 0.0) -> list[Segment]:
         """Runs of sites with the same most probable code; no run crosses a sequence start.
 
-        Runs whose mean probability is below min_probability are left out.
+        Columns that differ only by exchanging equal rows count as one. Runs whose mean probability is below
+        min_probability are left out.
         """
-        return segments.segments(self.codes, self.layout, self._starts(), min_probability)
+        return segments.segments(self.codes, self.merging, self._starts(), self.seen, min_probability)
 
     def row_segments(self, row: int | str) -> list[RowSegment]:
         """Runs of sites where P(row is on) > 0.5; no run crosses a sequence start."""
         return segments.row_segments(self.codes, self.layout, self._row(row), self._starts())
 
     def summary(self) -> Summary:
-        """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, and
-        warnings with remedies.
+        """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, whether
+        the model fits the data, and warnings with remedies.
 
         Print it, or use its to_dict(). Diagnostics use the cold replica only, at no more than 200 sites.
         """
@@ -219,6 +238,7 @@ class Posterior:
             series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:
             series = configurations.rows_on(series, self.layout)
+        unconnected = connection_warnings(self.info.get("optima", []), self.parameters)
         return summary.summarise(
             draws=self.draws,
             log_joint=self.log_joint,
@@ -227,7 +247,8 @@ class Posterior:
             betas=self.betas,
             exchange_stats=self.exchange_stats,
             log_evidence=self.log_evidence,
-            info=self.info,
+            misfit=None if self.n_rows is None else misfit.misfit(self),
+            info={**self.info, "warnings": [*self.info.get("warnings", ()), *unconnected]},
         )
 
     def to_datatree(self) -> xr.DataTree:

@@ -58,7 +58,10 @@ def _named(registry: Mapping[str, type[Any]], name: str | None) -> type[Any] | N
 def _row(row: Row) -> dict[str, Any]:
     chain = None if row.chain is None else {"kind": _name(type(row.chain)), **_parameters(row.chain)}
     whole = {"copies": int(row.copies), "fixed": None if row.fixed is None else int(row.fixed)}
-    return {"name": row.name, "values": row.values.tolist(), "chain": chain} | whole
+    own = _parameters(row)
+    if own["weight"] == 1:
+        del own["weight"]  # as in runs that were stored before rows had weights
+    return {"name": row.name, "chain": chain} | own | whole
 
 
 def _rebuild_row(told: dict[str, Any]) -> Row | None:
@@ -69,7 +72,8 @@ def _rebuild_row(told: dict[str, Any]) -> Row | None:
         if kind is None:
             return None
         chain = kind(**{name: prior_of(value) for name, value in told["chain"].items() if name != "kind"})
-    return Row(**(told | {"chain": chain}))
+    own = {name: prior_of(value) for name, value in told.items()}
+    return Row(**(own | {"chain": chain}))
 
 
 def _parameters(part: Learnable) -> dict[str, Any]:

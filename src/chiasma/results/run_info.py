@@ -24,6 +24,7 @@ class RunInfo(TypedDict, total=False):
     round_trips: list[int]  # per chain
     exchange_steps: list[int]  # per chain
     warnings: list[str]
+    optima: list[dict[str, Any]]  # of the posterior of learned parameters, as Optima.to_dict describes them
 
 
 def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
@@ -42,4 +43,5 @@ def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
         "settings": run,
         "versions": about["versions"],
         "timings": dict(timings),
+        "optima": about.get("optima", []),
     }

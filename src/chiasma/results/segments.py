@@ -1,6 +1,7 @@
 """Segmentation of the sites: the most probable code, its runs, runs of a row that is on, and errors of marginals.
 
 codes: (chain, draw, site). Draws are counted piece by piece, so memory grows with the sites and not with the draws.
+Columns that differ only by exchanging equal rows are counted as one (`equal_rows.Merging`).
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from chiasma.kernels.counting import add_counts
 from chiasma.kernels.layout import Layout, n_bits, on_bits, unpack_codes
-from chiasma.results.configurations import equal_runs, pieces, state_text
+from chiasma.results.configurations import equal_runs, pieces, state_name, state_text
+from chiasma.results.equal_rows import Merging
 from chiasma.results.evidence import BATCHES
 from chiasma.types import Floats, Integers
 
@@ -25,7 +28,8 @@ BLOCK_BYTES = 64 * 2**20
 class Segment:
     """Sites start..stop-1 with the same most probable code.
 
-    states : zero or one for every row. probability, minimum : mean and least posterior probability of the code.
+    states : of every row, equal rows in descending order. probability, minimum : mean and least posterior probability
+    of the code over the sites with data, or over all sites where none has any. n_data : sites with data.
     """
 
     start: int
@@ -34,6 +38,7 @@ class Segment:
     states: tuple[int, ...]
     probability: float
     minimum: float
+    n_data: int
 
     @property
     def rows_on(self) -> int:
@@ -42,6 +47,19 @@ class Segment:
     @property
     def state(self) -> str:
         return state_text(self.states)
+
+    @property
+    def name(self) -> str:
+        return state_name(self.states)
+
+    @property
+    def n_sites(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def doubt(self) -> float:
+        """Expected number of sites with data whose state is not the most probable one."""
+        return self.n_data * (1 - self.probability)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,21 +73,32 @@ class RowSegment:
     minimum: float
 
 
-def segments(codes: xr.DataArray, layout: Layout, starts: Integers, min_probability: float = 0.0) -> list[Segment]:
-    """Runs of the most probable code; none crosses a start. Runs of mean probability < min_probability are dropped."""
-    mode, share = modal_codes(codes, n_bits(layout))
-    found = [
-        Segment(
-            start=a,
-            stop=b,
-            code=int(mode[a]),
-            states=tuple(int(x) for x in unpack_codes(mode[a : a + 1], layout)[:, 0]),
-            probability=float(share[a:b].mean()),
-            minimum=float(share[a:b].min()),
-        )
-        for a, b in equal_runs(mode, starts)
-    ]
+def segments(
+    codes: xr.DataArray, merging: Merging, starts: Integers, seen: npt.NDArray[np.bool_], min_probability: float = 0.0
+) -> list[Segment]:
+    """Runs of the most probable code; none crosses a start. Runs of mean probability < min_probability are dropped.
+
+    seen : (T,) sites with data.
+    """
+    mode, share = modal_codes(codes, merging)
+    found = [_segment(a, b, mode, share, seen, merging.layout) for a, b in equal_runs(mode, starts)]
     return [segment for segment in found if segment.probability >= min_probability]
+
+
+def _segment(
+    start: int, stop: int, mode: Integers, share: Floats, seen: npt.NDArray[np.bool_], layout: Layout
+) -> Segment:
+    here = seen[start:stop]
+    judged = share[start:stop][here] if here.any() else share[start:stop]
+    return Segment(
+        start=start,
+        stop=stop,
+        code=int(mode[start]),
+        states=tuple(int(x) for x in unpack_codes(mode[start : start + 1], layout)[:, 0]),
+        probability=float(judged.mean()),
+        minimum=float(judged.min()),
+        n_data=int(here.sum()),
+    )
 
 
 def row_segments(codes: xr.DataArray, layout: Layout, row: int, starts: Integers) -> list[RowSegment]:
@@ -85,30 +114,30 @@ def row_segments(codes: xr.DataArray, layout: Layout, row: int, starts: Integers
     ]
 
 
-def modal_codes(codes: xr.DataArray, n_bits: int) -> tuple[Integers, Floats]:
+def modal_codes(codes: xr.DataArray, merging: Merging) -> tuple[Integers, Floats]:
     """(T,) most frequent code of every site (the smallest in a tie), and (T,) its share of the draws."""
     n_chains, n_draws, n_sites = codes.shape
-    count = _tabulated if n_sites << n_bits <= TABLE_SIZE else _sorted
-    mode, n_mode = count(codes, n_bits)
+    count = _tabulated if n_sites << n_bits(merging.layout) <= TABLE_SIZE else _sorted
+    mode, n_mode = count(codes, merging)
     return mode, n_mode / (n_chains * n_draws)
 
 
-def _tabulated(codes: xr.DataArray, n_bits: int) -> tuple[Integers, Integers]:
-    n_sites, n_codes = codes.shape[2], 1 << n_bits
+def _tabulated(codes: xr.DataArray, merging: Merging) -> tuple[Integers, Integers]:
+    n_sites, n_codes = codes.shape[2], 1 << n_bits(merging.layout)
     offset = np.arange(n_sites) * n_codes
     table = np.zeros(n_sites * n_codes, np.int64)
     for _, _, part in pieces(codes):
-        table += np.bincount((part.astype(np.int64) + offset).ravel(), minlength=len(table))
+        table += np.bincount((merging(part).astype(np.int64) + offset).ravel(), minlength=len(table))
     counts = table.reshape(n_sites, n_codes)
     return counts.argmax(axis=1), counts.max(axis=1)
 
 
-def _sorted(codes: xr.DataArray, n_bits: int) -> tuple[Integers, Integers]:
+def _sorted(codes: xr.DataArray, merging: Merging) -> tuple[Integers, Integers]:
     n_chains, n_draws, n_sites = codes.shape
     mode, n_mode = np.zeros(n_sites, np.int64), np.zeros(n_sites, np.int64)
     width = max(1, BLOCK_BYTES // (n_chains * n_draws * codes.dtype.itemsize))
     for first in range(0, n_sites, width):
-        block = codes[:, :, first : first + width].values
+        block = merging(codes[:, :, first : first + width].values)
         for i in range(block.shape[2]):
             distinct, counts = np.unique(block[:, :, i], return_counts=True)
             best = counts.argmax()

@@ -16,10 +16,11 @@ import xarray as xr
 
 from chiasma.results.convergence import Convergence, convergence
 from chiasma.results.evidence import Evidence
+from chiasma.results.misfit import IMPROBABLE, Misfit
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.run_info import RunInfo
 from chiasma.results.shown import Shown
-from chiasma.results.warnings import chain_warnings, count, evidence_warnings
+from chiasma.results.warnings import chain_warnings, count, evidence_warnings, misfit_warnings
 from chiasma.types import Floats
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Summary(Shown):
     parameters: tuple[ParameterSummary, ...]
     exchanges: Exchanges | None
     evidence: Evidence | None
+    misfit: Misfit | None
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,6 +95,7 @@ class Summary(Shown):
             "parameters": [asdict(one) for one in self.parameters],
             "exchanges": None if self.exchanges is None else asdict(self.exchanges),
             "evidence": None if self.evidence is None else self.evidence._asdict(),
+            "misfit": None if self.misfit is None else asdict(self.misfit),
             "warnings": list(self.warnings),
         }
         return _plain(content)
@@ -109,6 +112,8 @@ class Summary(Shown):
         if self.evidence is not None:
             value, error = self.evidence
             parts.append(_facts([("log evidence", f"{value:.3f} " + (f"± {error:.2g}" if error else "(exact)"))]))
+        if self.misfit is not None:
+            parts.append(_facts([("fit", misfit_text(self.misfit))]))
         parts += [Text.assemble(("warning: ", "bold yellow"), text) for text in self.warnings]
         return Group(*parts)
 
@@ -132,6 +137,7 @@ def summarise(
     betas: Floats,
     exchange_stats: xr.Dataset,
     log_evidence: Evidence | None,
+    misfit: Misfit | None,
     info: RunInfo,
 ) -> Summary:
     """draws: of the cold replica, used for their sizes only; series: (chain, draw, site, ...) at some sites."""
@@ -146,19 +152,41 @@ def summarise(
         "rows": info.get("n_rows"),
         "replicas": len(betas),
         "hottest_beta": float(betas[0]),
+        "independent": bool(info.get("independent")),
         "seed": info.get("seed"),
         "seconds": dict(info.get("timings", {})),
     }
     parts = (convergence(log_joint), convergence(series))
-    warnings = [] if info.get("independent") else chain_warnings(parts, parameters, n_chains, n_draws, betas)
+    warnings = (
+        []
+        if info.get("independent")
+        else chain_warnings(parts, parameters, n_chains, n_draws, betas, info.get("update") or "")
+    )
     return Summary(
         run=run,
         convergence=parts,
         parameters=parameters,
         exchanges=exchanges(exchange_stats, info),
         evidence=log_evidence,
-        warnings=(*warnings, *info.get("warnings", ()), *evidence_warnings(log_evidence)),
+        misfit=misfit,
+        warnings=(
+            *warnings,
+            *info.get("warnings", ()),
+            *evidence_warnings(log_evidence),
+            *misfit_warnings(misfit),
+        ),
     )
+
+
+def misfit_text(found: Misfit) -> str:
+    """The residuals in one line."""
+    parts = [f"{found.improbable:.2%} of the data are improbable (expected {IMPROBABLE:.1%})"]
+    parts.append(f"residuals {found.spread:.2f} times as wide as expected")
+    if not math.isnan(found.autocorrelation):
+        parts.append(f"correlation of neighbours {found.autocorrelation:.2f}")
+    if not math.isnan(found.drift):
+        parts.append(f"drift {abs(found.drift):.2f} sd")
+    return "; ".join(parts)
 
 
 def _facts(rows: list[tuple[str, str]]) -> Any:

@@ -1,4 +1,4 @@
-"""Every warning about a run, in words, each with its remedy: chains, evidence, the ladder."""
+"""Every warning about a run, in words, each with its remedy: chains, evidence, the ladder, misfit of the model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.exchange_stats import suggested_size
+from chiasma.results.misfit import IMPROBABLE, Misfit
 from chiasma.results.parameters import ParameterSummary
 from chiasma.types import Floats
 
@@ -25,6 +26,9 @@ SHOWN_NAMES = 4
 DISCONNECTED = 0.98
 # With a higher rejection, two rungs overlap too little to estimate the evidence (verification/results/evidence.md).
 UNBRIDGED = 0.8
+# A misfit is told where it is large, and so many standard errors from 0 that chance makes it in one of a million runs.
+SURE = 5.0
+BEYOND, UNLIKELY, WIDER, CORRELATED, DRIFTING = 0.002, 0.005, 1.25, 0.1, 0.3
 
 
 def chain_warnings(
@@ -33,7 +37,9 @@ def chain_warnings(
     n_chains: int,
     n_draws: int,
     betas: Floats,
+    update: str = "",
 ) -> list[str]:
+    """update: how the run moved, as Python code."""
     if n_draws < 4:
         return [f"{count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
     found = []
@@ -44,13 +50,15 @@ def chain_warnings(
         if part.rhat_worst > RHAT:
             many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at site {part.worst_site}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas))
+            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas, update))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
     apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
     if apart:
-        found.append(_disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas))
+        found.append(
+            _disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas, update)
+        )
     slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
     if slow:
         what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
@@ -58,8 +66,11 @@ def chain_warnings(
     return found
 
 
-def _disagree(what: str, betas: Floats) -> str:
-    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {_better_ladder(betas)}"
+def _disagree(what: str, betas: Floats, update: str) -> str:
+    better = _better_ladder(betas)
+    if len(betas) == 1 and update.startswith("Collapsed"):
+        better = "look for optima from more starts (update=ch.Collapsed(starts=...))"
+    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {better}"
 
 
 def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
@@ -140,3 +151,50 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]]) 
             f"{suggested_size(stats['length'])} rungs (Ladder.adapted(size=...)); the draws are not affected"
         )
     return warnings
+
+
+def misfit_warnings(found: Misfit | None) -> list[str]:
+    """What the residuals say against the model, each with its remedy."""
+    if found is None:
+        return []
+    warnings = []
+    far = {"above the highest": found.above, "below the lowest": found.below}
+    for where, share in far.items():
+        if _is_excess(share, BEYOND, IMPROBABLE / 2, found.n):
+            warnings.append(
+                f"{share:.1%} of the data ({round(share * found.n):,} values) lie far {where} level that the rows can "
+                "reach: add a row or a state, change the weights or learn them (--learn weights); the states at these "
+                "sites mean little"
+            )
+    rest = found.improbable - sum(far.values())
+    if _is_excess(rest, UNLIKELY, IMPROBABLE, found.n):
+        warnings.append(
+            f"{rest:.1%} of the data are improbable under the fitted model, where {IMPROBABLE:.1%} are expected "
+            f"(worst at site {found.worst_site}): allow outliers (emission student-t), learn the noise (--learn sd), "
+            "or write NA for values that are wrong"
+        )
+    if abs(math.log(found.spread or 1e-9)) > math.log(WIDER) and abs(found.spread - 1) * math.sqrt(2 * found.n) > SURE:
+        wide = found.spread > 1
+        what = "wider: the noise is underestimated" if wide else "narrower: the noise is overestimated"
+        effect = "probabilities are too extreme" if wide else "the fit is less sure than the data allow"
+        warnings.append(
+            f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; change "
+            "sd or learn it (--learn sd)"
+        )
+    r, n = found.autocorrelation, found.n_pairs
+    if abs(r) > CORRELATED and abs(r) * math.sqrt(n) > SURE:
+        warnings.append(
+            f"residuals of neighbouring sites are correlated ({r:.2f}, expected 0): waves or filtered noise, so that "
+            "the fit is surer than it should be; correct the data for the waves, or average over wider sites"
+        )
+    if abs(found.drift) > DRIFTING and abs(found.drift) * math.sqrt(found.per_window) > SURE + 1:
+        first, last = found.drift_sites
+        warnings.append(
+            f"the signal drifts: between sites {first} and {last} it is {abs(found.drift):.2f} standard deviations of "
+            f"the noise {'above' if found.drift > 0 else 'below'} its level; subtract the trend, or fit shorter pieces"
+        )
+    return warnings
+
+
+def _is_excess(share: float, large: float, expected: float, n: int) -> bool:
+    return share > large and (share - expected) * n > SURE * math.sqrt(expected * n)

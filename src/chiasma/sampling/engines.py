@@ -23,6 +23,7 @@ from chiasma.kernels.layout import Layout
 from chiasma.models.borders import layout_of
 from chiasma.sampling.borders import check_checkpoint
 from chiasma.sampling.problems import PathProblem, Problem, RowsProblem, Start, State, StateProblem
+from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import Exact, make_program, make_work, uniforms_per_sweep
 from chiasma.storage.trace import Draws
@@ -58,6 +59,9 @@ class Engine(ABC):
     def prepare(self) -> float | None:
         """Compute what all chains of the problem share; returns the exact log evidence if that yields it."""
         return None
+
+    def begin(self, display: Progress, workers: int) -> None:  # noqa: B027 - most engines have nothing to do
+        """Called once before the first iteration of a new run, for what takes long enough to be shown."""
 
     def set_betas(self, betas: Sequence[float]) -> None:
         """Set the rungs. If their number changes, each new rung copies the state of the nearest old one."""

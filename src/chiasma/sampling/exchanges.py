@@ -115,7 +115,24 @@ class Exchange(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Swap(Exchange):
-    """Swap of the whole paths (of the chosen rows) with a Metropolis-Hastings test, as in parallel tempering."""
+    """Swap of the whole paths (of the chosen rows) with a Metropolis-Hastings test, as in parallel tempering.
+
+    Parameters
+    ----------
+    rows : "all", a list of rows, or "random": a new subset for every move.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> target = model.target([0.1, 2.9, 3.2])
+    >>> step = ch.Swap().prepare(target, target, 1.0, 0.2)
+    >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])
+    >>> moved = step(cold, hot, np.random.default_rng(1).random(step.n_uniforms))
+    >>> cold.tolist(), hot.tolist()
+    ([1, 3, 3], [0, 3, 0])
+    """
 
     def move(self, target: AnyTarget) -> moves.Move:
         return self._move(target, moves.SWAP)
@@ -137,7 +154,26 @@ class _Crossover(Exchange):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomCrossover(_Crossover):
-    """Crossover of one segment, cut uniformly at one or two points, with a Metropolis-Hastings test."""
+    """Crossover of one segment, cut uniformly at one or two points, with a Metropolis-Hastings test.
+
+    Parameters
+    ----------
+    rows : "all", a list of rows, or "random": a new subset for every move.
+    axis : "sites" cuts along the sequence, "rows" between rows.
+    points : 1 or 2 cuts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> target = model.target([0.1, 2.9, 3.2])
+    >>> step = ch.RandomCrossover().prepare(target, target, 1.0, 0.2)
+    >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])
+    >>> moved = step(cold, hot, np.random.default_rng(1).random(step.n_uniforms))
+    >>> cold.tolist(), hot.tolist()
+    ([0, 3, 0], [1, 3, 3])
+    """
 
     points: Literal[1, 2] = 1
 
@@ -154,7 +190,23 @@ class RandomCrossover(_Crossover):
 class AugmentedCrossover(_Crossover):
     """The paper's move: a random crossover to an auxiliary pair, then a Gibbs draw among its crossovers; no rejection.
 
-    flipped : draw among all 2T prefixes and suffixes; False: among the T prefixes only.
+    Parameters
+    ----------
+    rows : "all", a list of rows, or "random": a new subset for every move.
+    axis : "sites" cuts along the sequence, "rows" between rows.
+    flipped : bool, draw among all 2T prefixes and suffixes; False: among the T prefixes only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> target = model.target([0.1, 2.9, 3.2])
+    >>> step = ch.AugmentedCrossover().prepare(target, target, 1.0, 0.2)
+    >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])
+    >>> moved = step(cold, hot, np.random.default_rng(1).random(step.n_uniforms))
+    >>> cold.tolist(), hot.tolist()
+    ([0, 3, 3], [1, 3, 0])
     """
 
     flipped: bool = True
@@ -168,7 +220,24 @@ class AugmentedCrossover(_Crossover):
 
 @dataclass(frozen=True, kw_only=True)
 class MosaicCrossover(Exchange):
-    """Exact Gibbs draw among all 2^T ways of exchanging columns between the two replicas; no rejection."""
+    """Exact Gibbs draw among all 2^T ways of exchanging columns between the two replicas; no rejection.
+
+    Parameters
+    ----------
+    rows : "all", a list of rows, or "random": a new subset for every move.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> target = model.target([0.1, 2.9, 3.2])
+    >>> step = ch.MosaicCrossover().prepare(target, target, 1.0, 0.2)
+    >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])
+    >>> moved = step(cold, hot, np.random.default_rng(1).random(step.n_uniforms))
+    >>> cold.tolist(), hot.tolist()
+    ([0, 3, 3], [1, 3, 0])
+    """
 
     def move(self, target: AnyTarget) -> moves.Move:
         return self._move(target, moves.MOSAIC)

@@ -8,18 +8,19 @@ At any beta the target of a replica is p(theta) p(X | theta) p(y | X, theta)^bet
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from chiasma.errors import ImpossibleData, InvalidInput
+from chiasma.exact.log_density import ParameterDensity
 from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels.codes import unpack
 from chiasma.kernels.transitions import count_moves
 from chiasma.models.additive import Additive
-from chiasma.models.chains import BinaryChains
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target
 from chiasma.sampling.conjugate import draw_chains, draw_gaussian
 from chiasma.sampling.slices import Lines, LogDensity
@@ -40,24 +41,16 @@ class Learning:
         self.parameters = model.parameters
 
     @cached_property
-    def typical(self) -> Target:
+    def typical(self) -> AnyTarget:
         """The target at typical values; targets at other values have the same shapes."""
-        return self.target(np.concatenate([slot.prior.centre.ravel() for slot in self.parameters.slots]))
+        return self.target(self.parameters.centre)
 
-    def target(self, values: Floats) -> Target:
-        made = self.model.with_unchecked_values(self.parameters.unpack(values)).exact_target(self.data)
-        assert isinstance(made, Target)
-        return made
+    def target(self, values: Floats) -> AnyTarget:
+        return self.model.with_unchecked_values(self.parameters.unpack(values)).exact_target(self.data)
 
     def admits(self, values: Floats) -> bool:
-        """Whether enter + leave <= 1, as transitions over gaps require; the prior is restricted to such values."""
-        if self.data.gaps is None or not {"enter", "leave"} & set(self.parameters.names):
-            return True
-        chains = self.model.chains
-        assert isinstance(chains, BinaryChains)
-        named = self.parameters.unpack(values)
-        rate = named.get("enter", chains.enter) + named.get("leave", chains.leave)
-        return bool(np.all(rate <= 1))
+        """Whether the data allow these values at all; the prior is restricted to such values."""
+        return self.model.admits(values, self.data)
 
     def sample_prior(self, rng: np.random.Generator) -> Floats:
         """(P,) from the prior."""
@@ -81,9 +74,20 @@ class Learning:
         if beta == 0:
             return 0.0
         try:
-            return Passes(self.target(values), beta, memory=self.memory, keep=False).log_evidence
+            # A value at the far end of its prior may overflow: then its evidence is nothing.
+            with np.errstate(all="ignore"):
+                found = Passes(self.target(values), beta, memory=self.memory, keep=False).log_evidence
         except ImpossibleData:
             return -np.inf
+        return -np.inf if np.isnan(found) else found
+
+    def log_density(self, free: Floats, beta: float) -> float:
+        """Log density of free coordinates with the paths integrated out, not normalised; -inf at impossible values."""
+        return self._with_prior(partial(self.log_evidence, beta=beta))(free)
+
+    def value_and_slope(self, free: Floats, beta: float) -> tuple[float, Floats]:
+        """The same and its derivatives (n_free,), which are zeros where the density is."""
+        return ParameterDensity(self.model, self.data, beta, self.memory).value_and_gradient(free)
 
     def update_collapsed(
         self, values: Floats, log_evidence: float, beta: float, lines: Lines, rung: int, rng: np.random.Generator
@@ -103,16 +107,29 @@ class Learning:
         values = self.parameters.from_free(free)
         return values, known[values.tobytes()]
 
-    def draw_path(self, target: Target, beta: float, rng: np.random.Generator) -> Integers:
-        """(T,) codes of the free rows: an exact draw from the posterior of the path at beta (FFBS)."""
+    def draw_path(self, target: AnyTarget, beta: float, rng: np.random.Generator) -> Integers:
+        """(T,) codes: an exact draw from the posterior of the path at beta (FFBS). They are codes of the free rows, or,
+        where rows have more states or are equal, of all rows.
+        """
         if beta == 0:
-            return target.sample_prior(rng)
+            return self.prior_path(target, rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
-        codes = np.empty((1, target.n_columns), np.int64)
-        uniforms = rng.random(codes.shape)
+        path = np.empty((1, target.n_columns), np.int64)
+        uniforms = rng.random(path.shape)
         for segment in passes.backward():
-            passes.draw(segment, uniforms, codes)
-        return codes[0]
+            passes.draw(segment, uniforms, path)
+        return path[0] if isinstance(target, Target) else target.codes(path[0], rng)
+
+    def prior_path(self, target: AnyTarget, rng: np.random.Generator) -> Integers:
+        """(T,) codes of a path from the prior, as `draw_path` gives them."""
+        drawn = target.sample_prior(rng)
+        return drawn if isinstance(target, Target) else target.expand(drawn, rng)
+
+    def log_parts(self, target: AnyTarget, codes: Integers) -> tuple[float, float]:
+        """log p(X) and log p(y | X) of such a path."""
+        if isinstance(target, StateTarget):
+            return target.log_parts(codes)
+        return target.log_prior(codes), target.log_likelihood(codes)
 
     def update_conditional(
         self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator
@@ -149,6 +166,7 @@ class Learning:
     ) -> Floats:
         own = self.model.emission
         assert isinstance(own, Additive)
+        assert isinstance(self.typical, Target)
         present, group = np.unique(self.typical.expand(codes), return_inverse=True)
         on = unpack(present, self.model.n_rows).T.astype(float)
         summary = own.summarise(self.data.y, group, len(present))

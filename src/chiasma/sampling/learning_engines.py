@@ -17,6 +17,7 @@ from chiasma.errors import ImpossibleData
 from chiasma.kernels import ensemble
 from chiasma.kernels.layout import Layout
 from chiasma.models.borders import layout_of
+from chiasma.models.state_target import AnyTarget
 from chiasma.models.target import Target
 from chiasma.sampling.engines import LoopEngine
 from chiasma.sampling.exchanges import Swap
@@ -37,8 +38,8 @@ class LearningEngine(LoopEngine):
         for r in range(n_replicas):
             rng = self.streams.initial(r)
             values.append(self.learning.parameters.pack(start.values, self.learning.sample_prior(rng)))
-            drawn = self.learning.target(values[-1]).sample_prior(rng) if start.states is None else start.states
-            states.append(drawn)
+            target = self.learning.target(values[-1])
+            states.append(self.learning.prior_path(target, rng) if start.states is None else start.states)
         self.values = np.array(values)
         self.lines = Lines(n_replicas, self._blocks())
         return np.array(states, np.int64)
@@ -59,7 +60,8 @@ class LearningEngine(LoopEngine):
 
     def log_densities(self) -> Floats:
         targets = [self.learning.target(values) for values in self.values]
-        log_liks = [target.log_likelihood(codes) for target, codes in zip(targets, self.states, strict=True)]
+        pairs = zip(targets, self.states, strict=True)
+        log_liks = [self.learning.log_parts(target, codes)[1] for target, codes in pairs]
         return np.array([log_liks, [self.learning.log_prior(values) for values in self.values]])
 
     def checkpoint(self) -> dict[str, Any]:
@@ -87,11 +89,11 @@ class LearningEngine(LoopEngine):
     def _update(self, r: int) -> None:
         """Update the parameters of a replica, and its path unless paths are integrated out."""
 
-    def _record(self, draws: Draws, n: int, target: Target, log_liks: Floats) -> None:
+    def _record(self, draws: Draws, n: int, target: AnyTarget, log_liks: Floats) -> None:
         """Write the cold replica into draw n; target: the target at its parameters."""
         codes, values = self.states[-1], self.values[-1]
         draws.log_lik[n] = log_liks
-        draws.log_prior[n] = target.log_prior(codes) + self.learning.log_prior(values)
+        draws.log_prior[n] = self.learning.log_parts(target, codes)[0] + self.learning.log_prior(values)
         draws.states[n], draws.values[n] = self.problem.in_order(codes, values)
 
     def _swap(self, p: int) -> None:
@@ -106,19 +108,25 @@ class ConditionalEngine(LearningEngine):
         return [self.learning.parameters.of_chains, self.learning.parameters.of_emission]
 
     def _bind(self) -> None:
-        self.targets = [self.learning.target(values) for values in self.values]
+        self.targets = [self._target(values) for values in self.values]
         pairs = zip(self.targets, self.states, strict=True)
         self.log_liks = np.array([target.log_likelihood(codes) for target, codes in pairs])
+
+    def _target(self, values: Floats) -> Target:
+        """Updates and exchanges of paths work on rows of two states."""
+        target = self.learning.target(values)
+        assert isinstance(target, Target)
+        return target
 
     def _update(self, r: int) -> None:
         beta, rng, learning = self.betas[r], self.streams.replica(r), self.learning
         if beta == 0:
             self.values[r] = learning.sample_prior(rng)
-            self.targets[r] = learning.target(self.values[r])
+            self.targets[r] = self._target(self.values[r])
             self.states[r] = self.targets[r].sample_prior(rng)
         else:
             self.values[r] = learning.update_conditional(self.values[r], self.states[r], beta, self.lines, r, rng)
-            self.targets[r] = learning.target(self.values[r])
+            self.targets[r] = self._target(self.values[r])
             self.problem.update.prepare(self.targets[r], beta).step(self.states[r], rng)
         self.log_liks[r] = self.targets[r].log_likelihood(self.states[r])
 
@@ -200,7 +208,7 @@ class CollapsedEngine(LearningEngine):
         for r, (values, beta) in enumerate(zip(self.values, self.betas, strict=True)):
             target = self.learning.target(values)
             self.states[r] = self.learning.draw_path(target, beta, self.streams.replica(r))
-            own[r] = target.log_likelihood(self.states[r])
+            own[r] = self.learning.log_parts(target, self.states[r])[1]
         self._record(draws, n, target, own)
 
     def _exchange_pair(self, p: int) -> tuple[int, bool]:

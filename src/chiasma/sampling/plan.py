@@ -10,12 +10,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chiasma.errors import InvalidInput
+from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import MEMORY
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import UPDATES, BlockGibbs, Exact, Update
+from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, Update
 
 # Time budget of an exact filter in seconds; replicas are used above it.
 EXACT_SECONDS = 60.0
@@ -28,11 +28,17 @@ FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
 # The same for rows of any number of states: joint states of a block.
 BLOCK_STATES = 64
-# Density evaluations per slice update along a line, and the time budget for all of them in one iteration; above it,
-# parameters are updated given the paths.
-EVALUATIONS = 6
-EVALUATION_SECONDS = 2.0e-4  # overhead of an evaluation, without its filter
-COLLAPSED_SECONDS = 0.05
+# Learning with the paths integrated out, by gradients: exact filters per effective draw (jumps, now and then a
+# trajectory, the draw of a path), filters per start of the search for optima, and what a filter costs besides itself.
+FILTERS_PER_DRAW = 12
+FILTERS_PER_START = 160
+EVALUATION_SECONDS = 1.5e-4
+FEWEST_STARTS, MOST_STARTS = 4, 32
+# Learning given the paths: effective draws of the slowest parameter per iteration (benchmarks/results/parameters.md:
+# 0.07 to 0.7), the rungs of a ladder, and what an update of the parameters costs besides the paths.
+EFFECTIVE_PER_ITERATION = 0.2
+TYPICAL_RUNGS = 10
+PARAMETER_SECONDS = 1.0e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,36 +114,72 @@ def plan_paths(target: AnyTarget, update: Any, exchange: Any, ladder: Any) -> Pl
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
 
 
-def plan_learning(target: AnyTarget, n_free: int, update: Any, exchange: Any, ladder: Any) -> Plan:
-    """Choose them for a model with n_free coordinates to learn; target: the paths at typical parameters.
+def plan_learning(target: AnyTarget, update: Any, exchange: Any, ladder: Any, with_rows: bool = False) -> Plan:
+    """Choose them for a model with parameters to learn; target: the paths at typical parameters.
 
-    With Exact the paths are integrated out and only parameters are updated and swapped.
+    with_rows : the model is one of rows with values, whose parameters are learned with the paths integrated out.
+
+    "auto" compares effective draws per second: with the paths integrated out, by gradients, and given the paths.
     """
     _check_ladder_name(ladder)
-    seconds, memory = exact_cost(target)
-    seconds = EVALUATIONS * n_free * (seconds + EVALUATION_SECONDS)
-    cost = f"an iteration takes about {EVALUATIONS * n_free} exact filters, {_seconds(seconds)}"
     if isinstance(update, str) and update == "auto":
-        swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
-        if swaps and seconds <= COLLAPSED_SECONDS and memory <= MEMORY:
-            chosen: Update = Exact()
-            why = f"parameters with the paths integrated out: {cost}"
-        else:
-            chosen = BlockGibbs(size=block_rows(target))
-            why = f"parameters given the paths, and blocks of {block_rows(target)} rows"
-            why += (
-                f": {cost} with the paths integrated out, over the budget of {COLLAPSED_SECONDS:g} s" if swaps else ""
-            )
+        chosen, why = _auto_rows(target) if with_rows else _auto_learning(target, exchange)
     else:
         chosen, why = _named_update(update, target), "update as given"
-    collapsed = isinstance(chosen, Exact)
+    collapsed = isinstance(chosen, Exact | Collapsed)
+    if with_rows and not collapsed:
+        raise InvalidInput(
+            "parameters of a model with rows= are learned with the paths integrated out: use update='collapsed' or "
+            f"update='exact', got {update!r}; or use chains=ch.BinaryChains(...) for rows of two states"
+        )
+    if isinstance(chosen, Collapsed) and isinstance(ladder, str) and exchange in ("auto", None):
+        # Jumps between the optima do what a ladder is for, at one rung.
+        exchange = None
     plan = plan_replicas(chosen, exchange, ladder, Swap() if collapsed else MosaicCrossover(), why)
     if collapsed and plan.exchange not in (None, Swap()):
         raise InvalidInput(
-            f"{type(plan.exchange).__name__} exchanges parts of paths, but update='exact' integrates paths out; use "
-            "exchange='swap', or another update"
+            f"{type(plan.exchange).__name__} exchanges parts of paths, but {type(chosen).__name__}() integrates paths "
+            "out; use exchange='swap', or another update"
         )
     return replace(plan, learns=True)
+
+
+def _auto_rows(target: AnyTarget) -> tuple[Update, str]:
+    seconds, memory = exact_cost(target)
+    starts = int(min(MOST_STARTS, EXACT_SECONDS / (FILTERS_PER_START * (seconds + EVALUATION_SECONDS))))
+    if starts < FEWEST_STARTS or memory > MEMORY:
+        raise BudgetExceeded(
+            f"{exact_cost_text(target)}, too much to learn parameters: a search for optima takes "
+            f"{FEWEST_STARTS * FILTERS_PER_START:,} of them; take fewer rows or states, or insist with "
+            "update=ch.Collapsed(starts=...)"
+        )
+    rate = 1 / (FILTERS_PER_DRAW * (seconds + EVALUATION_SECONDS))
+    why = "parameters with the paths integrated out, by gradients"
+    return Collapsed(starts=starts), f"{why}: about {_rate(rate)} effective draws per second"
+
+
+def _auto_learning(target: AnyTarget, exchange: Any) -> tuple[Update, str]:
+    assert not isinstance(target, StateTarget)
+    seconds, memory = exact_cost(target)
+    seconds += EVALUATION_SECONDS
+    rows = block_rows(target)
+    sweep = FILTER_SECONDS * target.n_columns * (rows + 2) * math.ceil(target.n_rows / rows) * 2.0**rows
+    given_paths = EFFECTIVE_PER_ITERATION / (TYPICAL_RUNGS * (sweep + PARAMETER_SECONDS))
+    integrated = 1 / (FILTERS_PER_DRAW * seconds)
+    starts = int(min(MOST_STARTS, EXACT_SECONDS / (FILTERS_PER_START * seconds)))
+    rates = f"about {_rate(integrated)} effective draws per second, {_rate(given_paths)} given the paths"
+    swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
+    if swaps and integrated >= given_paths and starts >= FEWEST_STARTS and memory <= MEMORY:
+        return Collapsed(starts=starts), f"parameters with the paths integrated out, by gradients: {rates}"
+    why = f"parameters given the paths, and blocks of {rows} rows"
+    if not swaps:
+        return BlockGibbs(size=rows), why
+    search = f"the search for {FEWEST_STARTS} optima takes {_seconds(FEWEST_STARTS * FILTERS_PER_START * seconds)}"
+    return BlockGibbs(size=rows), f"{why}: with the paths integrated out {rates}, and {search}"
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:.2g}" if per_second < 10 else f"{per_second:,.0f}"
 
 
 def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: Exchange, why: str) -> Plan:

@@ -23,7 +23,7 @@ from chiasma.results.provenance import digest
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas
-from chiasma.sampling.updates import Exact, Update
+from chiasma.sampling.updates import Collapsed, Exact, Update
 from chiasma.sampling.vector_exchanges import VectorPair, check_exchange, prepare_exchange
 from chiasma.sampling.vector_updates import SiteGibbs, VectorStep, prepare_update, resolve_update
 from chiasma.types import Floats, Integers
@@ -151,9 +151,8 @@ class RowsProblem(StateProblem):
         self.n_sites = target.n_columns
         self.record_dtype = target.record_dtype
         self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
-        _ = target.trans, target.log_trans  # computed once, before the chains use them
-        if not isinstance(update, Exact):
-            _ = target.candidates
+        if exchange is not None or not isinstance(update, Exact):
+            _ = target.trans, target.log_trans, target.candidates  # computed once, before the chains use them
 
     @cached_property
     def passes(self) -> Passes:
@@ -244,9 +243,12 @@ class LearningProblem(Problem):
         self.n_sites = learning.typical.n_columns
         self.record_dtype = learning.typical.record_dtype
         self.in_order = CanonicalOrder(learning.model)
+        self.finding = Lock()  # held by the chain that looks for the optima, which all chains share
+        self.peaks: Any = None
 
     def record(self, states: State) -> State:
-        return self.learning.typical.record(states)
+        typical = self.learning.typical
+        return typical.record(states) if isinstance(typical, Target) else states.astype(self.record_dtype)
 
 
 def pose(
@@ -293,18 +295,15 @@ def _pose_vectors(
 def _pose_learning(
     model: FactorialHMM, data: Observations, update: Any, exchange: Any, ladder: Any, init: Any
 ) -> tuple[Problem, Plan, Start]:
-    if model.rows is not None and model.has_states:
-        raise InvalidInput(
-            f"{', '.join(model.parameters.names)} cannot be learned in a model with rows of more than two states or "
-            "equal rows yet; maximise ch.exact.log_evidence over numbers, or use rows of two states"
-        )
     learning = Learning(model, data)
-    plan = plan_learning(learning.typical, learning.parameters.n_free, update, exchange, ladder)
+    plan = plan_learning(learning.typical, update, exchange, ladder, with_rows=model.rows is not None)
     assert plan.update is not None
-    if isinstance(plan.update, Exact):
+    if isinstance(plan.update, Exact | Collapsed):
         learning.memory = plan.update.memory
     values = dict(init) if isinstance(init, Mapping) else {} if init is None else {"states": init}
     states = values.pop("states", None)
     learning.parameters.pack(values, learning.sample_prior(np.random.default_rng(0)))  # raises if invalid
-    codes = None if states is None else learning.typical.reduce(check_states(model, data.n_columns, states))
+    codes = None if states is None else check_states(model, data.n_columns, states)
+    if codes is not None and isinstance(learning.typical, Target):
+        codes = learning.typical.reduce(codes)
     return LearningProblem(learning, plan.update, plan.exchange), plan, Start(codes, values)

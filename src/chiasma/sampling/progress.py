@@ -1,19 +1,27 @@
-"""Progress: a live display per chain on a terminal; prints nothing elsewhere."""
+"""Progress: a live display per chain on a terminal; where output is redirected, a line every so often."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chiasma.sampling.engines import Engine
     from chiasma.storage.trace import Draws
 
+# Seconds before the first line of a redirected run, and between lines: each twice as long as the last, up to a limit.
+FIRST_LINE, LONGEST_WAIT = 5.0, 60.0
+
 
 class Progress:
-    """One bar per chain: iterations, log joint, columns per exchange, time left."""
+    """One bar per chain: iterations, log joint, columns per exchange, time left; or lines without a terminal."""
 
     def __init__(self, wanted: bool, reason: str, seed: int):
         self._bars: Any = None
+        self._lines: Lines | None = None
         self._tasks: list[Any] = []
         if not wanted:
             return
@@ -23,6 +31,8 @@ class Progress:
         if console.is_terminal:
             console.print(f"[bold]chiasma[/bold] {reason} (seed {seed})", highlight=False)
             self._open(console)
+        else:
+            self._lines = Lines(reason)
 
     def _open(self, console: Any) -> None:
         from rich import progress
@@ -38,15 +48,21 @@ class Progress:
         )
         self._bars.start()
 
-    def begin(self, stage: str, total: int, n_chains: int) -> None:
+    def begin(self, stage: str, total: int, n_chains: int = 0) -> None:
+        """A stage of so many steps, of every chain or (n_chains = 0) of none."""
+        if self._lines is not None:
+            self._lines.begin(stage, total * max(n_chains, 1))
         if self._bars is None or total == 0:
             return
         for task in self._tasks:
             self._bars.remove_task(task)
-        self._tasks = [self._bars.add_task(f"{stage}, chain {c}", total=total, note="") for c in range(n_chains)]
+        names = [f"{stage}, chain {c}" for c in range(n_chains)] if n_chains else [stage]
+        self._tasks = [self._bars.add_task(name, total=total, note="") for name in names]
 
     def advance(self, chain: int, n: int, engine: Engine, draws: Draws | None) -> None:
         """Called by the chain's own thread."""
+        if self._lines is not None:
+            self._lines.advance(n)
         if self._bars is None:
             return
         note = ""
@@ -57,10 +73,85 @@ class Progress:
             note += f"  {engine.tally.columns.sum() / n_moves:.1f} columns per exchange"
         self._bars.update(self._tasks[chain], advance=n, note=note)
 
+    def tick(self) -> None:
+        """One step of a stage that is not one of chains."""
+        if self._lines is not None:
+            self._lines.advance(1)
+        if self._bars is not None:
+            self._bars.update(self._tasks[0], advance=1)
+        self.refresh()
+
     def refresh(self) -> None:
         if self._bars is not None:
             self._bars.refresh()
+        if self._lines is not None:
+            self._lines.tell_if_due()
 
     def close(self) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+
+class Lines:
+    """Lines on stderr for logs: how far a stage is and how long it may take. A short run says nothing.
+
+    Examples
+    --------
+    >>> times = iter([0.0, 0.0, 6.0, 6.0])
+    >>> lines = Lines("exact draws", clock=lambda: next(times), write=print)
+    >>> lines.begin("draws", 400)
+    >>> lines.advance(100)
+    >>> lines.tell_if_due()
+    chiasma: exact draws
+    chiasma: draws 100 of 400 (25%), 6 s, about 18 s left
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        clock: Callable[[], float] = time.monotonic,
+        write: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+    ):
+        self.reason: str | None = reason
+        self.clock, self.write = clock, write
+        self.lock = Lock()
+        self.stage, self.done, self.total, self.wait = "", 0, 0, FIRST_LINE
+        self.next = clock() + self.wait
+        self.began = 0.0
+
+    def begin(self, stage: str, total: int) -> None:
+        with self.lock:
+            self.stage, self.done, self.total, self.began = stage, 0, total, self.clock()
+
+    def advance(self, n: int) -> None:
+        with self.lock:
+            self.done += n
+
+    def tell_if_due(self) -> None:
+        """Write a line if the last one is long ago."""
+        if self.clock() < self.next or not self.total:
+            return
+        now = self.clock()
+        with self.lock:
+            done, total, spent = self.done, self.total, now - self.began
+        if self.reason is not None:
+            self.write(f"chiasma: {self.reason}")
+            self.reason = None
+        left = f", about {_time(spent * (total - done) / done)} left" if done else ""
+        self.write(f"chiasma: {self.stage} {done:,} of {total:,} ({done / total:.0%}), {_time(spent)}{left}")
+        self.wait = min(2 * self.wait, LONGEST_WAIT)
+        self.next = now + self.wait
+
+
+def _time(seconds: float) -> str:
+    """Seconds, minutes or hours, in words.
+
+    >>> _time(59.4), _time(90), _time(7260)
+    ('59 s', '1 min 30 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -26,13 +26,15 @@ from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
 from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, RowsEngine, RowsStepEngine, StepEngine
 from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
+from chiasma.sampling.optimise import as_optima
 from chiasma.sampling.plan import Plan
 from chiasma.sampling.problems import LearningProblem, Problem, RowsProblem, Start, pose
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
-from chiasma.sampling.updates import Exact
+from chiasma.sampling.updates import Collapsed, Exact, Update
 from chiasma.storage.layout import Layout
 from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
@@ -42,6 +44,8 @@ from chiasma.types import as_count
 
 Model = FactorialHMM | Density
 
+# Updates of parameters with the paths integrated out.
+LEARNING_ENGINES: dict[type[Update], type[Engine]] = {Exact: CollapsedEngine, Collapsed: GradientEngine}
 # Seconds that a chain keeps its thread while others wait, so that an interrupted run has draws of all chains.
 TURN = 0.2
 
@@ -119,6 +123,8 @@ def sample(
         if not plan.is_exact and (trace is None or not trace.all_began):
             run.warm_up(warmup, plan)
         if trace is None:
+            if isinstance(problem, LearningProblem) and problem.peaks is not None:
+                about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
             trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable)
         trace.restore(engines)
         run.keep(trace, draws, thin)
@@ -176,7 +182,8 @@ def make_engines(
     elif plan.is_exact:
         kind = ExactEngine
     elif isinstance(problem, LearningProblem):
-        kind = CollapsedEngine if isinstance(plan.update, Exact) else ConditionalEngine
+        assert plan.update is not None
+        kind = LEARNING_ENGINES.get(type(plan.update), ConditionalEngine)
     else:
         kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
     every = exchange_every if plan.exchange is not None else 0
@@ -227,6 +234,7 @@ class Run:
     def __init__(self, engines: list[Engine], workers: int, display: Progress):
         self.engines = engines
         self.display = display
+        self.workers = workers
         self.stop = Event()
         self.pool = ThreadPoolExecutor(workers)
         self.timings: dict[str, float] = {}
@@ -250,6 +258,8 @@ class Run:
     def warm_up(self, n: int, plan: Plan) -> None:
         """Warm up in rounds of doubling length. The ladder adapts between rounds and is fixed in the last."""
         began = time.perf_counter()
+        for engine in self.engines:
+            engine.begin(self.display, self.workers)
         rounds = warmup_rounds(n) if plan.ladder.adapt else [n]
         self.display.begin("warm-up", n, len(self.engines))
         for i, length in enumerate(rounds):

@@ -108,6 +108,17 @@ class RowGibbs(Update):
     """Row by row: FFBS of the whole path of a row given the other rows. The paper's Gibbs sampler.
 
     Equal rows are updated together, as one row of counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.RowGibbs().prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
     """
 
     def steps(self, target: AnyTarget) -> list[Step]:
@@ -120,10 +131,23 @@ class RowGibbs(Update):
 class BlockGibbs(Update):
     """Block Gibbs: FFBS of several rows jointly, given the others.
 
-    size : rows per block. Every sweep assigns the rows to blocks at random and updates each row once.
+    Equal rows count as one row: they are in a block together, and one of them stands for all.
+
+    Parameters
+    ----------
+    size : int, rows per block. Every sweep assigns the rows to blocks at random and updates each row once.
     blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
 
-    Equal rows count as one row: they are in a block together, and one of them stands for all.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.BlockGibbs(size=2).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
     """
 
     number: ClassVar[str] = "size"
@@ -140,7 +164,7 @@ class BlockGibbs(Update):
             return [self._block(target, block) for block in self.blocks]
         n_axes = target.n_axes
         if not is_count(self.size) or self.size > n_axes:
-            raise InvalidInput(f"size must be in 1..{n_axes} (free rows), got {shown(self.size)}")
+            raise InvalidInput(f"size must be in 1..{n_axes} ({target.axes_text}), got {shown(self.size)}")
         width = target.widest(self.size)
         _check_memory(target, width)
         n_blocks = -(-n_axes // self.size)
@@ -163,6 +187,21 @@ class HammingBall(Update):
 
     A filter step is dense, from every candidate to every candidate, or uses the tensor of all codes: whichever needs
     fewer operations.
+
+    Parameters
+    ----------
+    radius : int, rows in which a column may differ from the auxiliary path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.HammingBall(radius=1).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 2]
     """
 
     number: ClassVar[str] = "radius"
@@ -172,7 +211,8 @@ class HammingBall(Update):
         n_axes = target.n_axes
         if not is_count(self.radius) or self.radius > n_axes:
             raise InvalidInput(
-                f"radius must be in 1..{n_axes} (free rows), got {shown(self.radius)}; use Exact() for the whole space"
+                f"radius must be in 1..{n_axes} ({target.axes_text}), got {shown(self.radius)}; use Exact() for the "
+                "whole space"
             )
         size = ball_size(target.layout, self.radius)
         _check_memory(target, size)  # before the candidates are listed: there may be very many
@@ -185,7 +225,24 @@ class HammingBall(Update):
 
 @dataclass(frozen=True)
 class Compose(Update):
-    """Several updates, one after the other, as one sweep."""
+    """Several updates, one after the other, as one sweep.
+
+    Parameters
+    ----------
+    updates : list of updates, such as [ch.RowGibbs(), ch.BlockGibbs(size=3)].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> both = ch.Compose(updates=[ch.RowGibbs(), ch.HammingBall(radius=1)])
+    >>> sweep = both.prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
+    """
 
     in_settings: ClassVar[bool] = False  # made of other updates, so no single name describes it
     updates: Sequence[Update]
@@ -198,7 +255,23 @@ class Compose(Update):
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(Update):
-    """FFBS of the whole path at once: independent draws. memory: bytes for the messages of one replica."""
+    """FFBS of the whole path at once: independent draws.
+
+    Parameters
+    ----------
+    memory : int, bytes for the messages of one replica.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> sweep = ch.Exact().prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
+    >>> codes = np.zeros(3, np.int64)
+    >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
+    >>> codes.tolist()
+    [0, 3, 3]
+    """
 
     memory: int = MEMORY
 
@@ -213,10 +286,31 @@ class Exact(Update):
         raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Collapsed(Update):
+    """For models with priors: parameters with the paths integrated out, by gradients; paths are drawn exactly (FFBS).
+
+    Chains start near the optima of the posterior, jump between them, and move by Hamiltonian Monte Carlo.
+    starts : starts of the search for the optima, see ch.optimise.
+    memory : bytes for the messages of one replica.
+    """
+
+    number: ClassVar[str] = "starts"
+    starts: int = 32
+    memory: int = MEMORY
+
+    def steps(self, target: AnyTarget) -> list[Step]:
+        raise InvalidInput(
+            "Collapsed() updates parameters, and this model has none to learn; give one a prior, such as "
+            "sd=ch.HalfNormal(1), or use another update"
+        )
+
+
 # Registry of updates by their names on the command line, in files and in `sample`.
 UPDATES: dict[str, type[Update]] = {
     "exact": Exact,
     "row": RowGibbs,
+    "collapsed": Collapsed,
     "block": BlockGibbs,
     "hamming-ball": HammingBall,
 }

@@ -1,0 +1,197 @@
+"""chiasma cohort: many samples on Dask, or as jobs of an array with init, run and merge."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from chiasma.cli.mistakes import stop
+from chiasma.cli.printing import Voice
+from chiasma.cli.setting_options import SettingsCommand, argument, option, setting_options, with_options
+from chiasma.cli.signals import exit_code
+from chiasma.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from chiasma.cohort.api import Cohort
+    from chiasma.cohort.outcome import Outcome
+
+OUT = Path("chiasma-cohort")
+SOME_FAILED = 1
+# Failures shown on the screen; cohort.tsv has them all.
+SHOWN_FAILURES = 10
+
+
+def cohort() -> None:
+    """Fit many samples: chiasma cohort SHEET --out DIR.
+
+    SHEET is a TSV or CSV file with one line per sample: sample, path, and any setting as a further column, which
+    overrides the options. Every sample becomes a run directory in DIR/samples, as chiasma fit writes it. DIR/cohort.tsv
+    lists all samples with their status, DIR/cohort.zarr holds their probabilities side by side, DIR/index.html shows
+    them. The exit code is 1 if a sample failed.
+
+    Without a scheduler, as jobs of an array: "init SHEET --out DIR" prints the number of tasks, "run DIR --task I" does
+    one of them, from 0, and "merge DIR" gathers the results.
+    """
+    # Only the name and the help of the command: CohortCommand adds the options, and `_cohort` does the work.
+
+
+class CohortCommand(SettingsCommand):
+    """`cohort` with its options. The seed and the workers of a cohort are its own."""
+
+    def function(self) -> Callable[..., None]:
+        cluster, output = "Cluster", "Output"
+        parameters = [
+            argument("words", list[str], "SHEET; or init SHEET, run DIR, merge DIR.", metavar="[init|run|merge] SHEET"),
+            option("workers", int | None, cluster, "Processes on this machine. Default: one per core.", min=1),
+            option("scheduler", str | None, cluster, "Address of a Dask scheduler, such as tcp://10.0.0.1:8786."),
+            option("scheduler_file", Path | None, cluster, "File that dask scheduler --scheduler-file wrote."),
+            option("retries", int, cluster, "Times a sample is tried again after lost workers. Default: 2.", default=2),
+            option("tasks", int | None, cluster, "init: number of tasks. Default: one per sample.", min=1),
+            option("task", int | None, cluster, "run: which task, from 0.", min=0),
+            option("seed", int | None, cluster, "Seed of all samples. Default: a fresh one, which is printed.", min=0),
+            *setting_options(without=("seed", "workers")),
+            option("out", Path, output, f"Directory of the cohort. Default: {OUT}.", default=OUT),
+            option(
+                "tables_only",
+                bool,
+                output,
+                "Leave out report.html and figures; chiasma show writes them later.",
+                "--tables-only",
+                default=False,
+            ),
+            option("resume", bool, output, "Do what is missing or failed in --out.", "--resume", default=False),
+            option("quiet", bool, output, "Print errors only.", "--quiet", "-q", default=False),
+        ]
+        return with_options(_cohort, parameters)
+
+
+def _cohort(words: list[str], task: int | None, out: Path, quiet: bool, **options: Any) -> None:
+    action, place = words if len(words) == 2 else ("", *words) if len(words) == 1 else ("?", "")
+    if action not in ("", "init", "run", "merge"):
+        raise InvalidInput(f"expected SHEET, init SHEET, run DIR or merge DIR, got {' '.join(words)!r}")
+    if (action == "run") != (task is not None):
+        raise InvalidInput("--task says which task to run, and only: chiasma cohort run DIR --task I")
+    voice = Voice(quiet)
+    if action == "run":
+        assert task is not None
+        _run_task(Path(place), task, voice)
+    elif action == "merge":
+        _merge(Path(place), voice)
+    elif action == "init":
+        _init(place, out, **options)
+    else:
+        _all(place, out, voice, **options)
+
+
+def _all(
+    sheet: str,
+    out: Path,
+    voice: Voice,
+    *,
+    workers: int | None,
+    scheduler: str | None,
+    scheduler_file: Path | None,
+    tasks: int | None,
+    retries: int,
+    seed: int | None,
+    resume: bool,
+    tables_only: bool,
+    **options: Any,
+) -> None:
+    from chiasma.cohort.api import Stopped, cohort
+    from chiasma.cohort.clusters import SchedulerLost, client_of
+
+    if tasks is not None:
+        raise InvalidInput("--tasks belongs to chiasma cohort init")
+    if sum(one is not None for one in (workers, scheduler, scheduler_file)) > 1:
+        raise InvalidInput("give one of --workers, --scheduler and --scheduler-file")
+    remote = scheduler is not None or scheduler_file is not None
+    how = f"continue with: chiasma cohort {shlex.quote(sheet)} --out {shlex.quote(str(out))} --resume"
+    try:
+        with client_of(scheduler, scheduler_file) if remote else nullcontext() as client:
+            done = cohort(
+                sheet,
+                out,
+                client,
+                **_settings(**options),
+                seed=seed,
+                workers=workers,
+                resume=resume,
+                retries=retries,
+                tables_only=tables_only,
+                progress=voice.progress,
+                note=voice.note,
+            )
+    except Stopped as stopped:
+        raise stop(f"{stopped}; {how}", exit_code()) from None
+    except SchedulerLost as error:
+        raise stop(f"error: {error}; {how}", SOME_FAILED) from None
+    _report(done, voice)
+
+
+def _init(
+    sheet: str,
+    out: Path,
+    *,
+    workers: int | None,
+    scheduler: str | None,
+    scheduler_file: Path | None,
+    tasks: int | None,
+    retries: int,
+    seed: int | None,
+    resume: bool,
+    tables_only: bool,
+    **options: Any,
+) -> None:
+    from chiasma.cohort.api import begin_cohort, cohort_settings
+
+    if workers or scheduler or scheduler_file:
+        raise InvalidInput("chiasma cohort init only prepares tasks; drop --workers, --scheduler and --scheduler-file")
+    settings = cohort_settings(**_settings(**options))
+    _, plan = begin_cohort(sheet, out, settings, seed=seed, resume=resume, n_tasks=tasks, tables_only=tables_only)
+    typer.echo(f"seed {plan.seed}", err=True)
+    typer.echo(plan.n_tasks)
+
+
+def _run_task(out: Path, task: int, voice: Voice) -> None:
+    from chiasma.cohort.api import run_cohort_task
+
+    _stop_if_failed(run_cohort_task(out, task, voice.note))
+
+
+def _merge(out: Path, voice: Voice) -> None:
+    from chiasma.cohort.api import merge_cohort
+    from chiasma.cohort.directory import CohortDirectory
+
+    _report(merge_cohort(CohortDirectory(out)), voice)
+
+
+def _settings(model: Path | None, learn: str | None, **options: Any) -> dict[str, Any]:
+    """Arguments of `ch.cohort` from the options of settings."""
+    from chiasma.files.options import as_sections, parse_names
+    from chiasma.files.settings import Settings
+
+    settings = Settings() if model is None else Settings.read(model)
+    return {"model": settings.merged(**as_sections(options)), "learn": parse_names(learn)}
+
+
+def _report(done: Cohort, voice: Voice) -> None:
+    """Print what became of the samples."""
+    for outcome in done.failed[:SHOWN_FAILURES]:
+        typer.echo(f"{outcome.name} failed: {outcome.error}", err=True)
+    more = len(done.failed) - SHOWN_FAILURES
+    if more > 0:
+        typer.echo(f"and {more:,} more failures in cohort.tsv", err=True)
+    if not voice.quiet:
+        typer.echo(f"{done.in_words}. Wrote cohort.tsv, cohort.zarr and index.html to {done.path}")
+    _stop_if_failed(done.outcomes)
+
+
+def _stop_if_failed(outcomes: Sequence[Outcome]) -> None:
+    if any(outcome.status != "done" for outcome in outcomes):
+        raise typer.Exit(SOME_FAILED)

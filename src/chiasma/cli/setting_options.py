@@ -1,0 +1,82 @@
+"""Commands whose options come from the table of settings (`chiasma.files.options`)."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+
+class SettingsCommand(TyperCommand):
+    """A command with its own options and those of the settings.
+
+    The table imports the models, the samplers and numba, which is slow. It is therefore read only when the options of
+    the command are needed, and not for the list of commands or for another command.
+    """
+
+    def __init__(self, **attributes: Any):
+        super().__init__(**attributes)
+        del self.params, self.callback
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("params", "callback"):
+            raise AttributeError(name)
+        app = typer.Typer(add_completion=False)
+        app.command()(self.function())
+        made = get_command(app)
+        self.params, self.callback = made.params, made.callback
+        return getattr(self, name)
+
+    @abstractmethod
+    def function(self) -> Callable[..., None]:
+        """What typer is given: the signature has the options."""
+
+
+def setting_options(without: Sequence[str] = ()) -> list[inspect.Parameter]:
+    """One option per setting, in the order of the help, but for the keys `without`; also --model and --learn."""
+    from chiasma.files.options import all_settings, learn_help
+
+    settings: dict[str, list[inspect.Parameter]] = {}
+    for one in all_settings():
+        if one.key not in without:
+            made = option(one.key, one.kind | None, one.section.title(), one.help, one.flag, min=one.least)
+            settings.setdefault(one.section, []).append(made)
+    file = "TOML file with \\[data], \\[model], \\[priors] and \\[sampler] settings; options override it."
+    return [
+        *settings["data"],
+        option("model", Path | None, "Model", file),
+        *settings["model"],
+        option("learn", str | None, "Model", learn_help()),
+        *settings["sampler"],
+    ]
+
+
+def with_options(function: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """The function with a signature for typer."""
+
+    def command(**given: Any) -> None:
+        function(**given)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def argument(name: str, kind: Any, text: str, **more: Any) -> inspect.Parameter:
+    return _parameter(name, kind, typer.Argument(help=text, show_default=False, **more))
+
+
+def option(
+    name: str, kind: Any, panel: str, text: str, *flags: str, default: Any = None, **more: Any
+) -> inspect.Parameter:
+    info = typer.Option(*flags, help=text, rich_help_panel=panel, show_default=False, **more)
+    return _parameter(name, kind, info, default)
+
+
+def _parameter(name: str, kind: Any, info: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default)

@@ -1,0 +1,239 @@
+"""ch.cohort(): many samples on a Dask client or on local workers; and the parts that jobs without a scheduler use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from chiasma.cohort.clusters import SchedulerLost, cores, local_client
+from chiasma.cohort.directory import CohortDirectory
+from chiasma.cohort.merging import collect, merge
+from chiasma.cohort.outcome import DONE, FAILED, MISSING, Outcome
+from chiasma.cohort.plan import Plan
+from chiasma.cohort.progress import Progress
+from chiasma.cohort.runner import run_on
+from chiasma.cohort.sheet import Records, read_samples
+from chiasma.cohort.table import write_cohort_table
+from chiasma.cohort.task import run_task, task_of
+from chiasma.cohort.workflows import WORKFLOWS, plain
+from chiasma.errors import InvalidInput
+from chiasma.files.options import all_settings
+from chiasma.files.settings import Settings, fresh_seed, settings_of
+from chiasma.models.factorial import FactorialHMM
+
+WORKFLOW = "fit"
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """What became of every sample, in the order of the sheet, and where the files are."""
+
+    path: Path
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.status == FAILED)
+
+    def count(self, status: str) -> int:
+        return sum(outcome.status == status for outcome in self.outcomes)
+
+    @property
+    def in_words(self) -> str:
+        """
+        >>> Cohort(Path("x"), (Outcome(name="a", status="done", seed=1),)).in_words
+        '1 of 1 sample done'
+        """
+        n = len(self.outcomes)
+        others = [f", {self.count(status):,} {status}" for status in (FAILED, MISSING) if self.count(status)]
+        return f"{self.count(DONE):,} of {n:,} sample{'s' if n != 1 else ''} done{''.join(others)}"
+
+    def summaries(self) -> xr.Dataset:
+        """The content of cohort.zarr, lazily."""
+        return xr.open_zarr(CohortDirectory(self.path).store)
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C: what was done is kept, and the cohort can be resumed."""
+
+
+def cohort(
+    sheet: str | Path | Records,
+    out: str | Path,
+    client: Any = None,
+    *,
+    model: str | Path | FactorialHMM | Settings | None = None,
+    learn: Iterable[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    retries: int = 2,
+    tables_only: bool = False,
+    progress: bool = True,
+    note: Callable[[str], None] | None = None,
+    **settings: Any,
+) -> Cohort:
+    """Fit many samples, one task each, on a Dask client or on local worker processes.
+
+    Parameters
+    ----------
+    sheet : a TSV or CSV file with the columns `sample`, `path` and any settings, or such records in memory.
+    out : the directory of the cohort. Each sample becomes a run directory in out/samples; out/cohort.tsv,
+        out/cohort.zarr and out/index.html cover all of them.
+    client : a dask.distributed Client; its workers must see the same files. A sample takes one of their threads.
+        Default: a local cluster.
+    model : a FactorialHMM, or a TOML file with settings as `chiasma fit --model` takes it.
+    learn : parameters of the model to learn from each sample.
+    seed : the seed of a sample is made of this one and of the sample's name, so results do not depend on workers, on
+        their number, or on other samples. Default: a fresh one, or that of the cohort which is resumed.
+    workers : processes of the local cluster. Default: one per core, and no more than samples.
+    resume : do what is missing or has failed in an earlier cohort in `out`, where there is one; samples may be added.
+    retries : how often a sample is submitted again after Dask gave it up because its workers were lost.
+    tables_only : leave out report.html and the figures of every sample, which take most of the time of a short run and
+        most of the space; `chiasma show` writes them for a sample later. A cohort that is resumed goes on as it began.
+    progress : show a bar on a terminal, or a line from time to time elsewhere.
+    note : is told what happens, a line at a time. Default: to stderr, with `progress`.
+    settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0.
+
+    A sample that cannot be fitted is recorded, and the others go on: see `Cohort.failed`. Ctrl-C, or the
+    loss of the scheduler, ends the call with an exception; resume=True then does the rest.
+
+    A script that starts local workers needs `if __name__ == "__main__":`, as with every module that starts processes.
+
+    Examples
+    --------
+    >>> cohort = ch.cohort("sheet.tsv", "results", model="genome.toml", workers=4)  # doctest: +SKIP
+    >>> cohort.summaries()["probability"].sel(sample="tumour-7")  # doctest: +SKIP
+    """
+    told = note or (_to_stderr if progress else _nowhere)
+    directory, plan = begin_cohort(
+        sheet, out, cohort_settings(model, learn, **settings), seed=seed, resume=resume, tables_only=tables_only
+    )
+    told(f"{len(plan.samples):,} samples, seed {plan.seed}")
+    known = {outcome.name: outcome for outcome in collect(directory, plan)}
+    todo = [sample for sample in plan.samples if known[sample.name].status != DONE]
+    if todo:
+        n_workers = min(workers or cores(), len(todo))
+        # A worker that was asked for has one thread; cores that would be idle otherwise are shared out.
+        threads = max(1, cores() // n_workers) if client is None and workers is None else 1
+        tasks = [task_of(directory, plan, sample, threads) for sample in todo]
+        with (
+            _resumable(directory, plan),
+            local_client(n_workers) if client is None else nullcontext(client) as used,
+            Progress(len(tasks), told, progress) as display,
+        ):
+            told(f"dashboard: {used.dashboard_link}")
+            for outcome in run_on(used, tasks, retries, told):
+                known[outcome.name] = outcome
+                if display.add(outcome):
+                    write_cohort_table(directory.table, list(known.values()))
+    told("writing cohort.tsv, cohort.zarr and index.html")
+    return merge_cohort(directory, plan)
+
+
+def begin_cohort(
+    sheet: str | Path | Records,
+    out: str | Path,
+    settings: dict[str, Any],
+    *,
+    seed: int | None = None,
+    resume: bool = False,
+    n_tasks: int | None = None,
+    tables_only: bool = False,
+) -> tuple[CohortDirectory, Plan]:
+    """Write the plan of a new cohort, or continue that of an earlier one."""
+    directory = CohortDirectory(out)
+    stored = Plan.read(directory.plan) if resume and directory.plan.exists() else None
+    if stored is None:
+        directory.check_new()
+    samples = read_samples(sheet, WORKFLOWS[WORKFLOW])
+    if n_tasks is not None and not 1 <= n_tasks <= len(samples):
+        raise InvalidInput(f"the number of tasks must be in 1..{len(samples)} (samples), got {n_tasks}")
+    if stored is not None and not any(settings.values()):
+        settings = dict(stored.settings)
+    if seed is None:
+        seed = fresh_seed() if stored is None else stored.seed
+    plan = Plan(seed=seed, settings=settings, samples=samples, n_tasks=n_tasks or len(samples), tables_only=tables_only)
+    if stored is not None:
+        plan = plan.continued(stored)
+    _check_settings(plan)
+    directory.create()
+    plan.write(directory.plan)
+    return directory, plan
+
+
+def run_cohort_task(out: str | Path, task: int, note: Callable[[str], None]) -> list[Outcome]:
+    """The samples of one job of an array, one after the other, on all cores; those that are done are left alone."""
+    directory = CohortDirectory(out)
+    plan = Plan.read(directory.plan)
+    outcomes = []
+    for sample in plan.of_task(task):
+        outcome = run_task(task_of(directory, plan, sample, cores()))
+        note(f"{sample.name}: {outcome.status}{f': {outcome.error}' if outcome.error else ''}")
+        outcomes.append(outcome)
+    return outcomes
+
+
+def merge_cohort(directory: CohortDirectory, plan: Plan | None = None) -> Cohort:
+    """Write cohort.tsv, cohort.zarr and index.html."""
+    return Cohort(directory.path, tuple(merge(directory, plan or Plan.read(directory.plan))))
+
+
+def save_table(directory: CohortDirectory, plan: Plan) -> Cohort:
+    """Write cohort.tsv alone, which is quick."""
+    outcomes = collect(directory, plan)
+    write_cohort_table(directory.table, outcomes)
+    return Cohort(directory.path, tuple(outcomes))
+
+
+@contextmanager
+def _resumable(directory: CohortDirectory, plan: Plan) -> Iterator[None]:
+    """Save the table when a cohort is stopped, and say how far it came."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(f"interrupted: {save_table(directory, plan).in_words}") from None
+    except SchedulerLost as error:
+        raise SchedulerLost(f"{error}: {save_table(directory, plan).in_words}") from error
+
+
+def cohort_settings(
+    model: str | Path | FactorialHMM | Settings | None = None, learn: Iterable[str] = (), **own: Any
+) -> dict[str, Any]:
+    """The settings of a cohort as plain JSON: sections, [[row]] tables, and what to learn."""
+    if isinstance(model, FactorialHMM):
+        settings = Settings(**settings_of(model))
+    elif isinstance(model, Settings):
+        settings = model
+    else:
+        settings = Settings() if model is None else Settings.read(Path(model))
+    work, sections = WORKFLOWS[WORKFLOW], {one.key: one.section for one in all_settings()}
+    given: dict[str, dict[str, Any]] = {}
+    for key, value in own.items():
+        work.check_key(key, "cohort")
+        given.setdefault(sections[key], {})[key] = work.value(key, value)
+    return plain(settings.merged(**given), learn)
+
+
+def _check_settings(plan: Plan) -> None:
+    """Raise InvalidInput if the settings of a sample are no model, before anything runs."""
+    different = {repr(sorted(sample.settings.items())): sample for sample in reversed(plan.samples)}
+    for sample in different.values():
+        try:
+            plan.work.check(plan.settings_of(sample))
+        except InvalidInput as error:
+            raise InvalidInput(f"sample {sample.name}: {error}") from error
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _nowhere(text: str) -> None:
+    pass

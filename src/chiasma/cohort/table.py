@@ -1,0 +1,43 @@
+"""cohort.tsv: one line per sample, in the order of the sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from chiasma.cohort.outcome import Outcome
+from chiasma.files.tables import write_table
+
+FIRST = ("sample", "status", "seed", "seconds", "log_evidence", "log_evidence_error")
+LAST = ("warnings", "error")
+
+
+def write_cohort_table(path: Path, outcomes: Sequence[Outcome]) -> None:
+    results = names_in_order(outcome.key_results for outcome in outcomes)
+    parameters = names_in_order(outcome.parameters for outcome in outcomes)
+    rows = ([*_first(one), *_results(one, results), *_means(one, parameters), *_texts(one)] for one in outcomes)
+    write_table(path, [*FIRST, *results, *parameters, *LAST], rows)
+
+
+def names_in_order(found: Iterable[Iterable[str]]) -> list[str]:
+    """The names of all samples, in the order in which they appear."""
+    return list(dict.fromkeys(name for names in found for name in names))
+
+
+def _first(outcome: Outcome) -> list[Any]:
+    evidence = outcome.evidence or (nan, nan)
+    return [outcome.name, outcome.status, outcome.seed, round(outcome.seconds, 3), *evidence]
+
+
+def _results(outcome: Outcome, names: Sequence[str]) -> list[Any]:
+    return [outcome.key_results.get(name, nan) for name in names]
+
+
+def _means(outcome: Outcome, names: Sequence[str]) -> list[Any]:
+    return [outcome.parameters[name]["mean"] if name in outcome.parameters else nan for name in names]
+
+
+def _texts(outcome: Outcome) -> list[str]:
+    return [" | ".join(outcome.warnings), " ".join(outcome.error.split())]

@@ -1,0 +1,209 @@
+"""Workflows: what is done with one sample. A workflow is a class and a line in `WORKFLOWS`.
+
+A workflow knows the settings that a sheet may hold, turns a sample into a run directory, and says what the cohort keeps
+of it. It knows nothing of schedulers, workers and other samples.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from chiasma.errors import InvalidInput
+from chiasma.files.estimates import estimated, left_out
+from chiasma.files.fitting import Fit, fit_file
+from chiasma.files.options import all_settings, as_number, parse_names
+from chiasma.files.run_directory import RunDirectory
+from chiasma.files.settings import Settings
+from chiasma.files.sheets import listed
+from chiasma.files.tables import Signal
+from chiasma.genomics.signals import read_any
+from chiasma.types import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a cohort keeps of a sample.
+
+    evidence : log evidence and its standard error, or None.
+    warnings : of the summary.
+    key_results : columns of cohort.tsv, by name.
+    parameters : of every learned parameter: mean, sd, q05, q95.
+    summaries : variables along the sites and their coordinates, which go to cohort.zarr.
+    picture : (rows, sites) values from 0 to 1 for the small picture of the sample.
+    """
+
+    evidence: tuple[float, float] | None
+    warnings: Sequence[str]
+    key_results: Mapping[str, float]
+    parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    summaries: xr.Dataset
+    picture: Floats
+
+
+class Workflow(ABC):
+    """settings: plain JSON, the settings of a cohort with those of a sample in their place."""
+
+    @abstractmethod
+    def check_key(self, key: str, where: str) -> None:
+        """Raise InvalidInput if a sheet cannot have a column of this name."""
+
+    @abstractmethod
+    def value(self, key: str, given: Any) -> Any:
+        """The value of a setting from the text of a cell; other values are returned unchanged."""
+
+    @abstractmethod
+    def combined(self, settings: Mapping[str, Any], own: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        """The settings of a sample: those of the cohort, its own, and its seed."""
+
+    @abstractmethod
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise InvalidInput if the settings of a sample make no sense, whatever its data are."""
+
+    @abstractmethod
+    def run(
+        self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool
+    ) -> Result:
+        """Run the sample into the directory, or continue a run that was stopped there."""
+
+    @abstractmethod
+    def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
+        """Compile what samples like this one need."""
+
+
+class FitWorkflow(Workflow):
+    """`chiasma fit`: sample the hidden states behind a signal."""
+
+    def check_key(self, key: str, where: str) -> None:
+        known = ["learn", *(setting.key for setting in all_settings())]
+        if key not in known:
+            raise InvalidInput(f"{where}: there is no setting {key!r}; a column may be sample, path, {listed(known)}")
+
+    def value(self, key: str, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        if key == "learn":
+            return parse_names(given)
+        setting = next(one for one in all_settings() if one.key == key)
+        if setting.kind is float:
+            return as_number(key, given)
+        if setting.kind is int:
+            return _whole(key, given)
+        return setting.parse(key, given.split(",") if setting.kind == list[str] else given)
+
+    def combined(self, settings: Mapping[str, Any], own: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        mine: dict[str, dict[str, Any]] = {}
+        for one in all_settings():
+            if one.key in own:
+                mine.setdefault(one.section, {})[one.key] = own[one.key]
+        mine.setdefault("sampler", {})["seed"] = seed
+        return plain(Settings(**settings).merged(**mine), own.get("learn", settings["learn"]))
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        given, learn = Settings(**settings), settings["learn"]
+        # What the data will tell may be any number here; that it is a number is enough to check the others.
+        unknown = dict.fromkeys(left_out(given, learn), ANY_NUMBER)
+        given.merged(model=unknown).learning(learn).model()
+        given.columns()
+        given.sampler()
+
+    def run(
+        self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool
+    ) -> Result:
+        run = RunDirectory(directory)
+        done = fit_file(
+            source,
+            Settings(**settings),
+            run,
+            learn=settings["learn"],
+            resume=run.store.exists(),
+            workers=workers,
+            tables_only=tables_only,
+            read=read_any,
+        )
+        return self._result(done)
+
+    def _result(self, done: Fit) -> Result:
+        posterior, signal, report = done.posterior, done.signal, done.report
+        summary = report.summary
+        worst = [part.rhat_worst for part in summary.convergence if not math.isnan(part.rhat_worst)]
+        marginals = posterior.marginals()
+        return Result(
+            evidence=summary.evidence,
+            warnings=summary.warnings,
+            key_results={
+                "sites": signal.data.n_columns,
+                "missing": int(signal.data.missing.sum()),
+                "segments": report.n_segments,
+                "uncertain_segments": len(report.regions),
+                "rhat": max(worst, default=math.nan),
+            },
+            parameters={
+                one.name: {"mean": one.mean, "sd": one.sd, "q05": one.low, "q95": one.high}
+                for one in summary.parameters
+            },
+            summaries=xr.Dataset(
+                {"probability": (("row", "site"), marginals.values.astype(np.float32))},
+                {"row": [str(name) for name in marginals["row"].values], **_site_labels(signal)},
+            ),
+            picture=marginals.values,
+        )
+
+    def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
+        """Sample the first columns in the way that was chosen for all of them."""
+        from chiasma.models.observations import Observations
+        from chiasma.sampling.problems import pose
+        from chiasma.sampling.sampler import sample
+
+        given, learn = Settings(**settings), settings["learn"]
+        signal = read_any(source, given.columns())
+        model, chosen = estimated(given, signal.data, learn)[0].learning(learn).model(), given.sampler()
+        update, exchange, ladder = (chosen.get(name, "auto") for name in ("update", "exchange", "ladder"))
+        _, plan, _ = pose(model, signal.data, update, exchange, ladder, None)
+        data = signal.data
+        first = Observations(
+            data.y[:FIRST], data.starts[data.starts < FIRST], None if data.gaps is None else data.gaps[: FIRST - 1]
+        )
+        sample(
+            model,
+            first,
+            update=plan.update,
+            exchange=plan.exchange,
+            ladder=plan.ladder,
+            draws=4,
+            warmup=4,
+            chains=1,
+            seed=0,
+            progress=False,
+        )
+
+
+# Columns that are enough to meet every kernel.
+FIRST = 60
+ANY_NUMBER = 0.5
+
+WORKFLOWS: dict[str, Workflow] = {"fit": FitWorkflow()}
+
+
+def plain(settings: Settings, learn: Iterable[str]) -> dict[str, Any]:
+    """Settings, and what to learn, as plain JSON; `Settings(**plain(...))` reads all but what to learn."""
+    return {**settings.sections, "row": settings.row, "learn": list(learn)}
+
+
+def _site_labels(signal: Signal) -> dict[str, tuple[str, Any]]:
+    labels = {"chromosome": signal.chromosome, "position": signal.position}
+    return {name: ("site", np.asarray(label)) for name, label in labels.items() if label is not None}
+
+
+def _whole(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(f"{key} must be a whole number, got {text!r}") from None

@@ -1,0 +1,185 @@
+"""The answers of a run in words: what was found, how sure it is, what to distrust, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chiasma.files.page import Verdict
+from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
+from chiasma.results.summary import Summary, misfit_text
+from chiasma.results.warnings import count, misfit_warnings
+
+Where = Callable[[int, int], str]
+
+# Rows of a state that are listed.
+SHOWN_ROWS = 8
+
+
+def answers(
+    summary: Summary,
+    regions: Sequence[Region],
+    doubtful: Sequence[Region],
+    where: Where,
+    rows: Sequence[str],
+    sequences: str,
+) -> list[Verdict]:
+    """The verdicts at the top of a report.
+
+    where : the location of sites start..stop-1 in words. rows : their names. sequences : how many there are, in words.
+    """
+    return [
+        _found(regions, doubtful, sequences),
+        *_rivals(regions, doubtful, where, rows),
+        _how_sure(regions),
+        *_sampling(summary),
+        *_fit(summary),
+        _next(summary, doubtful),
+    ]
+
+
+def _found(regions: Sequence[Region], doubtful: Sequence[Region], sequences: str) -> Verdict:
+    measured = [one for one in regions if one.segment.n_data]
+    certain = len(measured) - len(doubtful)
+    blank = len(regions) - len(measured)
+    more = (
+        f" Another {count(blank, 'segment')} without any data {'is' if blank == 1 else 'are'} left out."
+        if blank
+        else ""
+    )
+    return Verdict(
+        tone="note",
+        answer=f"{count(len(measured), 'segment')} found{sequences}.",
+        text=f"In {certain:,} of them one state of the rows has a probability of {CERTAIN:.0%} or more.{more}",
+    )
+
+
+def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where, rows: Sequence[str]) -> list[Verdict]:
+    if not doubtful:
+        return [Verdict(tone="good", answer="Every segment has one explanation.", text="There are no rivals.")]
+    n_data = sum(one.segment.n_data for one in regions)
+    share = sum(one.segment.n_data for one in doubtful)
+    several = sum(len(one.serious) > 1 for one in doubtful)
+    worst = doubtful[0]
+    place = where(worst.segment.start, worst.segment.stop)
+    listed = in_words(worst.serious or worst.explanations[:2], rows)
+    return [
+        Verdict(
+            tone="doubt",
+            answer=f"{count(several, 'segment')} {'has' if several == 1 else 'have'} more than one explanation.",
+            text=f"In {len(doubtful):,} segments no state has a probability of {CERTAIN:.0%}; they hold {share:,} of "
+            f"the {n_data:,} sites with data ({share / n_data:.0%}). Explanations are states of {SERIOUS:.0%} or more.",
+        ),
+        Verdict(
+            tone="doubt",
+            answer=f"The most doubtful place is {place}: {count(len(worst.serious), 'explanation')}.",
+            text=f"{listed}. {same_level_text(worst)}".strip(),
+        ),
+    ]
+
+
+def in_words(explanations: Sequence[Explanation], rows: Sequence[str]) -> str:
+    """States with the rows that are on and their probabilities.
+
+    >>> one = Explanation(code=1, states=(1, 0, 2), probability=0.52, level=None, arrangements=1)
+    >>> in_words([one], ["kettle", "lamp", "washer"])
+    's102 (kettle, washer=2) with 52%'
+    """
+    texts = []
+    for one in explanations:
+        on = [name if state == 1 else f"{name}={state}" for name, state in zip(rows, one.states, strict=True) if state]
+        shown = ", ".join(on[:SHOWN_ROWS]) + (", ..." if len(on) > SHOWN_ROWS else "")
+        texts.append(f"{one.name} ({shown or 'no row on'}) with {one.probability:.0%}")
+    return "; ".join(texts)
+
+
+def same_level_text(region: Region) -> str:
+    """Whether the data can tell the explanations of a region apart."""
+    levels = [one.level for one in region.serious]
+    if region.same_level and levels[0] is not None:
+        return (
+            f"{'Both' if len(levels) == 2 else 'All'} give the same signal, {levels[0]:.5g}: the data cannot tell them "
+            "apart, and their probabilities come from the Markov chains of the rows alone."
+        )
+    if len(levels) > 1 and None not in levels:
+        return f"They give the signals {', '.join(f'{level:.5g}' for level in levels)}."
+    return ""
+
+
+def _how_sure(regions: Sequence[Region]) -> Verdict:
+    n_data = sum(one.segment.n_data for one in regions)
+    if not n_data:
+        return Verdict(tone="bad", answer="There are no data.", text="All sites are missing.")
+    doubt = sum(one.segment.doubt for one in regions)
+    level = [(one.segment.n_data, one.level_probability) for one in regions]
+    more = ""
+    if all(p is not None for _, p in level):
+        surer = sum(n * (p or 0.0) for n, p in level) / n_data
+        if surer > 1 - doubt / n_data + 0.001:
+            more = f" The signal that the state gives is surer: it is right with a probability of {_percent(surer)}."
+    sure = 1 - doubt / n_data
+    tone = "good" if sure >= CERTAIN else "doubt"
+    return Verdict(
+        tone=tone,  # type: ignore[arg-type]
+        answer=f"At a site with data, the state shown is right with a probability of {_percent(sure)} on average.",
+        text=f"Expect {doubt:,.0f} of {n_data:,} sites to be wrong in at least one row.{more}",
+    )
+
+
+def _percent(share: float) -> str:
+    """A probability in per cent; never 100% of what is not certain.
+
+    >>> _percent(0.9462), _percent(0.99999)
+    ('94.6%', 'more than 99.9%')
+    """
+    return "more than 99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
+
+
+def _sampling(summary: Summary) -> list[Verdict]:
+    told = {*misfit_warnings(summary.misfit)}
+    wrong = [text for text in summary.warnings if text not in told]
+    if wrong:
+        return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in wrong]
+    if summary.run.get("independent"):
+        return [
+            Verdict(
+                tone="good",
+                answer="The draws are exact.",
+                text="They are independent draws from the posterior: no chain had to converge.",
+            )
+        ]
+    rhats = [part.rhat_worst for part in summary.convergence if part.rhat_worst == part.rhat_worst]
+    sizes = [part.ess_worst for part in summary.convergence if part.ess_worst == part.ess_worst]
+    text = f"Worst R-hat {max(rhats):.3f}, fewest effective draws {min(sizes):,.0f}." if rhats and sizes else ""
+    return [Verdict(tone="good", answer="The chains agree.", text=text)]
+
+
+def _fit(summary: Summary) -> list[Verdict]:
+    if summary.misfit is None:
+        return [Verdict(tone="note", answer="Whether the model fits was not checked:", text="it has no residuals.")]
+    wrong = misfit_warnings(summary.misfit)
+    if wrong:
+        return [Verdict(tone="bad", answer="Distrust the model:", text=f"{text}.") for text in wrong]
+    return [Verdict(tone="good", answer="The model fits the data.", text=f"Residuals: {misfit_text(summary.misfit)}.")]
+
+
+def _next(summary: Summary, doubtful: Sequence[Region]) -> Verdict:
+    misfits = misfit_warnings(summary.misfit)
+    if len(summary.warnings) > len(misfits):
+        text = "Take the sampling further as told above: the probabilities below are not settled yet."
+    elif misfits:
+        text = "Change the model as told above and fit again: these probabilities hold only if the model is right."
+    elif not doubtful:
+        text = "Use segments.tsv."
+    elif any(one.same_level for one in doubtful):
+        text = (
+            "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
+            "probabilities (explanations.tsv) and not the first alone. More data of this kind cannot settle those with "
+            "the same signal: a second measurement can in which the rows weigh differently, or a row that is known "
+            "(fixed)."
+        )
+    else:
+        text = (
+            "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
+            "probabilities (explanations.tsv); more sites or less noise can settle them."
+        )
+    return Verdict(tone="note", answer="What to do next:", text=text)

@@ -1,0 +1,113 @@
+"""What the alleles of a bin say about the minor allele fraction p: log-likelihoods (T, G) on a grid of p in 0..1/2.
+
+Counts are beta-binomial with one precision, and either allele may be the minor one. Fractions without counts are
+Student's t. Some programs put the smaller count first at every site before they add the sites of a bin up; a balanced
+bin then has less than 1/2. Which of the two it was, and the precision, is what makes the data most probable when p may
+change from window to window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chiasma.exact.inference import map_states
+from chiasma.genomics.bins import Alleles, Bins
+from chiasma.kernels.copy_number import add_counts, add_fractions
+from chiasma.models.emissions import Custom
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.models.row_chains import Sticky
+from chiasma.models.rows import Row
+from chiasma.types import Floats, Integers
+
+N_NODES = 201
+# A read shows the other allele by mistake so often.
+ERROR = 0.002
+PRECISIONS = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 1000.0, 4000.0)
+# What the fractions of bins differ by beyond their sites, as a standard deviation.
+EXTRA = (0.0, 0.01, 0.02, 0.04)
+SDS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16)
+WINDOW = 16
+# For changes of the fraction: every so many nodes, and P(it is drawn anew) from bin to bin.
+COMB, RENEW = 8, 0.005
+
+
+@dataclass(frozen=True)
+class AlleleTable:
+    """log_lik (T, G), NaN in bins without alleles; noise: how it was made, in words."""
+
+    log_lik: Floats
+    noise: str
+
+
+def nodes() -> Floats:
+    """(G,) minor allele fractions of reads, at true fractions 0..1/2."""
+    return ERROR + (1 - 2 * ERROR) * np.linspace(0, 0.5, N_NODES)
+
+
+def allele_table(bins: Bins) -> AlleleTable | None:
+    """The table of a sample; None if it has no alleles."""
+    if bins.alleles is None or not bins.alleles.n_units:
+        return None
+    alleles = bins.alleles
+    folds = [False, True] if alleles.mirrored and np.any(alleles.sites > 1) else [False]
+    levels = PRECISIONS if alleles.a is not None else SDS
+    best = None
+    # A rough grid of p is enough to choose.
+    rough = nodes()[::10]
+    for folded in folds:
+        for level in levels:
+            for extra in EXTRA if folded else EXTRA[:1]:
+                table = _fill(alleles, bins.n_bins, level, folded, extra, rough)
+                score = _window_score(bins, table) - _measure(alleles, folded)
+                if best is None or score > best[0]:
+                    best = (score, level, folded, extra)
+    assert best is not None
+    _, level, folded, extra = best
+    table = _fill(alleles, bins.n_bins, level, folded, extra, nodes())
+    table[np.bincount(alleles.bin, minlength=bins.n_bins) == 0] = np.nan
+    what = "beta-binomial of precision" if alleles.a is not None else "normal of standard deviation"
+    mirrored = f", sites mirrored one by one, bins differ by {extra:g}" if folded else ""
+    return AlleleTable(table, f"{what} {level:g}{mirrored}")
+
+
+def allele_cuts(bins: Bins, table: Floats) -> Integers:
+    """Bins where the minor allele fraction changes: one row with a comb of fractions, most probable path."""
+    comb = table[:, ::COMB]
+    model = FactorialHMM(
+        rows=[Row(np.arange(comb.shape[1]), Sticky(renew=RENEW))],
+        emission=Custom(lambda y, level: np.take_along_axis(y, level.astype(int)[None, None, :], axis=2)[:, 0]),
+    )
+    path = map_states(model, Observations(comb, bins.starts))[0]
+    return np.flatnonzero(np.diff(path) != 0) + 1
+
+
+def _fill(alleles: Alleles, n_bins: int, level: float, folded: bool, extra: float, p: Floats) -> Floats:
+    out = np.zeros((n_bins, len(p)))
+    if alleles.a is not None and alleles.b is not None:
+        if not folded:
+            add_counts(alleles.bin, alleles.a, alleles.b, p, level, out)
+            return out
+        reads = (alleles.a + alleles.b) / alleles.sites
+        variance = 1 / reads + (1 - 1 / reads) / (1 + level)
+    else:
+        # Four times: a fraction of 1/2 has the variance p (1 - p) = 1/4.
+        variance = np.full(alleles.n_units, 4 * level**2) / (1.0 if folded else alleles.sites)
+    sites = alleles.sites if folded else np.ones(alleles.n_units)
+    add_fractions(alleles.bin, alleles.fraction, variance, sites, extra**2, p, out)
+    return out
+
+
+def _measure(alleles: Alleles, folded: bool) -> float:
+    """What makes a density of mirrored fractions and a probability of counts comparable."""
+    if alleles.a is None or alleles.b is None:
+        return 0.0
+    return float(np.log(alleles.a + alleles.b).sum()) if folded else -alleles.n_units * np.log(2.0)
+
+
+def _window_score(bins: Bins, table: Floats) -> float:
+    """Log-likelihood where every window of bins has its own best p."""
+    cuts = np.unique(np.concatenate([bins.starts, np.arange(0, bins.n_bins, WINDOW)]))
+    return float(np.add.reduceat(table, cuts, axis=0).max(axis=1).sum())

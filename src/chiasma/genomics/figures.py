@@ -1,0 +1,356 @@
+"""Figures of an answer: depth and alleles along the genome, purity and ploidy, clones, rivals of a region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+
+from chiasma.files.tables import same_chromosome
+from chiasma.genomics.bins import Bins
+from chiasma.genomics.exports import FLAT
+from chiasma.genomics.genome import Assembly, Region
+from chiasma.genomics.segments import CopySegment, expected_depth, segments
+from chiasma.genomics.solutions import Answer, Explanation, Solution
+from chiasma.plots.style import BLACK, QUIET
+from chiasma.types import Floats
+
+GAIN, LOSS, NEUTRAL, LOH = "#b2182b", "#2166ac", "0.55", "#5aae61"
+# Copies 0, 1, 2, ...: losses blue, gains red, two copies nearly white.
+COPY_COLOURS = ("#08306b", "#4393c3", "#f2f2f2", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#8b1a2b", "#67001f")
+MEGABASE = 1e6
+# Lines at whole copies are drawn up to here.
+MOST_LINES = 12
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the bins are on one axis, in bases: chromosomes side by side, or a region in its own coordinates."""
+
+    left: Floats
+    right: Floats
+    edges: tuple[tuple[str, float, float], ...]
+    centromeres: tuple[tuple[float, float], ...]
+
+    @property
+    def middle(self) -> Floats:
+        return (self.left + self.right) / 2
+
+
+def places(bins: Bins, known: Assembly | None) -> Places:
+    left = np.empty(bins.n_bins)
+    edges, centromeres = [], []
+    offset = 0.0
+    for name, first, stop in zip(bins.chromosomes, bins.starts, [*bins.starts[1:], bins.n_bins], strict=True):
+        length = float(bins.end[stop - 1])
+        if known is not None:
+            length = max(length, known.lengths.get(same_chromosome(name), 0))
+            centre = known.centromere(name)
+            if centre is not None:
+                centromeres.append((offset + centre[0], offset + centre[1]))
+        left[first:stop] = offset + bins.start[first:stop]
+        edges.append((name, offset, offset + length))
+        offset += length
+    return Places(left, left + (bins.end - bins.start), tuple(edges), tuple(centromeres))
+
+
+def plot_genome(answer: Answer, solution: Solution, known: Assembly | None, fig: Figure) -> None:
+    """Depth, and alleles if there are any, along the genome, with the levels of a solution."""
+    where = places(answer.bins, known)
+    own = solution.best
+    has_alleles = answer.data.has_alleles
+    axes = fig.subplots(3 if has_alleles else 2, 1, sharex=True, height_ratios=[3, 1.6, 1] if has_alleles else [3, 1])
+    found = segments(answer.data, own)
+    draw_depth(axes[0], answer, own, found, where)
+    if has_alleles:
+        draw_alleles(axes[1], answer, own, where)
+    draw_clones(axes[-1], own, found, where)
+    for ax in axes:
+        _mark_chromosomes(ax, where)
+    _name_chromosomes(axes[0], where)
+    _megabases(axes[-1], where)
+    axes[0].set_title(_title(answer, solution), fontsize="medium", pad=16)
+
+
+def _title(answer: Answer, solution: Solution) -> str:
+    if answer.flat:
+        return f"{answer.bins.sample}: {FLAT}"
+    rank = answer.solutions.index(solution) + 1
+    return (
+        f"{answer.bins.sample}, solution {rank} of {len(answer.solutions)}: purity {solution.purity:.2f}, "
+        f"ploidy {solution.ploidy:.2f}, probability {solution.probability:.2g}"
+    )
+
+
+def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopySegment], where: Places) -> None:
+    """Depth of the bins, coloured by gain and loss, and the level of every segment; a line at every whole copy."""
+    y = answer.bins.depth
+    parameters = own.parameters
+    seen = ~np.isnan(y)
+    levels = [parameters.scale * (2 * (1 - parameters.purity) + parameters.purity * n) / 2 for n in range(MOST_LINES)]
+    expected = expected_depth(own)
+    high = float(np.nanquantile(y, 0.998)) * 1.05
+    high = max(high, float(expected[seen].max(initial=0)) * 1.1)
+    base = min(high, max(float(np.nanquantile(y, 0.9)) * 2.2, levels[3]))
+    top = min(high, base)
+    clipped = seen & (y > top)
+    colours = np.full(len(y), NEUTRAL, dtype=object)
+    for one in found:
+        colours[one.first : one.stop] = _colour(one)
+    plain = seen & ~clipped
+    ax.scatter(
+        where.middle[plain] / MEGABASE, y[plain], s=2.5, c=list(colours[plain]), lw=0, alpha=0.6, rasterized=True
+    )
+    ax.scatter(
+        where.middle[clipped] / MEGABASE,
+        np.full(int(clipped.sum()), top * 0.985),
+        s=14,
+        marker="^",
+        c=list(colours[clipped]),
+        lw=0,
+        label="above",
+    )
+    shown = [(n, level) for n, level in enumerate(levels) if level < top]
+    for _, level in shown:
+        ax.axhline(level, color=QUIET, lw=0.5, ls=":", zorder=0)
+    for one in found:
+        level = float(expected[one.first : one.stop].mean())
+        span = [where.left[one.first] / MEGABASE, where.right[one.stop - 1] / MEGABASE]
+        if level < top:
+            ax.plot(span, [level, level], color=BLACK, lw=1.4, solid_capstyle="butt")
+    ax.set_ylim(0, top)
+    ax.set_ylabel("depth")
+    right = ax.secondary_yaxis("right")
+    gap = (shown[1][1] - shown[0][1]) / top if len(shown) > 1 else 1.0
+    every = max(1, int(np.ceil(0.04 / max(gap, 1e-3))))
+    right.set_yticks([level for _, level in shown[::every]], labels=[str(n) for n, _ in shown[::every]])
+    right.set_ylabel("copies")
+    if clipped.any():
+        ax.annotate(
+            f"▲ {int(clipped.sum())} bins above",
+            (0.995, 0.94),
+            xycoords="axes fraction",
+            ha="right",
+            va="top",
+            fontsize=7,
+        )
+
+
+def draw_alleles(ax: Axes, answer: Answer, own: Explanation, where: Places) -> None:
+    """The smaller allele fraction of every unit, mirrored about 1/2, and what the solution lets expect."""
+    alleles = answer.bins.alleles
+    assert alleles is not None
+    x = where.middle[alleles.bin] / MEGABASE
+    for share in (alleles.fraction, 1 - alleles.fraction):
+        ax.scatter(x, share, s=2, c=NEUTRAL, lw=0, alpha=0.35, rasterized=True)
+    expected = expected_fraction(own)
+    cuts = np.unique(np.concatenate([answer.bins.starts, np.flatnonzero(np.abs(np.diff(expected)) > 0.004) + 1]))
+    for first, stop in zip(cuts, [*cuts[1:], len(expected)], strict=True):
+        level = float(expected[first:stop].mean())
+        span = [where.left[first] / MEGABASE, where.right[stop - 1] / MEGABASE]
+        for height in (level, 1 - level):
+            ax.plot(span, [height, height], color=BLACK, lw=1.1, solid_capstyle="butt")
+    ax.set_ylim(0, 1)
+    ax.set_yticks([0, 0.5, 1])
+    ax.set_ylabel("allele\nfraction")
+
+
+def expected_fraction(own: Explanation) -> Floats:
+    """(T,) of the minor allele, from the most probable states."""
+    purity = own.parameters.purity
+    copies = own.states.values[own.main.argmax(axis=1), :2].copy()
+    for share, change in zip(own.parameters.fractions, own.changes, strict=True):
+        copies += share * own.states.changes[change.argmax(axis=1), :2]
+    cells = (1 - purity) * np.array(own.states.normal, float) + purity * np.maximum(copies, 0)
+    return np.asarray(cells.min(axis=1) / cells.sum(axis=1))
+
+
+def draw_clones(ax: Axes, own: Explanation, found: Sequence[CopySegment], where: Places) -> None:
+    """Copies of every clone as colours, with the clones' shares of all cells."""
+    norm = BoundaryNorm(np.arange(len(COPY_COLOURS) + 1) - 0.5, len(COPY_COLOURS))
+    colours = ListedColormap(COPY_COLOURS)
+    shares = own.parameters.clone_fractions[1:]
+    for row in range(len(shares)):
+        for one in found:
+            state = one.clones[row]
+            a, b = where.left[one.first] / MEGABASE, where.right[one.stop - 1] / MEGABASE
+            copies = min(state.total, len(COPY_COLOURS) - 1)
+            ax.fill_between([a, b], row - 0.42, row + 0.42, color=colours(norm(copies)), lw=0)
+            if state.total == 2 and state.major == 2 and own.states.alleles:
+                ax.fill_between([a, b], row - 0.42, row + 0.42, color=LOH, lw=0)
+    names = ["main", *(f"subclone {j}" for j in range(1, len(shares)))]
+    ax.set_yticks(range(len(shares)), labels=[f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True)], fontsize=8)
+    ax.set_ylim(len(shares) - 0.5, -0.5)
+    handles = [
+        _patch(COPY_COLOURS[n], f"{n}{'+' if n == len(COPY_COLOURS) - 1 else ''}") for n in range(len(COPY_COLOURS))
+    ]
+    if own.states.alleles:
+        handles.append(_patch(LOH, "2+0"))
+    ax.legend(
+        handles=handles,
+        title="copies",
+        ncols=len(handles),
+        fontsize=7,
+        title_fontsize=7,
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.45),
+        handlelength=1,
+        columnspacing=1,
+    )
+
+
+def _patch(colour: str, label: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=colour, edgecolor="0.7", label=label, lw=0.5)
+
+
+def _colour(one: CopySegment) -> str:
+    if one.main.total != 2:
+        return GAIN if one.main.total > 2 else LOSS
+    return LOH if one.main.text == "2+0" else NEUTRAL
+
+
+def _mark_chromosomes(ax: Axes, where: Places) -> None:
+    ax.set_xlim(where.edges[0][1] / MEGABASE, where.edges[-1][2] / MEGABASE)
+    for _, _, end in where.edges[:-1]:
+        ax.axvline(end / MEGABASE, color="0.3", lw=0.5)
+    for a, b in where.centromeres:
+        ax.axvspan(a / MEGABASE, b / MEGABASE, color="0.85", lw=0, zorder=0)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _name_chromosomes(ax: Axes, where: Places) -> None:
+    above = ax.secondary_xaxis("top")
+    total = where.edges[-1][2] - where.edges[0][1]
+    shown = [(name, (a + b) / 2) for name, a, b in where.edges if (b - a) / total > 0.011 * max(1, len(name) / 2)]
+    above.set_xticks([x / MEGABASE for _, x in shown], labels=[name for name, _ in shown])
+    above.tick_params(length=0, pad=1, labelsize=8)
+    above.spines[:].set_visible(False)
+
+
+def _megabases(ax: Axes, where: Places) -> None:
+    if len(where.edges) == 1:
+        ax.set_xlabel(f"position on chromosome {where.edges[0][0]} (Mb)")
+    else:
+        ax.tick_params(axis="x", labelsize=8)
+        ax.set_xlabel("genome (Mb; grey: centromeres)" if where.centromeres else "genome (Mb)", labelpad=2)
+
+
+def plot_landscape(answer: Answer, fig: Figure) -> None:
+    """Log evidence of one clone over purity and ploidy, and the solutions."""
+    ax = fig.subplots()
+    ploidies = np.linspace(max(1.2, answer.bounds.ploidy[0]), min(7.0, answer.bounds.ploidy[1]), 260)
+    single = answer.landscapes[False]
+    grid = np.full((len(single.purities), len(ploidies)), -np.inf)
+    for one in answer.landscapes.values():
+        for i, purity in enumerate(one.purities):
+            own = one.ploidy(np.array(purity), one.scales)
+            order = np.argsort(own)
+            known = np.isfinite(one.log_evidence[i][order])
+            if known.sum() > 1:
+                line = np.interp(ploidies, own[order][known], one.log_evidence[i][order][known], np.nan, np.nan)
+                grid[i] = np.fmax(grid[i], line)
+    best = np.nanmax(grid[np.isfinite(grid)])
+    drop = best - grid
+    # A square root shows near rivals and the whole range alike.
+    image = ax.pcolormesh(
+        ploidies, single.purities, np.sqrt(np.where(np.isfinite(drop), drop, np.nan)), cmap="magma_r", rasterized=True
+    )
+    bar = fig.colorbar(image, ax=ax, pad=0.02)
+    ticks = [
+        x
+        for x in (0, 10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000)
+        if x <= np.nanmax(drop[np.isfinite(drop)])
+    ]
+    bar.set_ticks([np.sqrt(x) for x in ticks], labels=[f"{x:,}" for x in ticks])
+    bar.set_label("log evidence below the best, one clone")
+    for i, solution in enumerate(answer.solutions, start=1):
+        ax.plot(solution.ploidy, solution.purity, "o", ms=11, mfc="white", mec=BLACK, mew=1.2)
+        ax.text(solution.ploidy, solution.purity, str(i), ha="center", va="center", fontsize=7)
+    ax.set_xlabel("ploidy (mean copies per tumour cell)")
+    ax.set_ylabel("purity")
+    ax.set_xlim(ploidies[0], ploidies[-1])
+    ax.set_ylim(0, 1.03)
+    told = [f"{i}: {one.probability:.2g}" for i, one in enumerate(answer.solutions[:6], start=1)]
+    title = FLAT if answer.flat else f"posterior probabilities {', '.join(told)}"
+    ax.set_title(f"{answer.bins.sample}: {title}", fontsize="medium")
+
+
+def plot_solutions(answer: Answer, known: Assembly | None, fig: Figure, most: int = 6) -> None:
+    """Mean copies per tumour cell along the genome in every solution, on one page."""
+    shown = answer.solutions[:most]
+    where = places(answer.bins, known)
+    axes = np.atleast_1d(fig.subplots(len(shown), 1, sharex=True))
+    for i, (ax, solution) in enumerate(zip(axes, shown, strict=True), start=1):
+        own = solution.best
+        purity, scale = own.parameters.purity, own.parameters.scale
+        copies = (2 * answer.bins.depth / scale - 2 * (1 - purity)) / purity
+        top = max(4.6, float(own.copies.max()) + 0.6)
+        x = where.middle / MEGABASE
+        ax.scatter(x, np.clip(copies, -0.5, top), s=1.5, c="0.7", lw=0, rasterized=True)
+        for one in segments(answer.data, own):
+            span = [where.left[one.first] / MEGABASE, where.right[one.stop - 1] / MEGABASE]
+            ax.plot(span, [one.copies] * 2, color=_colour(one) if one.main.total != 2 else BLACK, lw=2)
+        ax.set_ylim(-0.5, top)
+        ax.set_yticks(range(0, int(top) + 1, 1 if top < 7 else 2))
+        ax.grid(axis="y", lw=0.4, color="0.85")
+        ax.set_ylabel("copies")
+        doubled = f", doubled {solution.doubled:.0%}" if solution.doubled > 0.005 else ""
+        clones = own.parameters.n_clones
+        ax.set_title(
+            f"{i}: probability {solution.probability:.2g}, purity {purity:.2f}, ploidy {solution.ploidy:.2f}, "
+            f"{clones} clone{'s' if clones > 1 else ''}{doubled}",
+            fontsize="small",
+            loc="left",
+            pad=3,
+        )
+        _mark_chromosomes(ax, where)
+    _name_chromosomes(axes[0], where)
+    axes[0].set_title(axes[0].get_title(loc="left"), fontsize="small", loc="left", pad=14)
+    _megabases(axes[-1], where)
+
+
+def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Figure, most: int = 4) -> None:
+    """A region: the data with the levels of each solution, and the probabilities of the main clone's states."""
+    shown = [one for one in answer.solutions if one.probability > 1e-4][:most] or list(answer.solutions[:1])
+    axes = fig.subplots(2, len(shown), squeeze=False, sharex=True, height_ratios=[2, 1])
+    cut = slice(region.first, region.stop)
+    x = answer.bins.middle[cut] / MEGABASE
+    y = answer.bins.depth[cut]
+    for column, solution in enumerate(shown):
+        own = solution.best
+        ax, below = axes[:, column]
+        ax.scatter(x, y, s=6, c="0.6", lw=0)
+        ax.step(x, expected_depth(own)[cut], where="mid", color=BLACK, lw=1.5)
+        purity, scale = own.parameters.purity, own.parameters.scale
+        levels = [scale * (2 * (1 - purity) + purity * n) / 2 for n in range(MOST_LINES)]
+        top = max(float(np.nanmax(y)) * 1.05, 1e-3)
+        ax.set_ylim(0, top)
+        right = ax.secondary_yaxis("right")
+        right.set_yticks([v for v in levels if v < top], labels=[str(n) for n, v in enumerate(levels) if v < top])
+        for level in levels:
+            ax.axhline(level, color=QUIET, lw=0.5, ls=":", zorder=0)
+        rank = answer.solutions.index(solution) + 1
+        ax.set_title(f"solution {rank} ({solution.probability:.2g})", fontsize="small")
+        share = own.main[cut]
+        for s in np.argsort(-share.mean(axis=0), kind="stable")[:4]:
+            if share[:, s].max() > 0.02:
+                below.step(x, share[:, s], where="mid", label=own.states.texts[s], lw=1.3)
+        below.set_ylim(-0.02, 1.02)
+        below.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        below.set_xlabel(f"chromosome {region.chromosome} (Mb)")
+        centre = None if known is None else known.centromere(region.chromosome)
+        for one in (ax, below):
+            if centre is not None:
+                one.axvspan(centre[0] / MEGABASE, centre[1] / MEGABASE, color="0.85", lw=0, zorder=0)
+            one.set_xlim(x[0], x[-1] if len(x) > 1 else x[0] + 1)
+    axes[0, 0].set_ylabel("depth")
+    axes[1, 0].set_ylabel("P(state of the\nmain clone)")
+    fig.suptitle(f"{answer.bins.sample}, {region.text}", fontsize="medium")

@@ -1,0 +1,193 @@
+"""The landscape: log evidence over purity and depth scale, where explanations are found before they are polished.
+
+Its maxima are narrow, so the grid is fine: some ten thousand points, each the evidence of some hundred pieces of the
+genome. States are more alike in probability here than in the model, so that nothing is overlooked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy.ndimage import maximum_filter
+from scipy.optimize import minimize
+
+from chiasma.genomics.copy_states import CopyStates
+from chiasma.genomics.model import Columns, Parameters
+from chiasma.kernels.copy_number import landscape
+from chiasma.types import Floats
+
+LEAST_PURITY, PURITY_STEP = 0.08, 0.02
+PLOIDIES = (1.1, 8.0)
+SCALE_STEP = 0.005
+SLACK = 0.015
+N_MAXIMA = 30
+N_REFINED = 24
+# Power of the probabilities of states.
+ALIKE = 0.5
+SHARES = (0.08, 0.14, 0.2, 0.26, 0.32, 0.38, 0.44, 0.5)
+# Explanations nearer than this are one.
+SAME_PURITY, SAME_SCALE, SAME_SHARE = 0.02, 0.01, 0.04
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the user knows: least and largest purity, ploidy of the tumour, numbers of clones."""
+
+    purity: tuple[float, float] = (0.05, 1.0)
+    ploidy: tuple[float, float] = PLOIDIES
+    clones: tuple[int, int] = (1, 2)
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """log_evidence (P, Q) over purities (P,) and scales (Q,); -inf where the ploidy is out of bounds."""
+
+    purities: Floats
+    scales: Floats
+    log_evidence: Floats
+    unit: float
+
+    def ploidy(self, purity: Floats, scale: Floats) -> Floats:
+        return mean_ploidy(purity, scale, self.unit)
+
+    def maxima(self, most: int) -> list[tuple[float, float, float]]:
+        """(log evidence, purity, scale) of local maxima, the highest first."""
+        height = self.log_evidence
+        top = (height == maximum_filter(height, size=(3, 5), mode="nearest")) & np.isfinite(height)
+        found = [(float(height[i, j]), float(self.purities[i]), float(self.scales[j])) for i, j in np.argwhere(top)]
+        return sorted(found, reverse=True)[:most]
+
+
+def mean_ploidy(purity: Floats, scale: Floats, unit: float) -> Floats:
+    """Mean copies per tumour cell that make the mean depth `unit`."""
+    return np.asarray((2 * unit / scale - 2 * (1 - purity)) / purity)
+
+
+def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2) -> Landscape:
+    """The landscape of one clone."""
+    low, high = bounds.purity
+    purities = np.unique(np.clip(np.arange(LEAST_PURITY, 1 + PURITY_STEP / 2, PURITY_STEP), low, high))
+    unit = pieces.noise.unit
+    corner = np.array([purities[0], purities[-1]])
+    limits = [2 * unit / (2 * (1 - corner) + corner * ploidy) for ploidy in bounds.ploidy]
+    first, last = np.log(np.min(limits)), np.log(np.max(limits))
+    scales = np.exp(np.linspace(first, last, max(2, int((last - first) / SCALE_STEP) + 1)))
+
+    def row(purity: float) -> Floats:
+        ploidy = mean_ploidy(np.array(purity), scales, unit)
+        inside = (ploidy >= bounds.ploidy[0]) & (ploidy <= bounds.ploidy[1])
+        out = np.full(len(scales), -np.inf)
+        if inside.any():
+            out[inside] = _evidence(pieces, states, (), np.array([purity]), scales[inside], SLACK)[0]
+        return out
+
+    with ThreadPoolExecutor(workers) as pool:
+        heights = list(pool.map(row, purities))
+    return Landscape(purities, scales, np.array(heights), unit)
+
+
+def _evidence(
+    pieces: Columns,
+    states: CopyStates,
+    shares: Sequence[float],
+    purities: Floats,
+    scales: Floats,
+    slack: float,
+) -> Floats:
+    """(P, Q) log evidence on the pieces."""
+    values, probabilities = states.values, states.probabilities**ALIKE
+    probabilities = probabilities / probabilities.sum()
+    for share in shares:
+        changes = share * states.changes
+        values = (values[:, None] + changes).reshape(-1, 3)
+        probabilities = np.outer(probabilities, states.change_probabilities).ravel()
+    out = np.empty((len(purities), len(scales)))
+    own = pieces.noise
+    noise = (own.growth, own.unit, slack, own.unexplained)
+    normal = np.array(states.normal, float)
+    arrays = pieces.depth, pieces.sd, *pieces.scaled_table, pieces.stay, probabilities, values
+    landscape(*arrays, purities, scales, normal, noise, out)
+    return out
+
+
+def surveys(pieces: Columns, most: int, bounds: Bounds, workers: int = 2) -> dict[bool, Landscape]:
+    """The landscapes of one clone, of a genome that was not doubled and of one that was."""
+    return {doubled: survey(pieces, pieces.states(doubled, most), bounds, workers) for doubled in (False, True)}
+
+
+def candidates(
+    pieces: Columns, maps: Mapping[bool, Landscape], most: int, bounds: Bounds, n_clones: int, workers: int = 2
+) -> list[Parameters]:
+    """Explanations with so many clones that the pieces support, the best first."""
+    seeds = [
+        (height, Parameters(purity=purity, scale=scale, slack=SLACK, doubled=doubled))
+        for doubled, own in maps.items()
+        for height, purity, scale in own.maxima(N_MAXIMA)
+    ]
+    with ThreadPoolExecutor(workers) as pool:
+        for _ in range(1, n_clones):
+            seeds = list(pool.map(partial(_with_subclone, pieces, most), seeds))
+        seeds.sort(key=lambda one: -one[0])
+        refined = list(pool.map(partial(_refined, pieces, most, bounds), [own for _, own in seeds[:N_REFINED]]))
+    return distinct([own for _, own in sorted(refined, key=lambda one: -one[0])])
+
+
+def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -> tuple[float, Parameters]:
+    """A seed with one subclone more, of the share that suits it best."""
+    own = seed[1]
+    states = pieces.states(own.doubled, most)
+    at = np.array([own.purity]), np.array([own.scale])
+    heights = [float(_evidence(pieces, states, (*own.fractions, share), *at, own.slack)[0, 0]) for share in SHARES]
+    share = SHARES[int(np.argmax(heights))]
+    return max(heights), replace(own, fractions=(*own.fractions, share))
+
+
+def _refined(pieces: Columns, most: int, bounds: Bounds, start: Parameters) -> tuple[float, Parameters]:
+    """The maximum near a start."""
+    states = pieces.states(start.doubled, most)
+    low, high = bounds.purity
+    n_shares = len(start.fractions)
+
+    def at(x: Floats) -> Parameters:
+        shares = tuple(float(share) for share in np.clip(x[2:], 0.03, 0.5))
+        purity = float(np.clip(x[0], low, high))
+        return replace(start, purity=purity, scale=float(np.exp(x[1])), fractions=shares)
+
+    def loss(x: Floats) -> float:
+        own = at(x)
+        outside = abs(x[0] - own.purity) + sum(abs(x[2 + i] - own.fractions[i]) for i in range(n_shares))
+        at_own = np.array([own.purity]), np.array([own.scale])
+        found = _evidence(pieces, states, own.fractions, *at_own, own.slack)
+        return float(-found[0, 0] + 1e3 * outside)
+
+    x0 = np.array([start.purity, np.log(start.scale), *start.fractions])
+    steps = np.array([-0.01, 0.004, *([-0.03] * n_shares)])
+    simplex = np.vstack([x0, x0 + np.diag(steps)])
+    found = minimize(
+        loss, x0, method="Nelder-Mead", options={"initial_simplex": simplex, "maxfev": 60 + 40 * n_shares, "fatol": 0.1}
+    )
+    return -float(found.fun), at(found.x)
+
+
+def distinct(ranked: Sequence[Parameters]) -> list[Parameters]:
+    """Without explanations that are near a better one."""
+    kept: list[Parameters] = []
+    for own in ranked:
+        if not any(near(own, other) for other in kept):
+            kept.append(own)
+    return kept
+
+
+def near(one: Parameters, other: Parameters) -> bool:
+    """Whether two explanations are one."""
+    return (
+        one.doubled == other.doubled
+        and one.n_clones == other.n_clones
+        and abs(one.purity - other.purity) < SAME_PURITY
+        and abs(np.log(one.scale / other.scale)) < SAME_SCALE
+        and all(abs(a - b) < SAME_SHARE for a, b in zip(one.fractions, other.fractions, strict=True))
+    )

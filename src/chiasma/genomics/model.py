@@ -1,0 +1,214 @@
+"""The tumour model: clones are rows of copy-number states, normal cells a fixed row, cell fractions the weights.
+
+Levels of a column are the mean copies per cell, of the major and of the minor allele, and a mark of amplification:
+
+    level = (1 - purity) * normal + purity * (main clone + sum_j fraction_j * change_j)
+
+The main clone is a row of all copy-number states. A subclone j, a share fraction_j of the tumour cells, is a row of
+changes against the main clone, nearly everywhere none. Depth is Student's t about scale * (copies per cell) / 2, and
+alleles are a table over the minor allele fraction (`chiasma.genomics.allele_table`). Rows switch per base, through
+gaps.
+
+Columns are bins, or pieces of the genome (`chiasma.genomics.pieces`): purity, scale and fractions are learned on pieces
+and copy numbers on bins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from chiasma.exact import inference as exact
+from chiasma.genomics.copy_states import CopyStates
+from chiasma.kernels.copy_number import add_alleles, add_depth, or_outside
+from chiasma.models.additive import Additive
+from chiasma.models.arguments import WEIGHTS, Argument
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.models.row_chains import Sticky
+from chiasma.models.rows import Row
+from chiasma.types import Floats, Integers
+
+# A gap is rounded to this share of itself: few kinds of gaps make few matrices.
+GAP_ROUNDING = 0.1
+LEAST_SPREAD = 0.05
+# Depth of a column that nothing explains is uniform over 0 to this many times the mean depth.
+WIDEST = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """An explanation in numbers.
+
+    purity : share of tumour cells. scale : depth of two copies. slack : relative error of the level of a piece.
+    fractions : share of the tumour cells that each subclone makes up. doubled : whether the genome was doubled.
+    """
+
+    purity: float
+    scale: float
+    slack: float = 0.0
+    fractions: tuple[float, ...] = ()
+    doubled: bool = False
+
+    @property
+    def n_clones(self) -> int:
+        return 1 + len(self.fractions)
+
+    @property
+    def clone_fractions(self) -> tuple[float, ...]:
+        """Of all cells: normal, main clone, subclones."""
+        subclones = tuple(self.purity * share for share in self.fractions)
+        return (1 - self.purity, self.purity - sum(subclones), *subclones)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of depth: df degrees of freedom, growth with the level, the mean depth, P(a column is unexplained)."""
+
+    df: float
+    growth: float
+    unit: float
+    unexplained: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Bins or pieces (T,), ready for the model.
+
+    depth, its standard error sd at mean depth, NaN: missing; power : weight of its log-likelihood.
+    table (T, G) : log-likelihoods of minor allele fractions, (T, 0) if alleles are unknown. middle : in bases.
+    change_rate : changes of state per base.
+    """
+
+    depth: Floats
+    sd: Floats
+    power: Floats
+    table: Floats
+    starts: Integers
+    middle: Floats
+    change_rate: float
+    noise: Noise
+
+    @property
+    def has_alleles(self) -> bool:
+        return self.table.shape[1] > 0
+
+    def states(self, doubled: bool, most: int) -> CopyStates:
+        return CopyStates(most=most, alleles=self.has_alleles, doubled=doubled)
+
+    @cached_property
+    def flat(self) -> Floats:
+        """(T,) log of the mean likelihood over all fractions; NaN where there are no alleles."""
+        if not self.has_alleles:
+            return np.full(len(self.depth), np.nan)
+        top = self.table.max(axis=1)
+        return np.asarray(top + np.log(np.exp(self.table - top[:, None]).mean(axis=1)))
+
+    @cached_property
+    def scaled_table(self) -> tuple[Floats, Floats]:
+        """Likelihoods (T, G), 1 at the largest, and their mean (T,)."""
+        if not self.has_alleles:
+            return self.table, self.flat
+        top = self.table.max(axis=1)
+        return np.exp(self.table - top[:, None]), np.exp(self.flat - top)
+
+    @cached_property
+    def stay(self) -> Floats:
+        """(T,) probability that a column continues the state before it."""
+        stay = np.exp(-self.change_rate * np.abs(np.diff(self.middle, prepend=self.middle[0])))
+        stay[self.starts] = 0.0
+        return stay
+
+    @cached_property
+    def observations(self) -> Observations:
+        """y (T, 4 + G): depth, sd, power, flat, table; gaps in units of the median distance."""
+        y = np.column_stack([self.depth, self.sd, self.power, self.flat, self.table])
+        return Observations(y, self.starts, self._gaps)
+
+    @cached_property
+    def gap_unit(self) -> float:
+        distance = np.diff(self.middle)[self._inside[1:]]
+        return float(np.median(distance)) if len(distance) else 1.0
+
+    @cached_property
+    def _inside(self) -> np.ndarray:
+        inside = np.ones(len(self.depth), bool)
+        inside[self.starts] = False
+        return inside
+
+    @property
+    def _gaps(self) -> Floats:
+        gaps = np.where(self._inside[1:], np.maximum(np.diff(self.middle) / self.gap_unit, 1e-6), 1.0)
+        return np.exp(np.round(np.log(gaps) / GAP_ROUNDING) * GAP_ROUNDING)
+
+    @property
+    def renew(self) -> float:
+        """Probability that a row is drawn anew over one unit of gaps."""
+        return float(-np.expm1(-self.change_rate * self.gap_unit))
+
+
+class CopyNumber(Additive):
+    """Depth and alleles of a column, given copies per cell: levels (N, 3), y as `Columns.observations` has it.
+
+    least : least copies per cell of either allele, those of normal cells; a subclone cannot lose what is not there.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
+    in_settings = False
+
+    def __init__(self, scale: float, slack: float, noise: Noise, least: Floats):
+        super().__init__(None)
+        self.scale, self.slack, self.noise, self.least = scale, slack, noise, least
+
+    def check(self, data: Observations) -> None:
+        """The columns of y are made by `Columns`."""
+
+    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        out = np.zeros((len(y), len(level)))
+        noise = self.noise
+        amplified = level[:, 2] > 0
+        total = level[:, 0] + level[:, 1] - 0.5 * level[:, 2]
+        mu = self.scale * np.maximum(total, 1e-3) / 2
+        spread = np.maximum(mu / noise.unit, LEAST_SPREAD) ** noise.growth
+        depth, sd, power, flat = (np.ascontiguousarray(y[:, i]) for i in range(4))
+        add_depth(depth, sd, mu, spread, amplified, noise.df, power, self.slack, out)
+        if y.shape[1] > 4:
+            fraction = np.maximum(level[:, :2].min(axis=1), 0) / np.maximum(level[:, 0] + level[:, 1], 1e-3)
+            add_alleles(y[:, 4:], flat, fraction, amplified, out)
+        if noise.unexplained:
+            outside = np.log(noise.unexplained / (WIDEST * noise.unit)) + np.nan_to_num(flat)
+            or_outside(out, outside, np.log1p(-noise.unexplained), depth)
+        out[:, np.any(level[:, :2] < self.least - 1e-9, axis=1)] = -np.inf
+        return out
+
+    def log_density(self, y: Floats, level: Floats) -> Floats:
+        raise NotImplementedError("the density of a column is that of depth and alleles together: log_likelihood")
+
+    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
+        raise NotImplementedError("simulate a tumour with chiasma.datasets.tumours")
+
+
+def model_of(columns: Columns, parameters: Parameters, most: int, probabilities: Floats | None = None) -> FactorialHMM:
+    """The model at these parameters: normal cells, the main clone, and the changes of subclones.
+
+    probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
+    """
+    states = columns.states(parameters.doubled, most)
+    purity = parameters.purity
+    normal = (1 - purity) * np.array([[0.0, 0.0, 0.0], [*states.normal, 0.0]])
+    chain = Sticky(columns.renew, states.probabilities if probabilities is None else probabilities)
+    rows = [Row(normal, name="normal", fixed=1), Row(purity * states.values, chain, name="main")]
+    for j, share in enumerate(parameters.fractions, start=1):
+        change = Sticky(columns.renew, states.change_probabilities)
+        rows.append(Row(purity * share * states.changes, change, name=f"subclone_{j}"))
+    emission = CopyNumber(parameters.scale, parameters.slack, columns.noise, normal[1, :2])
+    return FactorialHMM(rows=rows, emission=emission)
+
+
+def log_evidence(columns: Columns, parameters: Parameters, most: int, probabilities: Floats | None = None) -> float:
+    """log p(depth, alleles | parameters), all copy-number paths summed."""
+    return exact.log_evidence(model_of(columns, parameters, most, probabilities), columns.observations)

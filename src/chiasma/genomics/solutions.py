@@ -1,0 +1,481 @@
+"""Ranked solutions: polished explanations with their posterior probabilities.
+
+The posterior of an explanation is its exact evidence times a prior, integrated over its basin by Laplace's method: a
+normal about the maximum. Which copy-number states are common differs from tumour to tumour, so their probabilities are
+learned, too: Dirichlet with the parsimonious prior as its mean and a weight of CONCENTRATION segments. Explanations
+that agree in purity and ploidy are one solution, whatever they say about clones and doubling; their probabilities add
+up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy.special import expit, gammaln, log_expit, logsumexp
+
+from chiasma.exact import inference as exact
+from chiasma.genomics.bins import Bins
+from chiasma.genomics.copy_states import MOST_COPIES, CopyStates
+from chiasma.genomics.landscape import Bounds, Landscape, candidates, distinct, near, surveys
+from chiasma.genomics.model import Columns, CopyNumber, Parameters, log_evidence, model_of
+from chiasma.genomics.pieces import FRACTION_SLACKS, TumourData
+from chiasma.types import Floats
+
+# Doubled genomes are about a third of tumours.
+DOUBLED = 0.3
+CONCENTRATION = 10.0
+# Slack of the level of a piece: a typical one, and the standard deviation of its logarithm.
+SLACK, SLACK_SPREAD = 0.01, 1.0
+LEAST_SHARE, LARGEST_SHARE = 0.03, 0.5
+# Log-range of the depth scale, for its uniform prior.
+SCALE_RANGE = 2.0
+# Explanations to polish: the best, if they are not much less probable than the best of all, and at least a few.
+N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 10, 5, 60.0
+N_ALIASED = 3
+STEPS, ROUGH_STEPS = 8, 2
+TURNS = 3
+CONVERGED = 0.02
+# Solutions this near are one.
+NEAR_PURITY, NEAR_PLOIDY = 0.05, 0.15
+# What is less probable is not listed, unless there are fewer than LISTED solutions.
+LEAST_PROBABILITY = 1e-6
+LISTED = 6
+# Log evidence by which the best explanation must beat a genome without any change.
+SIGNAL = 6.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A maximum of the posterior. covariance: of `free`, the parameters on the real line; log_mass: of its basin.
+
+    probabilities (S,) : learned, of the states of a new segment. fraction_slack : of the minor allele fractions.
+    main (T, S), changes (T, C) each : posterior probabilities of the states of the rows, for the bins.
+    """
+
+    parameters: Parameters
+    log_evidence: float
+    log_mass: float
+    free: Floats
+    covariance: Floats
+    states: CopyStates
+    probabilities: Floats
+    fraction_slack: float
+    main: Floats
+    changes: tuple[Floats, ...]
+    ploidy: float
+
+    @property
+    def copies(self) -> Floats:
+        """(T,) mean copies per tumour cell."""
+        mean = self.main @ self.states.totals
+        own = self.states.changes[:, :2].sum(axis=1)
+        for share, change in zip(self.parameters.fractions, self.changes, strict=True):
+            mean = mean + share * (change @ own)
+        return np.asarray(mean)
+
+    @property
+    def altered(self) -> Floats:
+        """(T,) probability that the main clone is not as normal cells are."""
+        normal = self.states.pairs.index(self.states.normal)
+        return np.asarray(1 - self.main[:, normal])
+
+    def purities(self, n: int, bounds: Bounds, rng: np.random.Generator) -> Floats:
+        """Draws of the purity from the posterior of this explanation."""
+        if bounds.purity[0] == bounds.purity[1]:
+            return np.full(n, bounds.purity[0])
+        drawn = self.free[0] + np.sqrt(self.covariance[0, 0]) * rng.standard_normal(n)
+        return _between(drawn, *bounds.purity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """Explanations with about the same purity and ploidy, the most probable first, and their probability together."""
+
+    explanations: tuple[Explanation, ...]
+    shares: Floats
+    probability: float
+
+    @property
+    def best(self) -> Explanation:
+        return self.explanations[0]
+
+    @property
+    def purity(self) -> float:
+        return self.best.parameters.purity
+
+    @property
+    def ploidy(self) -> float:
+        return self.best.ploidy
+
+    @property
+    def doubled(self) -> float:
+        """Probability that the genome was doubled, given this solution."""
+        return float(sum(w for w, one in zip(self.shares, self.explanations, strict=True) if one.parameters.doubled))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known."""
+
+    data: TumourData
+    bounds: Bounds
+    most: int
+    solutions: tuple[Solution, ...]
+    landscapes: dict[bool, Landscape]
+    flat: bool
+    null_log_evidence: float
+
+    @property
+    def bins(self) -> Bins:
+        return self.data.bins
+
+    def purity_draws(self, n: int, seed: int = 0) -> Floats:
+        """Draws of the purity, solutions and explanations in proportion to their probabilities."""
+        rng = np.random.default_rng(seed)
+        weights = np.concatenate([solution.probability * solution.shares for solution in self.solutions])
+        every = [one for solution in self.solutions for one in solution.explanations]
+        counts = rng.multinomial(n, weights / weights.sum())
+        return np.concatenate([one.purities(k, self.bounds, rng) for one, k in zip(every, counts, strict=True) if k])
+
+
+def solve(
+    bins: Bins,
+    bounds: Bounds | None = None,
+    most: int = MOST_COPIES,
+    workers: int = 2,
+    note: Callable[[str], None] = lambda text: None,
+) -> Answer:
+    """All plausible explanations of a sample, ranked.
+
+    bins : of chromosomes with two copies in normal cells, see `Bins.with_two_copies`.
+    most : the largest number of copies with a state of its own.
+    note : told what is being done.
+    """
+    bounds = bounds or Bounds()
+    data = TumourData.of(bins)
+    note(_noise_in_words(data))
+    note(f"searching purity x ploidy on {len(data.cuts):,} pieces of the genome")
+    landscapes = surveys(data.pieces, most, bounds, workers)
+    explanations: list[Explanation] = []
+    with ThreadPoolExecutor(workers) as pool:
+        for n_clones in range(bounds.clones[0], bounds.clones[1] + 1):
+            note(f"polishing explanations with {_clones(n_clones)}")
+            found = candidates(data.pieces, landscapes, most, bounds, n_clones, workers)
+            rough = list(pool.map(partial(_rough, data, most, bounds), found))
+            rough += pool.map(partial(_rough, data, most, bounds), _aliases(rough, data, bounds))
+            polished = pool.map(partial(polish, data, most, bounds), _chosen(rough))
+            explanations += [one for one in polished if bounds.ploidy[0] <= one.ploidy <= bounds.ploidy[1]]
+    null = _without_changes(data)
+    solutions = rank(explanations)
+    best = max((one.log_evidence for one in explanations), default=-np.inf)
+    flat = bool(best < null + SIGNAL)
+    return Answer(
+        data=data,
+        bounds=bounds,
+        most=most,
+        solutions=solutions,
+        landscapes=landscapes,
+        flat=flat,
+        null_log_evidence=null,
+    )
+
+
+def _chosen(rough: list[tuple[float, Parameters]]) -> list[Parameters]:
+    """The best, those that are not far below, and at least two of each kind, doubled or not."""
+    ranked = sorted(rough, key=lambda one: -one[0])
+    best = ranked[0][0] if ranked else 0.0
+    found = distinct([own for _, own in ranked])
+    near_best = distinct([own for height, own in ranked if height > best - FAR_BELOW])[:N_POLISHED]
+    kept = near_best if len(near_best) >= FEWEST_POLISHED else found[:FEWEST_POLISHED]
+    for doubled in (False, True):
+        kept += [own for own in found if own.doubled is doubled][:2]
+    return list(dict.fromkeys(kept))
+
+
+def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bounds) -> list[Parameters]:
+    """Explanations with the same levels of depth as the best ones: every copy number doubled or halved, or, where there
+    are no alleles, shifted by one. Depth alone cannot tell them apart.
+    """
+    found: list[Parameters] = []
+    taken = [own for _, own in rough]
+    for _, own in sorted(rough, key=lambda one: -one[0])[:N_ALIASED]:
+        step = own.purity * own.scale
+        shifts = [] if data.has_alleles else [(step, -step / 2), (step, step / 2)]
+        for other_step, more in ((step / 2, -step / 2), (step * 2, step), *shifts):
+            scale = own.scale + more
+            purity = other_step / scale if scale > 0 else 2.0
+            if not bounds.purity[0] <= purity <= bounds.purity[1]:
+                continue
+            for doubled in (False, True):
+                alias = replace(own, purity=float(purity), scale=float(scale), doubled=doubled)
+                if not any(near(alias, other) for other in (*taken, *found)):
+                    found.append(alias)
+    return found
+
+
+def _clones(n: int) -> str:
+    return "one clone" if n == 1 else f"{n} clones"
+
+
+def _noise_in_words(data: TumourData) -> str:
+    noise = data.reference
+    sd = noise.sd / np.sqrt(np.median(data.bins.weight)) / noise.unit
+    told = f"noise {sd:.1%} of the mean depth, {len(noise.cuts) - len(data.bins.starts):,} changes"
+    if noise.inflation > 1.05:
+        told += f"; neighbouring bins err together: {noise.inflation:.1f} of them count as one"
+    if data.alleles is not None:
+        told += f"; alleles {data.alleles.noise}"
+    return told
+
+
+# ---- Polishing -------------------------------------------------------------------------------------------------------
+
+
+def _rough(data: TumourData, most: int, bounds: Bounds, start: Parameters) -> tuple[float, Parameters]:
+    """The height that a few steps reach, and where."""
+    line = _Line(start, bounds)
+
+    def height(x: Floats) -> float:
+        return log_evidence(data.pieces, line.parameters(x), most) + line.log_prior(x)
+
+    free, top, _ = climb(height, line.begin, line.steps, ROUGH_STEPS)
+    return top, line.parameters(free)
+
+
+def polish(data: TumourData, most: int, bounds: Bounds, start: Parameters) -> Explanation:
+    """The maximum of the posterior near a start, by Newton's method with differences of the exact evidence.
+
+    Probabilities of states and the slack of fractions are improved in turns with the other parameters.
+    """
+    states = data.pieces.states(start.doubled, most)
+    line = _Line(start, bounds)
+    pieces, fraction_slack = data.pieces, None
+    probabilities, free, steps = states.probabilities, line.begin, line.steps
+    for turn in range(TURNS):
+        own = line.parameters(free)
+        if turn and data.has_alleles:
+            fraction_slack, pieces = _best_fraction_slack(data, own, most, probabilities)
+        if turn:
+            counts = _segment_counts(pieces, own, most, probabilities)
+            probabilities = _learned(states.probabilities, counts)
+        chosen, learned = pieces, probabilities
+
+        def height(x: Floats, columns: Columns = chosen, prior: Floats = learned) -> float:
+            return log_evidence(columns, line.parameters(x), most, prior) + line.log_prior(x)
+
+        free, top, covariance = climb(height, free, steps)
+        steps = np.clip(0.5 * np.sqrt(np.diag(covariance)), 1e-5, 0.3)
+    parameters = line.parameters(free)
+    counts = _segment_counts(pieces, parameters, most, probabilities)
+    _, log_volume = np.linalg.slogdet(2 * np.pi * covariance)
+    log_mass = top + 0.5 * log_volume + _log_average(states.probabilities, probabilities, counts)
+    log_mass += np.log(DOUBLED if start.doubled else 1 - DOUBLED)
+    columns = data.columns(parameters.slack)
+    smoothed = exact.all_probabilities(model_of(columns, parameters, most, probabilities), columns.observations)
+    found = Explanation(
+        parameters=parameters,
+        log_evidence=float(log_evidence(pieces, parameters, most, probabilities)),
+        log_mass=float(log_mass),
+        free=free,
+        covariance=covariance,
+        states=states,
+        probabilities=probabilities,
+        fraction_slack=fraction_slack or 0.0,
+        main=smoothed[1].T,
+        changes=tuple(change.T for change in smoothed[2:]),
+        ploidy=np.nan,
+    )
+    length = data.bins.end - data.bins.start
+    return replace(found, ploidy=float(np.average(found.copies, weights=length)))
+
+
+class _Line:
+    """Parameters as a vector on the real line: purity (unless it is fixed), log scale, log slack, shares."""
+
+    def __init__(self, start: Parameters, bounds: Bounds):
+        self.doubled, self.bounds = start.doubled, bounds
+        self.fixed = bounds.purity[0] == bounds.purity[1]
+        purity = [] if self.fixed else [_to_line(start.purity, *bounds.purity)]
+        shares = [_to_line(share, LEAST_SHARE, LARGEST_SHARE) for share in start.fractions]
+        self.begin = np.array([*purity, np.log(start.scale), np.log(start.slack), *shares])
+        self.steps = np.array([*([] if self.fixed else [0.02]), 0.002, 0.05, *([0.05] * len(shares))])
+
+    def _rest(self, free: Floats) -> Floats:
+        return free if self.fixed else free[1:]
+
+    def parameters(self, free: Floats) -> Parameters:
+        rest = self._rest(free)
+        purity = self.bounds.purity[0] if self.fixed else float(_between(free[0], *self.bounds.purity))
+        shares = tuple(float(_between(x, LEAST_SHARE, LARGEST_SHARE)) for x in rest[2:])
+        scale, slack = (float(np.exp(x)) for x in rest[:2])
+        return Parameters(purity=purity, scale=scale, slack=slack, fractions=shares, doubled=self.doubled)
+
+    def log_prior(self, free: Floats) -> float:
+        """Log density on the line: purity and log scale uniform, log slack normal, shares falling linearly."""
+        rest = self._rest(free)
+        total = 0.0 if self.fixed else _log_uniform(free[0])
+        z = (rest[1] - np.log(SLACK)) / SLACK_SPREAD
+        total += -0.5 * z * z - np.log(SLACK_SPREAD * np.sqrt(2 * np.pi)) - np.log(SCALE_RANGE)
+        # A share of one half would leave no main clone: its density falls to 0 there.
+        return float(total + sum(_log_uniform(x) + np.log(2) + log_expit(-x) for x in rest[2:]))
+
+
+def _best_fraction_slack(data: TumourData, own: Parameters, most: int, probabilities: Floats) -> tuple[float, Columns]:
+    """The slack of minor allele fractions with the highest evidence, and the pieces with it."""
+    every = [(slack, data.pieces_with(slack)) for slack in FRACTION_SLACKS]
+    return max(every, key=lambda one: log_evidence(one[1], own, most, probabilities))
+
+
+def _segment_counts(pieces: Columns, own: Parameters, most: int, probabilities: Floats) -> Floats:
+    """(S,) segments of the main clone in each state, on its most probable states."""
+    model = model_of(pieces, own, most, probabilities)
+    path = exact.probabilities(model, pieces.observations, "main").argmax(axis=0)
+    new = np.ones(len(path), bool)
+    new[1:] = path[1:] != path[:-1]
+    new[pieces.starts] = True
+    return np.bincount(path[new], minlength=len(probabilities)).astype(float)
+
+
+def _learned(prior: Floats, counts: Floats) -> Floats:
+    """Posterior mean of the probabilities of states."""
+    mass = CONCENTRATION * prior + counts
+    return np.asarray(mass / mass.sum())
+
+
+def _log_average(prior: Floats, learned: Floats, counts: Floats) -> float:
+    """What the evidence at the learned probabilities misses: the average over all probabilities, relative to them."""
+    mass = CONCENTRATION * prior
+    average = gammaln(mass.sum()) - gammaln(mass.sum() + counts.sum()) + np.sum(gammaln(mass + counts) - gammaln(mass))
+    return float(average - counts @ np.log(learned))
+
+
+def climb(
+    height: Callable[[Floats], float], begin: Floats, steps: Floats, most_steps: int = STEPS
+) -> tuple[Floats, float, Floats]:
+    """Newton's method: the maximum, its height, and the inverse of the negative Hessian there, all by differences."""
+    x, top = begin.copy(), height(begin)
+    covariance = np.diag(steps**2)
+    for _ in range(most_steps):
+        gradient, hessian = _differences(height, x, top, steps)
+        # Where the surface is not a hill, its absolute curvature gives a safe step.
+        values, vectors = np.linalg.eigh(-hessian)
+        values = np.maximum(np.abs(values), 1e-3 / np.max(steps) ** 2 * 1e-3)
+        covariance = (vectors / values) @ vectors.T
+        move = covariance @ gradient
+        gain = float(gradient @ move)
+        moved = False
+        for shrink in (1.0, 0.5, 0.2, 0.05, 0.01):
+            there = x + shrink * move
+            reached = height(there)
+            if reached > top:
+                x, rise, top, moved = there, reached - top, reached, True
+                break
+        steps = np.clip(0.5 * np.sqrt(np.diag(covariance)), 1e-5, 0.3)
+        if not moved or (gain < CONVERGED and rise < CONVERGED):
+            break
+    if most_steps <= ROUGH_STEPS:
+        return x, top, covariance
+    _, hessian = _differences(height, x, top, steps)
+    values, vectors = np.linalg.eigh(-hessian)
+    values = np.maximum(values, 1e-2)  # no coordinate is known worse than to a standard deviation of 10
+    return x, top, np.asarray((vectors / values) @ vectors.T)
+
+
+def _differences(height: Callable[[Floats], float], x: Floats, top: float, steps: Floats) -> tuple[Floats, Floats]:
+    """Gradient and Hessian by central differences."""
+    n = len(x)
+    gradient, hessian = np.empty(n), np.empty((n, n))
+    up, down = np.empty(n), np.empty(n)
+    for i in range(n):
+        shift = np.zeros(n)
+        shift[i] = steps[i]
+        up[i], down[i] = height(x + shift), height(x - shift)
+        gradient[i] = (up[i] - down[i]) / (2 * steps[i])
+        hessian[i, i] = (up[i] - 2 * top + down[i]) / steps[i] ** 2
+    for i in range(n):
+        for j in range(i):
+            shift = np.zeros(n)
+            shift[[i, j]] = steps[[i, j]]
+            both = height(x + shift)
+            mixed = (both - up[i] - up[j] + top) / (steps[i] * steps[j])
+            hessian[i, j] = hessian[j, i] = mixed
+    return gradient, hessian
+
+
+def _log_uniform(x: float) -> float:
+    """Log density of x whose logistic function is uniform."""
+    return float(-np.logaddexp(0, x) - np.logaddexp(0, -x))
+
+
+def _between(x: Floats | float, low: float, high: float) -> Floats:
+    return np.asarray(low + (high - low) * expit(x))
+
+
+def _to_line(value: float, low: float, high: float) -> float:
+    share = np.clip((value - low) / (high - low), 0.005, 0.995)
+    return float(np.log(share / (1 - share)))
+
+
+# ---- Ranking ---------------------------------------------------------------------------------------------------------
+
+
+def rank(explanations: list[Explanation]) -> tuple[Solution, ...]:
+    """Solutions with their posterior probabilities, the most probable first."""
+    if not explanations:
+        return ()
+    ordered = _unique(sorted(explanations, key=lambda one: -one.log_mass))
+    total = logsumexp([one.log_mass for one in ordered])
+    groups: list[list[Explanation]] = []
+    for one in ordered:
+        near = next((group for group in groups if _agree(one, group[0])), None)
+        if near is None:
+            groups.append([one])
+        else:
+            near.append(one)
+    solutions = []
+    for group in groups:
+        masses = np.array([one.log_mass for one in group])
+        mass = logsumexp(masses)
+        probability = float(np.exp(mass - total))
+        solutions.append(Solution(explanations=tuple(group), shares=np.exp(masses - mass), probability=probability))
+    solutions.sort(key=lambda one: -one.probability)
+    return tuple(one for i, one in enumerate(solutions) if i < LISTED or one.probability >= LEAST_PROBABILITY)
+
+
+def _unique(ordered: list[Explanation]) -> list[Explanation]:
+    """Without those that climbed to the same maximum as a better one: it would count twice."""
+    kept: list[Explanation] = []
+    for one in ordered:
+        same = (
+            other
+            for other in kept
+            if other.parameters.doubled == one.parameters.doubled
+            and other.parameters.n_clones == one.parameters.n_clones
+            and np.all(np.abs(other.free - one.free) < 0.5 * np.sqrt(np.diag(other.covariance)) + 1e-3)
+        )
+        if next(same, None) is None:
+            kept.append(one)
+    return kept
+
+
+def _agree(one: Explanation, other: Explanation) -> bool:
+    near = abs(one.parameters.purity - other.parameters.purity) < NEAR_PURITY
+    return near and abs(one.ploidy - other.ploidy) < NEAR_PLOIDY
+
+
+def _without_changes(data: TumourData) -> float:
+    """The best log-likelihood of a genome with two copies everywhere, on the pieces."""
+    best = -np.inf
+    normal = np.array([[*data.pieces.states(False, 2).normal, 0.0]])
+    for fraction_slack in FRACTION_SLACKS if data.has_alleles else (0.0,):
+        pieces = data.pieces_with(fraction_slack)
+        for slack in SLACK * np.exp(np.linspace(-2, 2, 9)):
+            prior = -0.5 * (np.log(slack / SLACK) / SLACK_SPREAD) ** 2
+            for scale in pieces.noise.unit * np.exp(np.linspace(-0.04, 0.04, 17)):
+                emission = CopyNumber(float(scale), float(slack), pieces.noise, np.zeros(2))
+                best = max(best, prior + float(emission.log_likelihood(pieces.observations.y, normal).sum()))
+    return best

@@ -1,0 +1,125 @@
+"""From a file to an answer in a directory: read, solve, write tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from chiasma import atomic
+from chiasma.errors import InvalidInput
+from chiasma.genomics.bins import Bins, attach_alleles
+from chiasma.genomics.copy_states import MOST_COPIES
+from chiasma.genomics.exports import file_name, that_matter, write_answer
+from chiasma.genomics.figures import plot_genome, plot_landscape, plot_region, plot_solutions
+from chiasma.genomics.formats import read_bins
+from chiasma.genomics.genome import Assembly, assembly, assembly_of, find_region
+from chiasma.genomics.landscape import Bounds
+from chiasma.genomics.solutions import Answer, solve
+from chiasma.genomics.wig import corrected
+
+DPI = 130
+FEWEST_BINS = 20
+
+
+def read_samples(
+    path: Path,
+    *,
+    sample: str | None = None,
+    alleles: Path | None = None,
+    gc: Path | None = None,
+    mappability: Path | None = None,
+    female: bool = False,
+) -> list[Bins]:
+    """The samples of a file: with allele counts of another one, corrected, without chromosomes of unknown copies."""
+    found = read_bins(path, sample)
+    if alleles is not None:
+        sites = read_bins(alleles, sample if len(found) > 1 else None)
+        if len(found) != 1 or len(sites) != 1:
+            raise InvalidInput(
+                f"{path} has {len(found)} samples and {alleles} {len(sites)}; choose one with --sample, so that the "
+                "allele counts belong to it"
+            )
+        found = [attach_alleles(found[0], sites[0])]
+    if gc is not None or mappability is not None:
+        others = [None if one is None else read_bins(one)[0] for one in (gc, mappability)]
+        found = [corrected(bins, *others) for bins in found]
+    found = [bins.with_two_copies(female) for bins in found]
+    for bins in found:
+        if bins.n_bins < FEWEST_BINS and not bins.segments:
+            raise InvalidInput(
+                f"{path} has {bins.n_bins} bins of sample {bins.sample!r}; a tumour needs at least {FEWEST_BINS}"
+            )
+    return found
+
+
+def analyse(
+    bins: Bins,
+    out: Path,
+    *,
+    bounds: Bounds | None = None,
+    most: int = MOST_COPIES,
+    assembly_name: str | None = None,
+    regions: Sequence[str] = (),
+    workers: int = 2,
+    seed: int = 0,
+    note: Callable[[str], None] = lambda text: None,
+) -> Answer:
+    """Solve one sample and write everything about it to a directory."""
+    known = assembly(assembly_name) if assembly_name else assembly_of(bins)
+    wanted = [find_region(bins, text, known) for text in regions]
+    answer = solve(bins, bounds, most, workers, note)
+    if not answer.solutions:
+        raise InvalidInput(
+            f"no explanation of {bins.sample!r} has a purity and a ploidy within the bounds; widen --purity or --ploidy"
+        )
+    note("writing tables and figures")
+    about: dict[str, Any] = {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
+    write_answer(answer, out, about, seed)
+    write_figures(answer, out / "figures", known)
+    for region in wanted:
+        name = "".join(c if c.isalnum() else "-" for c in region.text)
+        n = max(1, min(4, sum(one.probability > 1e-4 for one in answer.solutions)))
+        _draw(
+            out / "figures" / f"region-{name}.png",
+            (4.6 * n, 5),
+            partial(plot_region, answer, region, known),
+        )
+    return answer
+
+
+def write_figures(answer: Answer, folder: Path, known: Assembly | None) -> list[Path]:
+    """The genome in every solution that matters, the landscape, and all solutions on one page."""
+    written = [
+        _draw(folder / "purity-ploidy.png", (7.5, 5), lambda fig: plot_landscape(answer, fig)),
+        _draw(
+            folder / "solutions.png",
+            (13, 1.2 + 1.5 * min(6, len(answer.solutions))),
+            lambda fig: plot_solutions(answer, known, fig),
+        ),
+    ]
+    height = 6.4 if answer.data.has_alleles else 5.0
+    for i, solution in enumerate(that_matter(answer), start=1):
+        path = folder / f"solution-{i}.png"
+        written.append(_draw(path, (13, height), partial(plot_genome, answer, solution, known)))
+    return written
+
+
+def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> Path:
+    figure = Figure(figsize=size, layout="constrained")
+    draw(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.whole_file(path) as partial:
+        figure.savefig(partial, dpi=DPI, format="png")
+    return path
+
+
+def samples_apart(found: Sequence[Bins], out: Path) -> list[tuple[Bins, Path]]:
+    """Every sample with its directory: the given one, or one below it for each of several."""
+    if len(found) == 1:
+        return [(found[0], out)]
+    return [(bins, out / file_name(bins.sample)) for bins in found]

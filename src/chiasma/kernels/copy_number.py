@@ -1,0 +1,214 @@
+"""Log-likelihoods of depth and allele fractions of a tumour, for T bins and N joint copy-number states.
+
+Depth y of a bin is Student's t about mu[s] with scale sd[t] * spread[s]. In an amplified state depth has no upper
+limit: above its least mean a the density is a / y^2, below it that of the t, and both parts are scaled to integrate
+to 1.
+
+Alleles enter as a table (T, G): log-likelihood of a bin for minor allele fractions 0..1/2 at equal steps. Between nodes
+it is interpolated by cubics through four of them, which is exact for the near-parabolas that such curves are.
+"""
+
+import math
+
+import numpy as np
+
+from chiasma._jit import njit
+
+LOG_HALF = math.log(0.5)
+TAILS = 6.0
+# Student's t with seven degrees of freedom at its centre.
+T7_TOP = 16.0 / (5.0 * math.pi * math.sqrt(7.0))
+
+
+@njit
+def add_depth(y, sd, mu, spread, amplified, df, power, slack, out):
+    """out (n, N) += power[t] * log p(y | state). y (NaN: missing), sd, power (n,); mu, spread, amplified (flags) (N,).
+
+    slack: relative standard deviation of a level, on top of sd[t] * spread[s].
+    """
+    n_states = mu.shape[0]
+    log_top = math.lgamma(0.5 * (df + 1.0)) - math.lgamma(0.5 * df) - 0.5 * math.log(df * math.pi)
+    tail = 0.5 * (df + 1.0)
+    for t in range(y.shape[0]):
+        value = y[t]
+        if math.isnan(value):
+            continue
+        for s in range(n_states):
+            noise, drift = sd[t] * spread[s], slack * mu[s]
+            scale = math.sqrt(noise * noise + drift * drift)
+            z = (value - mu[s]) / scale
+            if amplified[s]:
+                below = 0.5 * scale / mu[s] * math.exp(-log_top)
+                shape = 2.0 * math.log(mu[s] / value) if z > 0.0 else -tail * math.log1p(z * z / df)
+                out[t, s] += power[t] * (shape - math.log(mu[s]) - math.log1p(below))
+            else:
+                out[t, s] += power[t] * (log_top - math.log(scale) - tail * math.log1p(z * z / df))
+
+
+@njit
+def add_alleles(table, flat, fraction, amplified, out):
+    """out (n, N) += log p(alleles | state). table (n, G); fraction (N,) of the minor allele in each state.
+
+    flat (n,): log-likelihood where nothing is known about the fraction, which is used for amplified states.
+    """
+    n_nodes = table.shape[1]
+    n_states = fraction.shape[0]
+    node = np.empty(n_states, np.int64)
+    weight = np.empty((n_states, 4))
+    for s in range(n_states):
+        x = min(max(2.0 * fraction[s], 0.0), 1.0) * (n_nodes - 1)
+        first = min(max(int(x) - 1, 0), n_nodes - 4)
+        node[s] = first
+        u = x - first
+        weight[s, 0] = -(u - 1.0) * (u - 2.0) * (u - 3.0) / 6.0
+        weight[s, 1] = u * (u - 2.0) * (u - 3.0) / 2.0
+        weight[s, 2] = -u * (u - 1.0) * (u - 3.0) / 2.0
+        weight[s, 3] = u * (u - 1.0) * (u - 2.0) / 6.0
+    for t in range(table.shape[0]):
+        row = table[t]
+        if math.isnan(row[0]):
+            continue
+        for s in range(n_states):
+            if amplified[s]:
+                out[t, s] += flat[t]
+            else:
+                i = node[s]
+                value = weight[s, 0] * row[i] + weight[s, 1] * row[i + 1]
+                value += weight[s, 2] * row[i + 2] + weight[s, 3] * row[i + 3]
+                out[t, s] += value
+
+
+@njit
+def log_beta_binomial(a, n, p, precision):
+    """Beta-binomial: a of n, mean p, and precision alpha + beta; with its binomial coefficient."""
+    alpha, beta = p * precision, (1.0 - p) * precision
+    choose = math.lgamma(n + 1.0) - math.lgamma(a + 1.0) - math.lgamma(n - a + 1.0)
+    ways = math.lgamma(a + alpha) + math.lgamma(n - a + beta) - math.lgamma(n + precision)
+    return choose + ways + math.lgamma(precision) - math.lgamma(alpha) - math.lgamma(beta)
+
+
+@njit
+def log_of_sum(x, y):
+    top = max(x, y)
+    return top + math.log(math.exp(x - top) + math.exp(y - top))
+
+
+@njit
+def or_outside(out, outside, log_inside, depth):
+    """out[t, s] = log(exp(out[t, s] + log_inside) + exp(outside[t])); 0 where depth is missing."""
+    for t in range(out.shape[0]):
+        for s in range(out.shape[1]):
+            out[t, s] = 0.0 if math.isnan(depth[t]) else log_of_sum(out[t, s] + log_inside, outside[t])
+
+
+@njit
+def add_counts(bins, a, b, nodes, precision, out):
+    """out (T, G) += log-likelihood of units of counts a, b (J,) in their bins; either allele may be the minor one."""
+    for j in range(bins.shape[0]):
+        n = a[j] + b[j]
+        for g in range(nodes.shape[0]):
+            one = log_beta_binomial(a[j], n, nodes[g], precision)
+            other = log_beta_binomial(b[j], n, nodes[g], precision)
+            out[bins[j], g] += LOG_HALF + log_of_sum(one, other)
+
+
+@njit
+def add_fractions(bins, fraction, variance, sites, extra, nodes, out):
+    """out (T, G) += log density of mirrored fractions (J,), each a mean over sites that were mirrored one by one.
+
+    A site's fraction has the mean p and the variance p (1 - p) * variance[j]; mirrored, it is 1/2 less the folded
+    normal |1/2 - x|. The mean over several sites has its moments and a variance of `extra` on top. Student's t with
+    TAILS degrees of freedom in place of the normal takes care of bins where sites are not alike.
+    """
+    log_top = math.lgamma(0.5 * (TAILS + 1.0)) - math.lgamma(0.5 * TAILS) - 0.5 * math.log(TAILS * math.pi)
+    for j in range(bins.shape[0]):
+        for g in range(nodes.shape[0]):
+            p = nodes[g]
+            distance = 0.5 - p
+            sd = math.sqrt(p * (1.0 - p) * variance[j] + (extra if sites[j] <= 1.0 else 0.0))
+            if sites[j] <= 1.0:
+                near = (fraction[j] - p) / sd
+                far = (1.0 - fraction[j] - p) / sd
+                both = log_of_sum(
+                    -0.5 * (TAILS + 1.0) * math.log1p(near * near / TAILS),
+                    -0.5 * (TAILS + 1.0) * math.log1p(far * far / TAILS),
+                )
+                out[bins[j], g] += both - math.log(sd) + log_top
+            else:
+                z = distance / sd
+                folded = sd * math.sqrt(2.0 / math.pi) * math.exp(-0.5 * z * z) + distance * math.erf(
+                    z / math.sqrt(2.0)
+                )
+                left = max(distance**2 + sd**2 - folded**2, 1e-3 * sd**2)
+                spread = math.sqrt(left / sites[j] + extra)
+                off = (fraction[j] - (0.5 - folded)) / spread
+                out[bins[j], g] += log_top - math.log(spread) - 0.5 * (TAILS + 1.0) * math.log1p(off * off / TAILS)
+
+
+@njit
+def landscape(depth, sd, lik, flat, stay, probabilities, values, purities, scales, normal, noise, out):
+    """Log evidence of one clone, or of joint states of several, at all purities and scales, into out (P, Q).
+
+    Columns are pieces of constant depth (C,) with their standard error sd. lik (C, G): likelihoods of minor allele
+    fractions, 1 at the largest, (C, 0) if alleles are unknown; flat (C,): their mean. values (N, 3) and probabilities
+    (N,) of the states; stay (C,): the probability that a piece continues the state before it. normal (2,): copies in
+    normal cells. noise = (growth, unit, slack, unexplained): as in `add_depth`; a piece is unexplained with a small
+    probability, and then its depth is uniform over 0..3 units. Student's t has seven degrees of freedom, so that its
+    density is a fourth power.
+    """
+    n_columns, n_states, n_nodes = depth.shape[0], probabilities.shape[0], lik.shape[1]
+    growth, unit, slack, unexplained = noise
+    mu, spread, drift = np.empty(n_states), np.empty(n_states), np.empty(n_states)
+    node, share = np.empty(n_states, np.int64), np.empty(n_states)
+    amplified = values[:, 2] > 0.0
+    prior, message = np.empty(n_states), np.empty(n_states)
+    top = T7_TOP * (1.0 - unexplained)
+    outside = unexplained / (3.0 * unit)
+    for i in range(purities.shape[0]):
+        purity = purities[i]
+        for j in range(scales.shape[0]):
+            for s in range(n_states):
+                major = (1.0 - purity) * normal[0] + purity * values[s, 0]
+                minor = (1.0 - purity) * normal[1] + purity * values[s, 1]
+                # A subclone cannot lose what is not there.
+                prior[s] = probabilities[s] if min(values[s, 0], values[s, 1]) >= 0.0 else 0.0
+                total = max(major + minor - 0.5 * purity * values[s, 2], 1e-3)
+                mu[s] = 0.5 * scales[j] * total
+                spread[s] = max(mu[s] / unit, 0.05) ** (2.0 * growth)
+                drift[s] = (slack * mu[s]) ** 2
+                if n_nodes > 0:
+                    x = min(2.0 * max(min(major, minor), 0.0) / (major + minor), 1.0) * (n_nodes - 1)
+                    node[s] = min(int(x), n_nodes - 2)
+                    share[s] = x - node[s]
+            evidence = 0.0
+            message[:] = prior
+            for c in range(n_columns):
+                value = depth[c]
+                if math.isnan(value):
+                    continue
+                alleles = n_nodes > 0 and not math.isnan(flat[c])
+                base = outside * (flat[c] if alleles else 1.0)
+                variance = sd[c] * sd[c]
+                mass = 0.0
+                for s in range(n_states):
+                    scale2 = variance * spread[s] + drift[s]
+                    off = value - mu[s]
+                    if amplified[s] and off > 0.0:
+                        density = (1.0 - unexplained) * mu[s] / (value * value)
+                    else:
+                        tail = 1.0 / (1.0 + off * off / (7.0 * scale2))
+                        tail *= tail
+                        density = (1.0 - unexplained) / mu[s] if amplified[s] else top / math.sqrt(scale2)
+                        density *= tail * tail
+                    if alleles:
+                        k = node[s]
+                        between = lik[c, k] + share[s] * (lik[c, k + 1] - lik[c, k])
+                        density *= flat[c] if amplified[s] else between
+                    here = stay[c] * message[s] + (1.0 - stay[c]) * prior[s]
+                    message[s] = here * (density + base)
+                    mass += message[s]
+                evidence += math.log(mass)
+                mass = 1.0 / mass
+                for s in range(n_states):
+                    message[s] *= mass
+            out[i, j] = evidence

@@ -1,0 +1,132 @@
+"""The expected signal, in the units of the data: its posterior along the sites, and that of a given state.
+
+The level of a column is a sum of weights; the emission says what signal a level is expected to give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels.layout import unpack_codes
+from chiasma.models.additive import Additive
+from chiasma.models.factorial import FactorialHMM
+from chiasma.types import Floats, Integers
+
+if TYPE_CHECKING:
+    from chiasma.results.posterior import Posterior
+
+# Draws that a band is computed from; more would make no visible difference.
+BAND_DRAWS = 400
+# Values (draws times sites) that are held in memory at once.
+BLOCK_VALUES = 8_000_000
+
+
+class Band(NamedTuple):
+    """Mean, 5% and 95% of the expected signal, (T,) each."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def expected_signal(posterior: Posterior, start: int = 0, stop: int | None = None, channel: int = 0) -> Band:
+    """The band of sites start..stop-1, over at most BAND_DRAWS draws spread evenly over the run."""
+    sizes = posterior.draws.sizes
+    stop = sizes["site"] if stop is None else stop
+    every = -(-sizes["chain"] * sizes["draw"] // BAND_DRAWS)
+    n_draws = sizes["chain"] * -(-sizes["draw"] // every)
+    width = max(1, BLOCK_VALUES // n_draws)
+    parts = [_band(posterior, every, first, min(first + width, stop), channel) for first in range(start, stop, width)]
+    return Band(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+def _band(posterior: Posterior, every: int, start: int, stop: int, channel: int) -> Band:
+    levels = replace(posterior, draws=posterior.codes[:, ::every, start:stop]).levels().values
+    learned = bool(posterior.parameters.sizes)
+    emission = None if learned else _emission(posterior, 0, 0)
+    signal = np.concatenate(
+        [
+            (emission or _emission(posterior, chain, every * i))
+            .expected(level)
+            .reshape(1, stop - start, -1)[..., channel]
+            for chain, several in enumerate(levels)
+            for i, level in enumerate(several)
+        ]
+    )
+    # Quantiles without interpolation: a level that was drawn, not a value between two of them.
+    low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
+    return Band(signal.mean(axis=0), low, high)
+
+
+def _emission(posterior: Posterior, chain: int, draw: int) -> Additive:
+    emission = posterior.model_at(chain, draw).emission
+    assert isinstance(emission, Additive)
+    return emission
+
+
+def has_levels(posterior: Posterior) -> bool:
+    """Whether the model says what signal to expect."""
+    return _reference(posterior) is not None and _expected(posterior, np.zeros(1, np.int64)) is not None
+
+
+def signal_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None:
+    """(n, D) the expected signal of n column codes, at the posterior mean of learned parameters.
+
+    None where the model has no levels. D is 1 where the data have one channel.
+    """
+    return _expected(posterior, np.asarray(codes, np.int64))
+
+
+def reachable(posterior: Posterior) -> tuple[Floats, Floats] | None:
+    """(D,) the lowest and the highest signal that any state is expected to give; None without levels."""
+    model = _reference(posterior)
+    if model is None:
+        return None
+    emission = model.emission
+    assert isinstance(emission, Additive)
+    ends = []
+    for best in (np.min, np.max):
+        level = np.zeros(() if emission.n_channels is None else emission.n_channels)
+        for k, adds in enumerate(_contributions(model)):
+            level = level + (adds[model.fixed_rows[k]] if k in model.fixed_rows else best(adds, axis=0))
+        ends.append(level)
+    try:
+        signals = [np.atleast_1d(emission.expected(level)) for level in ends]
+    except InvalidInput:
+        return None
+    return np.minimum(*signals), np.maximum(*signals)
+
+
+def _expected(posterior: Posterior, codes: Integers) -> Floats | None:
+    model = _reference(posterior)
+    if model is None:
+        return None
+    emission = model.emission
+    assert isinstance(emission, Additive)
+    states = unpack_codes(codes, posterior.layout)
+    level = np.zeros((len(codes),) if emission.n_channels is None else (len(codes), emission.n_channels))
+    for adds, own in zip(_contributions(model), states, strict=True):
+        level += adds[own]
+    try:
+        return np.asarray(emission.expected(level)).reshape(len(codes), -1)
+    except InvalidInput:  # a user's own density
+        return None
+
+
+def _contributions(model: FactorialHMM) -> list[Floats]:
+    """(S_k,) or (S_k, D) what each state of every row adds to the level."""
+    emission = model.emission
+    assert isinstance(emission, Additive)
+    if model.rows is not None:
+        return model.rows.contributions(emission.weights)
+    return [np.stack([np.zeros_like(weight), weight]) for weight in emission.weights]
+
+
+def _reference(posterior: Posterior) -> FactorialHMM | None:
+    model = posterior.fitted_model
+    return model if isinstance(model, FactorialHMM) and isinstance(model.emission, Additive) else None

@@ -1,0 +1,173 @@
+"""Optima: rival explanations of the data, the distinct maxima of the posterior of the parameters, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from chiasma.models.factorial import FactorialHMM
+from chiasma.types import Floats
+
+# A table shows at most this many optima.
+SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimum:
+    """A maximum of the posterior density of the parameters, the paths integrated out.
+
+    Parameters
+    ----------
+    values, sd : the parameters by name, and their standard deviations by the curvature.
+    log_density : what was maximised: log p(y | values) + log prior, both of unconstrained coordinates (logarithms of
+        positive parameters, logits of probabilities, log ratios of those that add up to 1).
+    log_likelihood : log p(y | values), exact.
+    log_evidence : the log of the posterior mass around it before normalisation, by Laplace's approximation; rows that
+        may change places count with all their orders.
+    share : its part of the masses of all optima that were found.
+    free, covariance : its unconstrained coordinates (d,), and the inverse of the curvature there, (d, d).
+    strict : whether the density falls off in every direction. If not, the curvature was bounded, and the evidence is
+        only a guess.
+    starts : how many of the starts led to it.
+    model : the model with these numbers in place of the priors.
+    """
+
+    values: dict[str, Floats]
+    sd: dict[str, Floats]
+    log_density: float
+    log_likelihood: float
+    log_evidence: float
+    share: float
+    free: Floats
+    covariance: Floats
+    strict: bool
+    starts: int
+    model: FactorialHMM
+
+    @property
+    def text(self) -> str:
+        """The values in a line."""
+        return ", ".join(f"{name} {_short(value)}" for name, value in self.values.items())
+
+
+@dataclass(frozen=True)
+class Optima:
+    """What ch.optimise found, in the order of their evidence. Print it, index it, or loop over it."""
+
+    found: tuple[Optimum, ...]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __getitem__(self, i: int) -> Optimum:
+        return self.found[i]
+
+    def __iter__(self) -> Iterator[Optimum]:
+        return iter(self.found)
+
+    @property
+    def best(self) -> Optimum:
+        return self.found[0]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain numbers, ready for JSON."""
+        return [
+            {
+                "values": {name: value.tolist() for name, value in one.values.items()},
+                "sd": {name: value.tolist() for name, value in one.sd.items()},
+                "log_density": one.log_density,
+                "log_likelihood": one.log_likelihood,
+                "log_evidence": one.log_evidence,
+                "share": one.share,
+                "strict": one.strict,
+                "starts": one.starts,
+            }
+            for one in self.found
+        ]
+
+    def __rich__(self) -> Any:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+
+        table = Table(title="Optima, by evidence (Laplace)", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+        for name in ("", "log density", "log evidence", "share", "starts"):
+            table.add_column(name, justify="right")
+        table.add_column("values")
+        for i, one in enumerate(self.found[:SHOWN]):
+            numbers = [f"{one.log_density:.2f}", f"{one.log_evidence:.2f}" + ("" if one.strict else " ?")]
+            table.add_row(str(i + 1), *numbers, f"{one.share:.2g}", str(one.starts), one.text)
+        if len(self.found) > SHOWN:
+            table.caption = f"and {len(self.found) - SHOWN} more"
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        out = StringIO()
+        Console(file=out, width=120, color_system=None).print(self)
+        return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+def _short(value: Floats) -> str:
+    return f"{value:.3g}" if value.ndim == 0 else np.array2string(value, precision=3, separator=" ", max_line_width=200)
+
+
+# An optimum with less than this share of the evidence need not be visited.
+LEAST_SHARE = 0.01
+
+
+def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> list[str]:
+    """Which of the optima that matter no chain has gone between, and how they compare.
+
+    optima : as `Optima.to_dict` describes them; parameters : the draws (chain, draw, ...).
+    """
+    if len(optima) < 2 or not parameters:
+        return []
+    visited = _visits(optima, parameters)
+    matter = [i for i, one in enumerate(optima) if one["share"] >= LEAST_SHARE or visited[:, i].any()]
+    connected = {i: {i} for i in matter}
+    for chain in visited:
+        together = {i for i in matter if chain[i]}
+        for i in list(together):
+            together |= connected[i]
+        for i in together:
+            connected[i] = together
+    first = connected[matter[0]]
+    apart = [i for i in matter if i not in first]
+    if not apart:
+        return []
+    best = optima[0]["log_evidence"]
+    rivals = ", ".join(
+        f"optimum {i + 1} ({_where(visited[:, i])}; log evidence {optima[i]['log_evidence'] - best:+.1f})"
+        for i in apart
+    )
+    return [
+        f"no chain went between optimum 1 ({_where(visited[:, matter[0]])}) and {rivals}: shares in the draws are not "
+        "probabilities; log evidences are Laplace's approximations relative to optimum 1; run longer, or look at them "
+        "one by one (ch.optimise)"
+    ]
+
+
+def _where(visited: npt.NDArray[np.bool_]) -> str:
+    chains = np.flatnonzero(visited).tolist()
+    return f"visited by chain{'s' * (len(chains) > 1)} {', '.join(map(str, chains))}" if chains else "not visited"
+
+
+def _visits(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> npt.NDArray[np.bool_]:
+    """(chain, optimum): whether a draw of the chain is nearer to that optimum than to the others."""
+    away = []
+    for one in optima:
+        total: Any = 0.0
+        for name, array in parameters.data_vars.items():
+            values = array.transpose("chain", "draw", ...).values
+            scaled = (values - np.asarray(one["values"][name])) / np.maximum(np.asarray(one["sd"][name]), 1e-300)
+            total = total + np.square(scaled).reshape(*values.shape[:2], -1).sum(axis=-1)
+        away.append(total)
+    nearest = np.argmin(away, axis=0)
+    return np.array([[bool((chain == i).any()) for i in range(len(optima))] for chain in nearest])

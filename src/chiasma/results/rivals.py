@@ -1,0 +1,156 @@
+"""Rival explanations: segments whose state is not certain, and the states that may explain them.
+
+A region is judged by its sites with data only: where nothing was measured there is nothing to explain. States that
+differ only by exchanging equal rows are one explanation. Different states may have the same level: then the data cannot
+tell them apart, and their probabilities come from the Markov chains alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from chiasma.kernels.layout import n_bits, unpack_codes
+from chiasma.results.configurations import pieces, state_name
+from chiasma.results.expected import signal_of_codes
+from chiasma.results.posterior import Posterior
+from chiasma.results.segments import TABLE_SIZE, Segment
+from chiasma.types import Floats
+
+# A segment counts as certain if its most probable state has at least this mean probability.
+CERTAIN = 0.95
+# Explanations that are kept of a region, and the least probability of one that is worth telling.
+N_RIVALS = 5
+SERIOUS = 0.05
+# Signals that differ by less than this share of the largest one are the same.
+SAME_LEVEL = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A state of a region.
+
+    states : of every row, equal rows in descending order.
+    probability : mean over the sites with data.
+    level : the signal that it is expected to give, in the units of the data; None without levels or with channels.
+    arrangements : how many columns it stands for, where some rows are equal.
+    """
+
+    code: int
+    states: tuple[int, ...]
+    probability: float
+    level: float | None
+    arrangements: int
+
+    @property
+    def name(self) -> str:
+        return state_name(self.states)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """A segment with the states that may explain it, the most probable first.
+
+    level_probability : that the signal is that of the most probable state, whichever state gives it; None without
+    levels.
+    """
+
+    segment: Segment
+    explanations: tuple[Explanation, ...]
+    level_probability: float | None
+
+    @property
+    def serious(self) -> tuple[Explanation, ...]:
+        """The explanations that are not negligible."""
+        return tuple(one for one in self.explanations if one.probability >= SERIOUS)
+
+    @property
+    def same_level(self) -> bool:
+        """Whether the data cannot tell the serious explanations apart."""
+        found = [one.level for one in self.serious]
+        return len(found) > 1 and all(level is not None and _same(level, found[0]) for level in found)
+
+    @property
+    def rival(self) -> Explanation | None:
+        return self.explanations[1] if len(self.explanations) > 1 else None
+
+
+def explain(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
+    """Every segment with its explanations, in the given order."""
+    asked = list(segments)
+    shares = _shares(posterior, asked)
+    known = sorted({code for share in shares for code in share})
+    signals = signal_of_codes(posterior, known) if known else None
+    levels = None if signals is None or signals.shape[1] > 1 else dict(zip(known, signals[:, 0].tolist(), strict=True))
+    return [_region(posterior, segment, share, levels) for segment, share in zip(asked, shares, strict=True)]
+
+
+def uncertain(regions: Iterable[Region]) -> list[Region]:
+    """The regions with data that are not certain; first those with most sites that are expected to be wrong."""
+    found = [one for one in regions if one.segment.n_data and one.segment.probability < CERTAIN]
+    return sorted(found, key=lambda region: -region.segment.doubt)
+
+
+def _shares(posterior: Posterior, segments: list[Segment]) -> list[Counter[int]]:
+    """How often every code was drawn at the sites with data of each segment, or at all sites where none has any."""
+    shares: list[Counter[int]] = [Counter() for _ in segments]
+    seen, merging, width = posterior.seen, posterior.merging, n_bits(posterior.layout)
+    owner = np.full(len(seen), -1)
+    for i, one in enumerate(segments):
+        here = seen[one.start : one.stop] if one.n_data else slice(None)
+        owner[one.start : one.stop][here] = i
+    judged = np.flatnonzero(owner >= 0)
+    owner = owner[judged]
+    small = len(segments) << width <= TABLE_SIZE
+    table = np.zeros(len(segments) << width if small else 0, np.int64)
+    for _, _, part in pieces(posterior.codes):
+        merged = merging(part)[:, judged]
+        if small:
+            table += np.bincount((merged.astype(np.int64) + (owner << width)).ravel(), minlength=len(table))
+            continue
+        known, index = np.unique(merged, return_inverse=True)
+        pairs, counts = np.unique(index.reshape(merged.shape) + owner * len(known), return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            shares[pair // len(known)][int(known[pair % len(known)])] += count
+    for pair in np.flatnonzero(table).tolist():
+        shares[pair >> width][pair & ((1 << width) - 1)] = int(table[pair])
+    return shares
+
+
+def _region(posterior: Posterior, segment: Segment, share: Counter[int], levels: dict[int, float] | None) -> Region:
+    total = sum(share.values())
+    ranked = sorted(share.items(), key=lambda item: (-item[1], item[0]))
+    kept = [code for code, _ in ranked[:N_RIVALS]]
+    states = unpack_codes(np.array(kept), posterior.layout).T.tolist()
+    found = tuple(
+        Explanation(
+            code=code,
+            states=tuple(own),
+            probability=share[code] / total,
+            level=None if levels is None else levels[code],
+            arrangements=posterior.merging.arrangements(code),
+        )
+        for code, own in zip(kept, states, strict=True)
+    )
+    best = None if levels is None else levels[segment.code]
+    level_probability = (
+        None
+        if levels is None or best is None
+        else sum(count for code, count in share.items() if _same(levels[code], best)) / total
+    )
+    return Region(segment=segment, explanations=found, level_probability=level_probability)
+
+
+def _same(one: float, other: float | None) -> bool:
+    return other is not None and abs(one - other) <= SAME_LEVEL * max(abs(one), abs(other), 1e-300)
+
+
+def data_means(posterior: Posterior, segments: Iterable[Segment], channel: int = 0) -> Floats:
+    """(n,) the mean of the data of each segment; NaN where there are none."""
+    assert posterior.data is not None
+    y = posterior.data.y.reshape(posterior.data.n_columns, -1)[:, channel]
+    parts = [y[one.start : one.stop] for one in segments]
+    return np.array([part[~np.isnan(part)].mean() if not np.isnan(part).all() else np.nan for part in parts])

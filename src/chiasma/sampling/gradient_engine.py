@@ -1,0 +1,290 @@
+"""GradientEngine: parameters with the paths integrated out, by jumps to the optima and by Hamiltonian Monte Carlo.
+
+The optima of the posterior are found first (`optimise`). Every chain starts near one of them, drawn in proportion to
+their masses and spread more widely than they are. An iteration then consists of
+- jumps: independence Metropolis-Hastings steps from a mixture of Student-t densities around all optima (`laplace`), one
+  filter each. They lead from any optimum to any other, and are accepted with pi(y) q(x) / (pi(x) q(y)).
+- trajectories (HMC) by gradients, in coordinates in which the target is about round. They serve where the density is
+  not like its approximation, and are made as often as jumps fail.
+Both leave the target invariant at any beta. During warm-up the mixture, the metric, the step size and the schedule
+learn from the draws; then they are fixed.
+
+The proposals of the jumps also give the evidence, by bridge sampling between them and the draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from chiasma.errors import InvalidInput
+from chiasma.sampling.laplace import Proposals, no_share_too_small, orders
+from chiasma.sampling.learning import Learning
+from chiasma.sampling.learning_engines import CollapsedEngine
+from chiasma.sampling.optimise import find_peaks
+from chiasma.sampling.problems import Start, State
+from chiasma.sampling.progress import Progress
+from chiasma.sampling.updates import Collapsed
+from chiasma.storage.trace import Draws
+from chiasma.types import Floats, Integers
+
+# Optima whose log mass is further below that of the best have no share that a run could see: nobody jumps there.
+DEEPEST = 25.0
+# Starts are spread by this many standard deviations of an optimum.
+SPREAD = 2.0
+# Length of a trajectory in standard deviations: a quarter of the period of a round target, after which it has forgotten
+# where it began; at most so many steps.
+LENGTH, MOST_STEPS = np.pi / 2, 24
+# Wanted acceptance of trajectories, and how fast their step size follows it.
+ACCEPTANCE, LEARNING_RATE = 0.8, 0.6
+# Jumps in an iteration: enough that one of them is accepted, at most so many.
+MOST_JUMPS = 8
+# Iterations from trajectory to trajectory, by the least share of jumps that are accepted.
+SCHEDULE = ((0.4, 16), (0.25, 8), (0.1, 2), (0.0, 1))
+# Draws that count as much as what Laplace's approximation says, per coordinate.
+TRUST = 2
+# Adaptation in warm-up: after so many draws, and each time that they have doubled.
+FIRST_ADAPTATION = 32
+
+
+class GradientEngine(CollapsedEngine):
+    """Values (R, P) as in CollapsedEngine, with proposals, a metric (d, d), a step size and a schedule per rung."""
+
+    def _first_states(self, n_replicas: int, start: Start) -> State:
+        self.given = bool(start.values)
+        self.proposals: list[Proposals] = []
+        self._forget(n_replicas)
+        return super()._first_states(n_replicas, start)
+
+    def _forget(self, n_rungs: int) -> None:
+        """No tuning yet, and nothing learned."""
+        size = self.problem.learning.parameters.n_free
+        self.metric = np.tile(np.eye(size), (n_rungs, 1, 1))
+        self.log_step = np.full(n_rungs, np.log(1.2 * size**-0.25))
+        self.n_jumps = np.ones(n_rungs, np.int64)
+        self.every_hmc = np.ones(n_rungs, np.int64)  # iterations from trajectory to trajectory
+        self.turn = np.zeros(n_rungs, np.int64)
+        self.proposed = np.zeros((n_rungs, 2))  # log target - log proposal, at the last proposal and at the state
+        self._forget_draws(n_rungs)
+
+    def _forget_draws(self, n_rungs: int) -> None:
+        self.seen = np.zeros(n_rungs, np.int64)
+        self.tried = np.zeros((n_rungs, 2))  # jumps, and the sum of their acceptance probabilities
+        self.moments: list[dict[int, Any]] = [{} for _ in range(n_rungs)]
+
+    # ---- Beginning --------------------------------------------------------------------------------------------------
+
+    def begin(self, display: Progress, workers: int | None) -> None:
+        learning, update = self.learning, self.problem.update
+        assert isinstance(update, Collapsed)
+        with self.problem.finding:
+            if self.problem.peaks is None:
+                self.problem.peaks = find_peaks(learning, update.starts, self.streams.entropy, workers, display)
+        self._propose()
+        if not self.given:
+            for r, beta in enumerate(self.betas):
+                if beta > 0:
+                    self._start_near_optimum(r, self.streams.initial(r))
+        CollapsedEngine._bind(self)
+
+    def _start_near_optimum(self, r: int, rng: np.random.Generator) -> None:
+        for _ in range(1000):
+            free = self.proposals[r].draw(rng, SPREAD)
+            values = self.learning.parameters.from_free(free)
+            if self.learning.log_prior_free(values) > -np.inf and (
+                self.learning.log_evidence(values, self.betas[r]) > -np.inf
+            ):
+                self.values[r] = values
+                return
+        raise InvalidInput(
+            "the posterior density is zero or not finite all around the optima; give a start with init={...}"
+        )
+
+    def _propose(self) -> None:
+        """Proposals and metric of every rung from the optima."""
+        scale, maps = self.learning.parameters.scale, orders(self.learning)
+        least = self.problem.peaks[0][0].log_mass(scale) - DEEPEST
+        peaks = [peak for peak, _ in self.problem.peaks if peak.log_mass(scale) > least]
+        self.proposals = [Proposals.of(peaks, scale, float(beta), maps) for beta in self.betas]
+        self.metric = np.array([proposals.roots[int(np.argmax(proposals.shares))] for proposals in self.proposals])
+
+    def _bind(self) -> None:
+        super()._bind()
+        if self.problem.peaks is not None and self.proposals:
+            if len(self.log_step) != len(self.betas):
+                self._forget(len(self.betas))
+            self._propose()
+            self._forget_draws(len(self.betas))
+
+    def _take_over(self, nearest: Integers) -> None:
+        super()._take_over(nearest)
+        self._forget(len(nearest))
+
+    # ---- Iterations -------------------------------------------------------------------------------------------------
+
+    def _iterate(self, r: int, warming_up: bool) -> None:
+        if not self.proposals:
+            self.begin(Progress(False, "", 0), None)
+        self.warming_up = warming_up
+        self._update(r)
+        if warming_up and self.betas[r] > 0:
+            self._see(r)
+
+    def _update(self, r: int) -> None:
+        beta, rng = self.betas[r], self.streams.replica(r)
+        if beta == 0:
+            self.values[r] = self.learning.sample_prior(rng)
+            return
+        if self.log_evidence[r] == -np.inf:
+            self._start_again(r, rng)
+        if self.turn[r] % self.every_hmc[r] == 0:
+            self._trajectory(r, rng)
+        self.turn[r] += 1
+        weight = self._weight(r)
+        for _ in range(self.n_jumps[r]):
+            weight = self._jump(r, weight, rng)
+
+    def _here(self, r: int) -> tuple[Floats, float]:
+        """Free coordinates of a replica, and their log density."""
+        values = self.values[r]
+        return self.learning.parameters.to_free(values), self._log_prior(values) + self.log_evidence[r]
+
+    def _log_prior(self, values: Floats) -> float:
+        """That of the free coordinates: the Jacobian is part of it."""
+        return self.learning.log_prior_free(values)
+
+    def _weight(self, r: int) -> float:
+        """log target - log proposal density at a replica."""
+        free, here = self._here(r)
+        return here - self.proposals[r].log_density(free)
+
+    def _jump(self, r: int, weight: float, rng: np.random.Generator) -> float:
+        """Independence Metropolis-Hastings: propose from the mixture, wherever the chain is.
+
+        weight : as above, before; returns what it is after.
+        """
+        proposals, learning = self.proposals[r], self.learning
+        other = proposals.draw(rng)
+        values = learning.parameters.from_free(other)
+        log_prior = self._log_prior(values)
+        log_evidence = learning.log_evidence(values, self.betas[r]) if log_prior > -np.inf else -np.inf
+        there = log_prior + log_evidence - proposals.log_density(other)
+        self.tried[r] += 1.0, np.exp(min(there - weight, 0.0))
+        if np.log(rng.random()) < there - weight:
+            self.values[r], self.log_evidence[r] = values, log_evidence
+            weight = there
+        self.proposed[r] = there, weight
+        return weight
+
+    def _trajectory(self, r: int, rng: np.random.Generator) -> None:
+        """Hamiltonian Monte Carlo in coordinates u with free = metric u, where the target is about round.
+
+        The metric does not depend on where the chain is, and leapfrog steps keep volumes: the change of the energy is
+        all that the acceptance needs.
+        """
+        step = np.exp(self.log_step[r]) * rng.uniform(0.8, 1.2)
+        at, here = self._here(r)
+        momentum = rng.standard_normal(len(at))
+        energy = 0.5 * momentum @ momentum - here
+        n_steps = int(min(MOST_STEPS, np.ceil(LENGTH / step)))
+        arguments = self.betas[r], self.metric[r], step, n_steps
+        with np.errstate(over="ignore", invalid="ignore"):  # a trajectory that leaves the earth is rejected
+            value, at, momentum = self.leapfrog(self.learning, *arguments, at, momentum)
+            log_ratio = np.nan_to_num(energy + value - 0.5 * momentum @ momentum, nan=-np.inf)
+        if self.warming_up:
+            rate = LEARNING_RATE / np.sqrt(self.turn[r] + 1.0)
+            self.log_step[r] += rate * (np.exp(min(float(log_ratio), 0.0)) - ACCEPTANCE)
+        if np.log(rng.random()) < log_ratio:
+            self.values[r] = self.learning.parameters.from_free(at)
+            # As a resumed run computes it, to the last bit.
+            self.log_evidence[r] = self.learning.log_evidence(self.values[r], self.betas[r])
+
+    @staticmethod
+    def leapfrog(
+        learning: Learning, beta: float, root: Floats, step: float, n_steps: int, at: Floats, momentum: Floats
+    ) -> tuple[float, Floats, Floats]:
+        """n_steps of Hamilton's equations from free coordinates `at`: log density, coordinates and momentum there.
+
+        Ends early where the density is zero.
+        """
+        value, slope = learning.value_and_slope(at, beta)
+        for _ in range(n_steps):
+            momentum = momentum + 0.5 * step * (root.T @ slope)
+            at = at + step * (root @ momentum)
+            value, slope = learning.value_and_slope(at, beta)
+            if not np.isfinite(value):
+                break
+            momentum = momentum + 0.5 * step * (root.T @ slope)
+        return value, at, momentum
+
+    # ---- Learning in warm-up ----------------------------------------------------------------------------------------
+
+    def _see(self, r: int) -> None:
+        free = self.learning.parameters.to_free(self.values[r])
+        peak, moved = self.proposals[r].nearest(free)
+        n, total, squares = self.moments[r].get(peak, (0, 0.0, 0.0))
+        self.moments[r][peak] = n + 1, total + moved, squares + np.outer(moved, moved)
+        self.seen[r] += 1
+        if self.seen[r] >= FIRST_ADAPTATION and int(self.seen[r]).bit_count() == 1:
+            self._adapt(r)
+
+    def _adapt(self, r: int) -> None:
+        """Move the proposals to what was seen, and jump as often as it pays."""
+        old, size = self.proposals[r], self.learning.parameters.n_free
+        tops, covariances, shares = old.tops.copy(), old.covariances.copy(), 50 * old.shares
+        for peak, (n, total, squares) in self.moments[r].items():
+            shares[peak] += n
+            if n < 2 * size + 2:
+                continue
+            mean = total / n
+            trust = TRUST * size
+            found = squares / n - np.outer(mean, mean)
+            tops[peak] = (n * mean + trust * old.tops[peak]) / (n + trust)
+            covariances[peak] = (n * found + trust * old.covariances[peak]) / (n + trust)
+        self.proposals[r] = Proposals(tops, covariances, no_share_too_small(shares), old.maps)
+        self.metric[r] = self.proposals[r].roots[int(np.argmax(shares))]
+        n, accepted = self.tried[r]
+        if n:
+            share = accepted / n
+            self.n_jumps[r] = int(np.clip(np.ceil(2 / max(share, 1e-3)), 1, MOST_JUMPS))
+            self.every_hmc[r] = next(every for least, every in SCHEDULE if share >= least)
+        self.tried[r] = 0.0
+
+    def restart(self) -> None:
+        super().restart()
+        if self.proposals:
+            for r in range(len(self.betas)):
+                if self.seen[r] >= FIRST_ADAPTATION:
+                    self._adapt(r)
+            self._forget_draws(len(self.betas))
+
+    # ---- Records ----------------------------------------------------------------------------------------------------
+
+    def empty_draws(self, n: int, thin: int) -> Draws:
+        plain = super().empty_draws(n, thin)
+        if len(self.betas) > 1:
+            return plain
+        return plain._replace(work=np.empty((len(plain.log_prior), 1, 2)))
+
+    def _look(self) -> Floats:
+        if len(self.betas) > 1:
+            return super()._look()
+        self.work = self.proposed
+        return np.zeros(1)
+
+    def checkpoint(self) -> dict[str, Any]:
+        names = ("metric", "log_step", "n_jumps", "every_hmc", "turn", "proposed")
+        mixtures = {
+            name: np.array([getattr(one, name) for one in self.proposals]) for name in ("tops", "covariances", "shares")
+        }
+        return super().checkpoint() | {name: getattr(self, name) for name in names} | mixtures
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        super().restore(checkpoint)
+        for name in ("metric", "log_step", "n_jumps", "every_hmc", "turn", "proposed"):
+            setattr(self, name, np.array(checkpoint[name]))
+        maps = orders(self.learning)
+        mixtures = zip(checkpoint["tops"], checkpoint["covariances"], checkpoint["shares"], strict=True)
+        self.proposals = [Proposals(*arrays, maps) for arrays in mixtures]

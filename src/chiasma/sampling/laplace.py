@@ -1,0 +1,175 @@
+"""Laplace's approximation: peaks of a log density with their curvature, and proposals made of them.
+
+A Peak is quadratic: log pi_beta(x) = beta l(x) + log p(x) has the precision beta * data + prior there, where `data` and
+`prior` are the curvatures of its parts at beta = 1. At other betas its top has moved by one Newton step.
+
+`Proposals` is a mixture of multivariate Student-t densities, one per peak, for Metropolis-Hastings steps that do not
+depend on where a chain is. Rows that can change places without changing the model give every peak as many equal ones;
+a proposal takes one of these orders at random, and its density is the mean over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations, product
+from math import factorial, lgamma, log, pi, prod
+from typing import NamedTuple
+
+import numpy as np
+import scipy  # submodules load on first use
+
+from chiasma.models.labels import CanonicalOrder
+from chiasma.sampling.learning import Learning
+from chiasma.types import Floats
+
+# Degrees of freedom of the proposals: tails a little heavier than those of a posterior with some data; where they are
+# not heavy enough, trajectories serve.
+FREEDOM = 10.0
+# Steps of the differences of gradients, in standard deviations of the posterior.
+STEP = 0.03
+# A curvature is at least this in units of the prior's scale: flatter directions are bounded.
+FLATTEST = 0.01
+# Orders of exchangeable rows that proposals are averaged over: those of six rows.
+MOST_ORDERS = 720
+# Every peak keeps at least this share of the proposals, so that none is out of reach.
+LEAST_SHARE = 0.02
+
+
+class Peak(NamedTuple):
+    """A maximum: coordinates (d,), log density, curvatures (d, d) of data and prior, and slope (d,) of the log prior.
+
+    strict : whether the density falls off in every direction.
+    """
+
+    free: Floats
+    log_density: float
+    data: Floats
+    prior: Floats
+    prior_slope: Floats
+    strict: bool
+
+    def at(self, beta: float, scale: Floats) -> tuple[Floats, Floats]:
+        """Top (d,) and precision (d, d) at beta."""
+        precision, _ = bounded(beta * self.data + self.prior, scale)
+        return self.free + np.linalg.solve(precision, (1 - beta) * self.prior_slope), precision
+
+    def log_mass(self, scale: Floats) -> float:
+        """Laplace's approximation of the log of the integral around it, at beta = 1."""
+        _, log_det = np.linalg.slogdet(self.at(1.0, scale)[1])
+        return float(self.log_density + 0.5 * (len(self.free) * log(2 * pi) - log_det))
+
+
+def bounded(precision: Floats, scale: Floats) -> tuple[Floats, bool]:
+    """A symmetric precision without directions that are flatter than the prior's scale allows; whether it was so."""
+    scaled = precision * scale * scale[:, None]
+    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+    lifted = (vectors * np.maximum(values, FLATTEST)) @ vectors.T
+    return lifted / scale / scale[:, None], bool(values.min() > FLATTEST)
+
+
+def peak_at(learning: Learning, free: Floats, scale: Floats, widths: Floats) -> Peak:
+    """The maximum near `free`: curvature from central differences of gradients, then a Newton step if that is a gain.
+
+    widths (d,): guesses of standard deviations.
+    """
+    size = len(free)
+    whole, prior = np.empty((2, size, size))
+    value, slope = learning.value_and_slope(free, 1.0)
+    for i in range(size):
+        step = np.zeros(size)
+        step[i] = STEP * widths[i]
+        sides = [(learning.value_and_slope(free + sign * step, 1.0), free + sign * step) for sign in (1, -1)]
+        (_, ahead), (_, behind) = (found for found, _ in sides)
+        whole[i] = (behind - ahead) / (2 * step[i])
+        prior[i] = np.subtract(*(prior_slope(learning, at) for _, at in reversed(sides))) / (2 * step[i])
+    whole, prior = (np.asarray((part + part.T) / 2) for part in (whole, prior))
+    precision, strict = bounded(whole, scale)
+    newton = free + np.linalg.solve(precision, slope)
+    higher = learning.log_density(newton, 1.0)
+    top, value = (newton, higher) if higher > value else (free, value)
+    return Peak(top, value, whole - prior, prior, prior_slope(learning, top), strict)
+
+
+def prior_slope(learning: Learning, free: Floats) -> Floats:
+    """(d,) derivatives of the log prior of free coordinates."""
+    parameters = learning.parameters
+    return parameters.free_slopes(parameters.from_free(free), np.zeros(parameters.n_values))
+
+
+def orders(learning: Learning) -> Floats:
+    """(n, d, d) what every order of exchangeable rows does to free coordinates: a linear map with determinant 1 or -1.
+
+    Only the identity where there are too many.
+    """
+    parameters, order = learning.parameters, CanonicalOrder(learning.model)
+    identity = np.eye(parameters.n_free)
+    if prod(factorial(len(group)) for group in order.groups) > MOST_ORDERS:
+        return identity[None]
+    maps = []
+    for choice in product(*(permutations(group) for group in order.groups)):
+        rows = np.arange(learning.model.n_rows)
+        for group, moved in zip(order.groups, choice, strict=True):
+            rows[group] = moved
+        columns = [parameters.to_free(order.permuted(parameters.from_free(unit), rows)) for unit in identity]
+        maps.append(np.array(columns).T)
+    return np.array(maps)
+
+
+class Proposals:
+    """A mixture of Student-t densities: tops (M, d), covariances (M, d, d), shares (M,), maps as `orders` gives."""
+
+    def __init__(self, tops: Floats, covariances: Floats, shares: Floats, maps: Floats):
+        self.tops = tops
+        self.covariances = covariances
+        self.shares = shares
+        self.maps = maps
+        size = tops.shape[1]
+        self.roots = np.linalg.cholesky(covariances)
+        self._inverses = np.array(
+            [scipy.linalg.solve_triangular(root, np.eye(size), lower=True) for root in self.roots]
+        )
+        self._constants = (
+            np.log(self.shares)
+            - np.log(np.diagonal(self.roots, axis1=1, axis2=2)).sum(axis=1)
+            + (lgamma((FREEDOM + size) / 2) - lgamma(FREEDOM / 2) - size / 2 * log(FREEDOM * pi) - log(len(maps)))
+        )
+
+    @classmethod
+    def of(cls, peaks: Sequence[Peak], scale: Floats, beta: float, maps: Floats) -> Proposals:
+        """The proposals of some peaks at beta."""
+        placed = [peak.at(beta, scale) for peak in peaks]
+        masses = np.array([beta * peak.log_mass(scale) for peak in peaks])
+        covariances = np.array([np.linalg.inv(precision) for _, precision in placed])
+        shares = no_share_too_small(np.exp(masses - masses.max()))
+        return cls(np.array([top for top, _ in placed]), covariances, shares, maps)
+
+    def draw(self, rng: np.random.Generator, spread: float = 1.0) -> Floats:
+        """(d,); spread: how many times as wide."""
+        i = min(int(np.searchsorted(np.cumsum(self.shares), rng.random())), len(self.shares) - 1)
+        noise = rng.standard_normal(self.tops.shape[1])
+        stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM))
+        drawn = self.tops[i] + self.roots[i] @ noise * (spread * stretch)
+        return drawn if len(self.maps) == 1 else self.maps[int(rng.integers(len(self.maps)))] @ drawn
+
+    def log_density(self, x: Floats) -> float:
+        """Log density of proposing x (d,)."""
+        terms = self._terms(x)
+        top = terms.max()
+        return float(top + np.log(np.exp(terms - top).sum()))
+
+    def nearest(self, x: Floats) -> tuple[int, Floats]:
+        """The peak that x most likely comes from, and x in the order of rows in which it does."""
+        peak, order = np.unravel_index(np.argmax(self._terms(x)), (len(self.tops), len(self.maps)))
+        return int(peak), self.maps[order] @ x
+
+    def _terms(self, x: Floats) -> Floats:
+        """(M, n): logs of the parts of all peaks and orders in the density at x."""
+        away = (self.maps @ x).T - self.tops[:, :, None]
+        squares = np.square(self._inverses @ away).sum(axis=1)
+        return np.asarray(self._constants[:, None] - (FREEDOM + x.size) / 2 * np.log1p(squares / FREEDOM))
+
+
+def no_share_too_small(shares: Floats) -> Floats:
+    """Positive numbers as shares that add up to 1, each large enough to be proposed now and then."""
+    lifted = np.maximum(shares / shares.sum(), LEAST_SHARE)
+    return np.asarray(lifted / lifted.sum())

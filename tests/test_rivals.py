@@ -1,0 +1,185 @@
+"""Equal rows and rival explanations, against plain computations on draws made by hand."""
+
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import chiasma as ch
+from chiasma.kernels.layout import make_layout, pack_states, unpack_codes
+from chiasma.results import equal_rows as module
+from chiasma.results import rivals
+from chiasma.results.equal_rows import Merging, equal_rows
+from chiasma.results.rivals import explain, uncertain
+from chiasma.results.row_probabilities import names_of_rows, row_probabilities
+from test_configurations import by_hand
+
+
+def lamps(copies=3):
+    return ch.FactorialHMM(
+        rows=[
+            ch.Row(name="oven", values=[0, 5, 9], chain=ch.Sticky(0.1)),
+            ch.Row(name="lamp", values=[0, 1], chain=ch.Switch(0.1, 0.1), copies=copies),
+            ch.Row(name="standby", values=[0, 1], chain=ch.Switch(0.1, 0.1), fixed=1),
+        ],
+        emission=ch.Gaussian(sd=0.5),
+    )
+
+
+def test_equal_rows__by_weight_values_and_chain():
+    assert equal_rows(lamps()) == [[1, 2, 3]]
+    binary = ch.BinaryChains(0.1, [0.1, 0.1, 0.1, 0.2, 0.1])
+    model = ch.FactorialHMM(chains=binary, emission=ch.Gaussian([1.0, 1.0, 2.0, 1.0, 1.0]), fixed_rows={4: 0})
+    assert equal_rows(model) == [[0, 1]]
+    channels = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([[1.0, 2.0], [1.0, 3.0]]))
+    assert equal_rows(channels) == []
+
+
+def test_equal_rows__learned_rows_have_an_order_and_models_without_levels_none():
+    learned = ch.Gaussian(ch.Dirichlet([1, 1]))
+    assert equal_rows(ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=learned)) == []
+    own = ch.BinaryChains(ch.Beta([1, 1], 9), 0.1)
+    assert equal_rows(ch.FactorialHMM(chains=own, emission=ch.Gaussian([1.0, 1.0]))) == []
+    shared = ch.BinaryChains(ch.Beta(1, 9), 0.1)
+    assert equal_rows(ch.FactorialHMM(chains=shared, emission=ch.Gaussian([1.0, 1.0]))) == [[0, 1]]
+    table = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Table(np.zeros((3, 4))))
+    assert equal_rows(table) == []
+    assert equal_rows(None) == []
+
+
+@given(st.data(), st.booleans())
+def test_merging__is_the_smallest_of_all_exchanges(data, by_table):
+    """Against a loop over all permutations of the rows of each group."""
+    sizes = [3, 2, 3, 2, 2, 3]
+    groups = [[0, 2, 5], [1, 4]]
+    layout = make_layout(sizes)
+    states = [data.draw(st.integers(0, size - 1)) for size in sizes]
+    code = pack_states(np.array(states)[:, None], layout)[0]
+    found = set()
+    for first in permutations(groups[0]):
+        for second in permutations(groups[1]):
+            moved = list(states)
+            for place, row in zip(groups[0] + groups[1], first + second, strict=True):
+                moved[place] = states[row]
+            found.add(tuple(moved))
+    merging = Merging(layout, groups)
+    before = module.TABLE_BITS
+    module.TABLE_BITS = 16 if by_table else 0
+    try:
+        merged = merging(np.array([[code]], np.uint16))
+    finally:
+        module.TABLE_BITS = before
+    assert merged.dtype == np.uint16
+    assert tuple(unpack_codes(merged[0], layout)[:, 0].tolist()) in found
+    assert [merging(np.array([pack_states(np.array(one)[:, None], layout)[0]]))[0] for one in found] == [
+        merged[0, 0]
+    ] * len(found)
+    assert merging.arrangements(int(code)) == len(found)
+
+
+def test_merging__of_63_rows():
+    merging = Merging(make_layout([2] * 63), [list(range(63))])
+    assert merging(np.array([1 << 62, 5 << 40])).tolist() == [1, 3]
+    assert merging.arrangements(1 << 62) == 63
+
+
+def test_segments__equal_rows_are_one_explanation():
+    """Three equal rows, of which any one is on: raw codes have three rivals, the merged ones none."""
+    rng = np.random.default_rng(1)
+    codes = 1 << rng.integers(0, 3, (2, 200, 12))
+    found = by_hand(codes, [1.0, 1.0, 1.0]).segments()
+    assert [(one.start, one.stop, one.state, one.probability) for one in found] == [(0, 12, "100", 1.0)]
+    apart = by_hand(codes, [1.0, 1.1, 1.2]).segments()
+    assert max(one.probability for one in apart) < 0.5
+    (only,) = by_hand(codes, [1.0, 1.0, 1.0]).top_configurations(0, 12)
+    assert only.probability == 1
+    assert only.state_at(0) == "100"
+
+
+def a_posterior(missing=(), weights=(0.2, 0.3, 0.5)):
+    """Sites 0-5 are certain; 6-11 are 110 in 60% of the draws and 001 in 40%."""
+    codes = np.zeros((2, 100, 12), np.int64)
+    codes[:, :60, 6:] = 3
+    codes[:, 60:, 6:] = 4
+    y = np.r_[np.zeros(6), np.full(6, 0.5)]
+    y[list(missing)] = np.nan
+    return by_hand(codes, np.array(weights), data=ch.Observations(y))
+
+
+@pytest.mark.parametrize("table_size", [2**24, 0])
+def test_explain__shares_levels_and_same_level(monkeypatch, table_size):
+    monkeypatch.setattr(rivals, "TABLE_SIZE", table_size)
+    posterior = a_posterior()
+    certain, doubtful = explain(posterior, posterior.segments())
+    assert [(one.name, one.probability, one.level) for one in doubtful.explanations] == [
+        ("s110", pytest.approx(0.6), pytest.approx(0.5)),
+        ("s001", pytest.approx(0.4), pytest.approx(0.5)),
+    ]
+    assert doubtful.same_level
+    assert doubtful.level_probability == pytest.approx(1)
+    assert doubtful.rival.name == "s001"
+    assert certain.explanations[0].probability == 1
+    assert certain.rival is None
+    assert uncertain([certain, doubtful]) == [doubtful]
+    assert doubtful.segment.doubt == pytest.approx(6 * 0.4)
+    other = explain(a_posterior(weights=[0.2, 0.31, 0.5]), posterior.segments())[1]
+    assert not other.same_level
+    assert other.level_probability == pytest.approx(0.6)
+
+
+def test_explain__random_draws_against_counts():
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 8, (2, 30, 20))
+    posterior = by_hand(codes, data=ch.Observations(np.where(np.arange(20) % 3, 1.0, np.nan)))
+    segments = posterior.segments()
+    seen = np.arange(20) % 3 != 0
+    for segment, region in zip(segments, explain(posterior, segments), strict=True):
+        here = np.arange(segment.start, segment.stop)
+        kept = here[seen[here]] if seen[here].any() else here
+        counts = Counter(codes[:, :, kept].ravel().tolist())
+        for one in region.explanations:
+            assert one.probability == pytest.approx(counts[one.code] / counts.total())
+        assert region.explanations[0].probability == pytest.approx(max(counts.values()) / counts.total())
+
+
+def test_regions_are_chosen_by_wrong_sites_with_data():
+    """A long segment without data is no rival, however unsure; a short one with data comes first."""
+    codes = np.zeros((1, 100, 100), np.int64)
+    codes[0, :45, 10:90] = 1  # 80 sites, of which 2 have data
+    codes[0, 40:, 90:] = 2  # 10 sites with data
+    y = np.zeros(100)
+    y[12:90] = np.nan
+    posterior = by_hand(codes, data=ch.Observations(y, starts=[10, 90]))
+    found = uncertain(explain(posterior, posterior.segments()))
+    assert [(one.segment.start, one.segment.n_data) for one in found] == [(90, 10), (10, 2)]
+    y[10:12] = np.nan
+    posterior = by_hand(codes, data=ch.Observations(y, starts=[10, 90]))
+    assert [one.segment.start for one in uncertain(explain(posterior, posterior.segments()))] == [90]
+
+
+def test_row_probabilities__equal_rows_by_how_many_are_on():
+    model = lamps()
+    posterior = ch.sample(model, model.simulate(40, seed=2)[1], draws=50, chains=2, seed=1, progress=False)
+    oven, lamp, standby = row_probabilities(posterior)
+    assert (oven.name, lamp.name, standby.name) == ("oven", "lamp_1–3", "standby")
+    np.testing.assert_array_equal(oven.probabilities, posterior.probabilities("oven").values[1:])
+    on = sum(posterior.states(f"lamp_{i}").values for i in (1, 2, 3))
+    for n in (1, 2, 3):
+        np.testing.assert_allclose(lamp.probabilities[n - 1], (on == n).mean(axis=(0, 1)))
+    assert (lamp.is_count, standby.fixed) == (True, 1)
+    assert [row.name for row in row_probabilities(posterior, together=False)] == names_of_rows(posterior)
+
+
+def test_lamps__a_real_run_counts_arrangements():
+    model = lamps()
+    y = model.simulate(80, seed=2)[1]
+    posterior = ch.sample(model, y, draws=100, chains=2, seed=1, progress=False)
+    regions = explain(posterior, posterior.segments())
+    for region in regions:
+        for one in region.explanations:
+            on = sum(one.states[1:4])
+            assert one.states[1:4] == (1,) * on + (0,) * (3 - on)
+            assert one.arrangements == (1, 3, 3, 1)[on]
