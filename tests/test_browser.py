@@ -1,6 +1,7 @@
 """report.html in a real browser: it loads without errors or a network, zooms, shows rivals, adapts to its reader."""
 
 import json
+import re
 import shutil
 from contextlib import contextmanager
 
@@ -134,6 +135,20 @@ def test_page__zooms_by_buttons_and_by_keys(page):
     assert view(page) == pytest.approx([low + (high - low) / 8, high - 3 * (high - low) / 8])
     page.keyboard.press("0")
     assert view(page) == pytest.approx([low, high])
+
+
+def test_page__shows_the_numbers_under_the_mouse(page):
+    page.get_by_role("button", name="show all").click()
+    page.locator("#along").evaluate("(e) => e.scrollIntoView()")
+    box = page.locator("#place-signal").bounding_box()
+    for share in (0.5, 0.52):
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + 0.6 * box["height"])
+    shown = page.get_by_text(re.compile(r"^site \d+: chromosome (1|X)")).first
+    shown.wait_for()
+    site = int(re.match(r"site (\d+)", shown.inner_text())[1])
+    columns = source(page, "sites")
+    assert columns["place"][site] == shown.inner_text()
+    page.get_by_text(f"{columns['state'][site]}, probability {columns['share'][site]:.3f}").first.wait_for()
 
 
 def test_page__drag_zooms(page):

@@ -386,7 +386,7 @@ def small() -> tuple[ch.FactorialHMM, ch.Observations]:
 
 def test_every_update_and_exchange_is_run():
     updates, exchanges = (set(names) for names in zip(*RUNS, strict=True))
-    assert updates == set(UPDATES)
+    assert updates == set(UPDATES) - {"collapsed"}  # which moves parameters
     assert exchanges == set(EXCHANGES)
 
 

@@ -97,8 +97,6 @@ class Charts:
 
     def filled(self, page: str) -> str:
         """The page with its charts in their places, and the library in its head."""
-        if not self.models:
-            return page
         script, places = _renamed(*components(self.models))
         for name, place in places.items():
             page = page.replace(f"{{{{{name}}}}}", place.strip())
@@ -156,7 +154,9 @@ def signal_chart(sites: Sites) -> tuple[Model, Model]:
     top.xaxis.visible = False
     top.xgrid.visible = False
     height = 60 + max(20, min(44, 300 // len(sites.rows))) * len(sites.rows)
-    below = _figure(name="rows", height=height, x_range=shared, toolbar_location=None, min_border_left=room)
+    below = _figure(
+        name="rows", height=height, x_range=shared, toolbar_location=None, min_border_left=room, output_backend="canvas"
+    )
     _pieces(below, stretch)
     _rows(below, sites)
     _axis_along_sites(below, stretch)
