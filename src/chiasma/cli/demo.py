@@ -1,4 +1,4 @@
-"""chiasma demo: simulate and fit a tumour genome; with --study, compare the paper's updates."""
+"""chiasma demo: simulate a tumour and solve it; with --study, compare the paper's updates."""
 
 from __future__ import annotations
 
@@ -8,73 +8,67 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chiasma.cli.fit import run_fit
 from chiasma.cli.printing import Voice
-from chiasma.cli.simulate import truth_file, write_simulation
+from chiasma.cli.simulate import write_tumour
+from chiasma.cli.tumour import solve_file
 from chiasma.errors import InvalidInput
-from chiasma.files.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from rich.table import Table
 
     from chiasma.datasets.study import Comparison
 
-DATA = "genome.tsv"
+DATA, ANSWER = "tumour.bb", "answer"
+PURITY = 0.65
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for data, run and figures; an earlier demo is replaced.")] = Path(
-        "chiasma-demo"
-    ),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the data and of the sampler.")] = 1,
-    sites: Annotated[int, typer.Option(help="Sites of the genome.")] = 10_877,
-    draws: Annotated[int, typer.Option(help="Draws kept per chain.")] = 1_000,
+    out: Annotated[
+        Path, typer.Option(help="Directory for data, answer and figures; an earlier demo is replaced.")
+    ] = Path("chiasma-demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data.")] = 1,
+    sites: Annotated[int, typer.Option(help="Bins of the genome.")] = 5_000,
     study: Annotated[
         bool, typer.Option("--study", help="Compare the updates on the paper's three-row study instead.")
     ] = False,
     sweeps: Annotated[int, typer.Option(help="Sweeps of every update, with --study.")] = 1_000,
 ) -> None:
-    """Simulate a tumour genome, fit it, and compare with the truth."""
+    """Simulate a tumour, find its purity, ploidy and clones from the data alone, and compare with the truth."""
     if study:
         _compare(sweeps, seed)
         return
-    from chiasma.datasets.genome import tumour_genome
-    from chiasma.files.settings import Settings
+    from chiasma.datasets.tumours import simulate_tumour
+    from chiasma.genomics.landscape import Bounds
 
     voice = Voice()
     _make_room(out)
-    data, directory = out / DATA, RunDirectory(out / "run")
-    voice.note(f"$ chiasma simulate {data} --seed {seed} --sites {sites}")
-    genome = tumour_genome(seed, sites)
-    settings = write_simulation(data, genome.model, genome.states, genome.signal, seed)
-    voice.note(f"$ chiasma fit {data} --model {settings} --seed {seed} --draws {draws} --out {directory.path}")
-    run_fit(data, Settings.read(settings).merged(sampler={"seed": seed, "draws": draws}), directory, voice)
-    _compare_with_truth(directory, genome.states)
+    data, answer = out / DATA, out / ANSWER
+    voice.note(f"$ chiasma simulate {data} --tumour --seed {seed} --sites {sites} --purity {PURITY} --clones 2")
+    truth = simulate_tumour(seed, sites, purity=PURITY, clones=2)
+    write_tumour(data, truth)
+    voice.note(f"$ chiasma tumour {data} --out {answer}")
+    (found,) = solve_file(data, answer, voice, Bounds())
+    first = found.solutions[0]
+    shares = " + ".join(f"{share:.2f}" for share in truth.fractions[1:])
+    own = " + ".join(f"{share:.2f}" for share in first.best.parameters.clone_fractions[1:])
+    copies = first.best.states.totals[first.best.main.argmax(axis=1)]
+    right = float((copies == truth.copies[0].sum(axis=0)).mean())
+    typer.echo(
+        f"The truth: purity {truth.purity:.2f}, ploidy {truth.ploidy:.2f}, clones {shares}. The first solution: purity "
+        f"{first.purity:.2f}, ploidy {first.ploidy:.2f}, clones {own}; the copies of its main clone are right in "
+        f"{right:.1%} of bins."
+    )
 
 
 def _make_room(out: Path) -> None:
     """Remove an earlier demo; raise InvalidInput if the directory holds anything else."""
-    files = [out / DATA, truth_file(out / DATA), (out / DATA).with_suffix(".toml")]
     if out.exists() and any(out.iterdir()):
-        if not all(path.exists() for path in files):
+        if not (out / DATA).exists():
             raise InvalidInput(f"{out} exists and holds no earlier demo; choose another --out")
-        shutil.rmtree(out / "run", ignore_errors=True)
-        for path in files:
+        shutil.rmtree(out / ANSWER, ignore_errors=True)
+        for path in out.glob(f"{Path(DATA).stem}.*"):
             path.unlink()
     out.mkdir(parents=True, exist_ok=True)
-
-
-def _compare_with_truth(directory: RunDirectory, states: npt.NDArray[np.int8]) -> None:
-    from chiasma.datasets.genome import agreement
-
-    posterior, _ = directory.open()
-    expected, found = agreement(posterior, states)
-    typer.echo(
-        f"Compared with the truth: the more probable state of a row is right at {found:.1%} of sites and rows; "
-        f"expected from its probabilities: {expected:.1%}."
-    )
 
 
 def _compare(sweeps: int, seed: int) -> None:
