@@ -240,6 +240,9 @@ def test_analyse__regions_and_impossible_bounds(tmp_path):
     small = bins_of(simulate_tumour(3, n_bins=300, purity=0.8, doubled=False, clones=1), alleles=False)
     analyse(small, tmp_path / "a", bounds=ONE_CLONE, regions=["8q", "1:10-60Mb"], workers=1)
     assert (tmp_path / "a" / "figures" / "region-8q.png").exists()
+    text = (tmp_path / "a" / "report.html").read_text()
+    assert "Depth alone." in text
+    assert text.count("<img ") >= 3
     with pytest.raises(InvalidInput, match="widen --purity or --ploidy"):
         analyse(small, tmp_path / "b", bounds=Bounds(purity=(0.1, 0.12), ploidy=(7.9, 8.0), clones=(1, 1)), workers=1)
 

@@ -149,5 +149,7 @@ def _print(answer: Answer, folder: Path) -> None:
     for text in entries[0]["warnings"]:
         console.print(f"Warning: {text}.", soft_wrap=True, markup=False)
     console.print(
-        f"Wrote solutions.tsv, segments, SEG, BED, VCF and figures to {folder}/", soft_wrap=True, markup=False
+        f"Wrote report.html, solutions.tsv, segments, SEG, BED, VCF and figures to {folder}/",
+        soft_wrap=True,
+        markup=False,
     )
