@@ -323,6 +323,8 @@ def test_warning__names_optima_that_no_chain_connects():
     assert "optimum 2 (not visited; log evidence -0.8)" in text
     assert connection_warnings(optima, named_parameters(np.array([[[1.0], [3.1]], [[3.0], [2.9]]]), model)) == []
     assert connection_warnings(optima[:1], apart) == []
+    wide = [optima[0], optima[2] | {"sd": {"sd": 20.0}}]  # does not claim what belongs to its narrow neighbour
+    assert connection_warnings(wide, named_parameters(np.array([[[1.0], [1.25]]]), model)) == []
 
 
 def test_collapsed__refuses():
