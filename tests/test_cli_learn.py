@@ -55,8 +55,8 @@ def test_learn__writes_parameters_and_shows_them(here):
     assert [one["name"] for one in content["parameters"]] == list(rows)
     assert {"parameters.png", "pairs.png"} <= {path.name for path in (here / "run/figures").rglob("*.png")}
     states = table(here / "run/states.tsv")
-    level = 10 * posterior.levels().values.mean(axis=(0, 1))  # in the units of the data
-    np.testing.assert_allclose([float(row["level"]) for row in states], level, atol=1e-5)
+    signal = 10 * posterior.levels().values.mean(axis=(0, 1))  # in the units of the data, by the depth
+    np.testing.assert_allclose([float(row["level"]) for row in states], signal, atol=1e-4)
     shown = run("show", "run")
     assert shown.exit_code == 0
     assert "Learned parameters" in shown.stdout

@@ -100,7 +100,7 @@ def evidence_slopes(
     model: FactorialHMM, data: Observations, beta: float, memory: int, names: Collection[str]
 ) -> Slopes:
     """Derivatives for a model without priors; names: the parameters of the emission that are wanted."""
-    target = model.target(data)
+    target = model.exact_target(data)
     passes = Passes(target, beta, memory=memory)
     counts = np.zeros((len(target.trans), target.trans[0].size))
     gamma = np.empty(passes.n_states)

@@ -22,6 +22,8 @@ SHOWN = 12
 class Optimum:
     """A maximum of the posterior density of the parameters, the paths integrated out.
 
+    Parameters
+    ----------
     values, sd : the parameters by name, and their standard deviations by the curvature.
     log_density : what was maximised: log p(y | values) + log prior, both of unconstrained coordinates (logarithms of
         positive parameters, logits of probabilities, log ratios of those that add up to 1).

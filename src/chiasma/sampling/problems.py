@@ -268,7 +268,7 @@ def pose(
         raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
     if model.parameters:
         return _pose_learning(model, Observations.of(data), update, exchange, ladder, init)
-    target = model.target(data)
+    target = model.exact_target(data)
     plan = plan_paths(target, update, exchange, ladder)
     assert plan.update is not None
     given = None if init is None else check_states(model, target.n_columns, init)
