@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 GENOME = 10_877
 TINY = 60
 # Samples and rounds of the comparison of one and two workers.
-SAMPLES, ROUNDS = 16, 3
+SAMPLES, ROUNDS = 6, 2
 MOST_TIME = 0.6
 MOST_OVERHEAD = 0.050
 MANY = 1_000
 # Draws per chain whose memory is compared, and how much more of it counts as flat.
-FEW_DRAWS, MANY_DRAWS, FLAT = 250, 5_000, 1.10
+FEW_DRAWS, MANY_DRAWS, FLAT = 250, 2_500, 1.10
 
 
 def make_samples(folder: Path, n: int, n_sites: int) -> tuple[Path, dict[str, Any]]:
@@ -64,7 +64,7 @@ def measure_cohort(n_samples: int, n_sites: int, draws: int, workers: int, table
         }
         with local_client(workers) as client:
             # Loads compiled code into the workers; samples of the same names would be done already.
-            warm = [{"sample": f"warm-{i}", "path": str(folder / "genome-0.npy")} for i in range(2 * workers)]
+            warm = [{"sample": f"warm-{i}", "path": str(folder / "genome-0.npy")} for i in range(workers)]
             cohort(warm, folder / "warm", client, **options)
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             worked = sum(client.run(time.process_time).values())
@@ -106,10 +106,10 @@ def run(report: Report) -> None:
         "with one thread each, as `chiasma cohort --workers N` starts it. A fit is all that `chiasma fit` does, tables "
         "and figures included. The start of the processes and the loading of compiled code are not counted."
     )
-    compare_workers(report)
     many_samples(report)
     memory(report)
     split(report)
+    compare_workers(report)
 
 
 def compare_workers(report: Report) -> None:
@@ -178,10 +178,10 @@ def many_samples(report: Report) -> None:
 def memory(report: Report) -> None:
     report.text(
         f"## Memory\n\nGoal: the process of the client and the scheduler needs no more memory for {MANY_DRAWS:,} draws "
-        f"than for {FEW_DRAWS:,} (at most {FLAT:.2f} times as much). Peaks of the whole process, 4 genomes of "
+        f"than for {FEW_DRAWS:,} (at most {FLAT:.2f} times as much). Peaks of the whole process, 2 genomes of "
         f"{GENOME:,} sites, 4 chains."
     )
-    costs = {draws: measured(4, GENOME, draws, 1, 1) for draws in (FEW_DRAWS, MANY_DRAWS)}
+    costs = {draws: measured(2, GENOME, draws, 1, 1) for draws in (FEW_DRAWS, MANY_DRAWS)}
     report.table(
         ["draws per chain", "client and scheduler, MiB", "of which during the cohort", "worker, MiB", "disk, MiB"],
         [
