@@ -65,9 +65,10 @@ def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where,
     return [
         Verdict(
             tone="doubt",
-            answer=f"{count(several, 'segment')} {'has' if several == 1 else 'have'} more than one explanation.",
-            text=f"In {len(doubtful):,} segments no state has a probability of {CERTAIN:.0%}; they hold {share:,} of "
-            f"the {n_data:,} sites with data ({share / n_data:.0%}). Explanations are states of {SERIOUS:.0%} or more.",
+            answer=f"{count(len(doubtful), 'segment')} {'is' if len(doubtful) == 1 else 'are'} not certain.",
+            text=f"No state has a probability of {CERTAIN:.0%} there; {several:,} of them "
+            f"{'has' if several == 1 else 'have'} two explanations or more (states of {SERIOUS:.0%} or more). They hold "
+            f"{share:,} of the {n_data:,} sites with data ({share / n_data:.0%}).",
         ),
         Verdict(
             tone="doubt",
@@ -98,7 +99,7 @@ def same_level_text(region: Region) -> str:
     if region.same_level and levels[0] is not None:
         return (
             f"{'Both' if len(levels) == 2 else 'All'} give the same signal, {levels[0]:.5g}: the data cannot tell them "
-            "apart, and their probabilities come from how often rows switch (their Markov chains) alone."
+            "apart. Their probabilities reflect only what the model assumes about how often rows switch."
         )
     if len(levels) > 1 and None not in levels:
         return f"They give the signals {', '.join(f'{level:.5g}' for level in levels)}."
@@ -144,7 +145,7 @@ def _sampling(summary: Summary) -> list[Verdict]:
             Verdict(
                 tone="good",
                 answer="The draws are exact.",
-                text="They are independent draws from the posterior: no chain had to converge.",
+                text="Every draw is an independent one from the posterior: nothing had to converge.",
             )
         ]
     rhats = [part.rhat_worst for part in summary.convergence if part.rhat_worst == part.rhat_worst]
@@ -159,7 +160,10 @@ def _fit(summary: Summary) -> list[Verdict]:
     wrong = misfit_warnings(summary.misfit)
     if wrong:
         return [Verdict(tone="bad", answer="Distrust the model:", text=f"{text}.") for text in wrong]
-    return [Verdict(tone="good", answer="The model fits the data.", text=f"Residuals: {misfit_text(summary.misfit)}.")]
+    text = f"Residuals: {misfit_text(summary.misfit)}. A good fit does not tell rivals of the same signal apart."
+    if not summary.parameters:
+        text += " The numbers of the model (what rows add, noise, switching) were taken as given, not learned."
+    return [Verdict(tone="good", answer="The model fits the data.", text=text)]
 
 
 def _next(summary: Summary, doubtful: Sequence[Region]) -> Verdict:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chiasma import atomic
+from chiasma.errors import InvalidInput
 from chiasma.files import page as parts
 from chiasma.files.answers import answers, same_level_text
 from chiasma.files.charts import (
@@ -31,6 +32,8 @@ from chiasma.files.charts import (
 )
 from chiasma.files.page import Html
 from chiasma.files.run_tables import SCHEMA
+from chiasma.models.additive import Additive
+from chiasma.models.factorial import FactorialHMM
 from chiasma.plots.parameters import histogram, prior_density
 from chiasma.plots.sites import Stretch
 from chiasma.results.parameters import entries
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 # Rival regions and parameters that the page shows; the tables have all.
 SHOWN_REGIONS, SHOWN_PARAMETERS = 40, 24
+MOST_LISTED = 12  # rows whose share of the signal is told in a sentence
 # Blocks of the chart of one region, and how far it reaches beyond the region on both sides.
 REGION_BLOCKS, AROUND = 1_000, 0.25
 # Explanations below this probability are left to the table.
@@ -140,16 +144,19 @@ def _signal(found: Found, charts: Charts) -> Html:
     missing = int(data.missing.sum())
     blank = f" {missing:,} sites have no data; long gaps are blank." if missing else ""
     drawing = parts.joined(charts.add("signal", top), charts.add("rows", below))
+    several = max(len(shares) for _, shares in rows) > 2
+    darker = "; darker are higher states, or more of several equal rows" if several else ""
     return parts.section(
         "The signal and its rows",
+        parts.paragraph(_what_rows_are(found)),
         parts.element("div", *buttons, class_="moves", role="toolbar", aria_label="Zoom and move the charts"),
         parts.element(
             "div",
             parts.chart(
                 drawing,
-                "Above: the data, the posterior mean of the signal and its 5–95% band. Below: the probability of each "
-                "row, as high as it is filled; darker are higher states, or more of several equal rows. Drag to zoom; "
-                "both charts move together. Keys: arrows, +, − and 0."
+                "Above: the data, the posterior mean of the signal and its 5–95% band. Below: the probability that "
+                f"each row is on, as high as it is filled{darker}. Rivals of the same signal show as half-filled rows, "
+                "not as a wide band. Drag to zoom; both charts move together. Keys: arrows, +, − and 0."
                 f"{blank}{thinned}",
                 f"Chart of {found.labels.value} along the sites, and of the probabilities of {len(rows)} rows",
             ),
@@ -157,6 +164,28 @@ def _signal(found: Found, charts: Charts) -> Html:
         ),
         id_="signal",
     )
+
+
+def _what_rows_are(found: Found) -> str:
+    """What a row and a state are, and what each row adds to the signal where that is known."""
+    text = (
+        "A row is one hidden source that is on or off (or in one of several states) at every site. The signal is made "
+        "of what the rows add together. A state such as s101 has one digit per row, in the order below: 1 is on, 0 off."
+    )
+    model = found.posterior.fitted_model
+    if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive) or model.rows is not None:
+        return text
+    if model.emission.n_channels is not None:
+        return text
+    names, weights = names_of_rows(found.posterior), model.emission.weights
+    try:
+        adds = model.emission.expected(weights) - model.emission.expected(np.zeros(len(weights)))
+    except InvalidInput:
+        return text
+    held = {k: f" (held at {x})" for k, x in model.fixed_rows.items()}
+    listed = [f"{name} {add:.4g}{held.get(k, '')}" for k, (name, add) in enumerate(zip(names, adds, strict=True))]
+    more = ", ..." if len(listed) > MOST_LISTED else ""
+    return f"{text} When it is on, a row adds: {', '.join(listed[:MOST_LISTED])}{more}."
 
 
 def _row_label(row: RowProbabilities) -> str:
@@ -369,7 +398,8 @@ def _checks(found: Found, charts: Charts) -> Html:
     if summary.evidence is not None:
         error = f" ± {summary.evidence.standard_error:.2g}" if summary.evidence.standard_error else " (exact)"
         shown.append(parts.facts({"log evidence": f"{summary.evidence.value:.3f}{error}"}))
-    return parts.section("Convergence and exchange", *shown, id_="checks")
+    title = "How it was drawn" if posterior.info.get("independent") else "Convergence and exchange"
+    return parts.section(title, *shown, id_="checks")
 
 
 def _files(found: Found, run: Path) -> Html:
