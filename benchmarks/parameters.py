@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import arviz_stats as azs
@@ -16,8 +17,11 @@ SIZES = ((3, 400), (3, 2_000), (5, 2_000))
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "given the paths, row by row": (2_000, {"update": "row"}),
     "given the paths, all rows at once": (2_000, {"update": "block of all"}),
-    "paths integrated out": (300, {"update": "exact"}),
+    "paths integrated out, by slices": (300, {"update": "exact"}),
+    "paths integrated out, by jumps and trajectories": (1_000, {"update": "collapsed"}),
 }
+# Size of a genome: weights, depth, noise and switching learned, from starts of its own.
+GENOME = (6, 10_877)
 
 
 def example(n_rows: int, n_columns: int) -> tuple[ch.FactorialHMM, np.ndarray, dict[str, Any]]:
@@ -64,3 +68,22 @@ def run(report: Report) -> None:
             )
     header = ["problem", "ms per draw", "least ESS per draw", "weights /s", "depth /s", "sd /s", "enter /s"]
     report.table(header, rows)
+    _genome(report)
+
+
+def _genome(report: Report) -> None:
+    """Four chains from starts of their own, the search for optima included."""
+    model, y, _ = example(*GENOME)
+    began = perf_counter()
+    posterior = ch.sample(model, y, draws=200, warmup=100, chains=4, seed=1, progress=False)
+    seconds = perf_counter() - began
+    names = ("weights", "depth", "sd", "enter", "leave")
+    draws = [posterior.parameters[name].values for name in names]
+    ess = [float(np.min(azs.ess(values, chain_axis=0, draw_axis=1))) for values in draws]
+    rhat = [float(np.max(azs.rhat(values, chain_axis=0, draw_axis=1))) for values in draws]
+    report.text(
+        f"Size of a genome, K = {GENOME[0]} and T = {GENOME[1]:,}: four chains of 200 draws after 100 iterations of "
+        "warm-up, from starts of their own (`ch.sample` with its defaults). The time includes the search for optima."
+    )
+    row = [f"{seconds:.0f}", f"{min(ess):,.0f}", f"{max(rhat):.4f}", str(len(posterior.info["optima"]))]
+    report.table(["seconds", "least ESS", "largest R-hat", "optima"], [row])

@@ -1,6 +1,7 @@
 """report.html in a real browser: it loads without errors or a network, zooms, shows rivals, adapts to its reader."""
 
 import json
+import re
 import shutil
 from contextlib import contextmanager
 
@@ -33,10 +34,10 @@ def browser():
 
 @pytest.fixture(scope="module")
 def fitted():
-    """Every block has two explanations of one level; chromosome X follows 1, and a row has an evil name."""
+    """Every block has two explanations of one level; chromosome X follows 1, and rows have evil names."""
     rows = [
         ch.Row(name=name, values=[0, value], chain=ch.Switch(0.3, 0.3))
-        for name, value in (("a", 0.2), ("<script>alert(1)</script>", 0.3), ("c", 0.5))
+        for name, value in (("p1001", 0.2), ("<script>alert(1)</script>", 0.3), ("<!-- chart rows -->", 0.5))
     ]
     model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(depth=20.0, sd=1.0))
     rng = np.random.default_rng(1)
@@ -119,6 +120,7 @@ def test_page__loads_alone_and_shows_the_data(page, fitted):
     assert page.locator("canvas").count() >= 3
     assert "<script>alert(2)</script>: what the fit found" in page.inner_text("h1")
     assert page.locator("th", has_text="<script>alert(1)</script>").count() >= 1
+    assert set(source(page, "probabilities")["row"]) == {"p1001", "<script>alert(1)</script>", "<!-- chart rows -->"}
 
 
 def test_page__zooms_by_buttons_and_by_keys(page):
@@ -134,6 +136,20 @@ def test_page__zooms_by_buttons_and_by_keys(page):
     assert view(page) == pytest.approx([low + (high - low) / 8, high - 3 * (high - low) / 8])
     page.keyboard.press("0")
     assert view(page) == pytest.approx([low, high])
+
+
+def test_page__shows_the_numbers_under_the_mouse(page):
+    page.get_by_role("button", name="show all").click()
+    page.locator("#along").evaluate("(e) => e.scrollIntoView()")
+    box = page.locator("#place-signal").bounding_box()
+    for share in (0.5, 0.52):
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + 0.6 * box["height"])
+    shown = page.get_by_text(re.compile(r"^site \d+: chromosome (1|X)")).first
+    shown.wait_for()
+    site = int(re.match(r"site (\d+)", shown.inner_text())[1])
+    columns = source(page, "sites")
+    assert columns["place"][site] == shown.inner_text()
+    page.get_by_text(f"{columns['state'][site]}, probability {columns['share'][site]:.3f}").first.wait_for()
 
 
 def test_page__drag_zooms(page):

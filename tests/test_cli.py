@@ -204,7 +204,7 @@ def test_fit__a_mistake_leaves_nothing_behind(genome):
     assert "draws must be a whole number of at least 1" in refused(*fit, "--draws", 0)
     assert "--df belongs to student-t" in refused(*fit, "--df", 3)
     assert "has no column 'depth' for the value" in refused(*fit, "--value", "depth")
-    assert "needs --weights, --sd, --enter" in refused("fit", "genome.tsv", "--out", "run")
+    assert "needs --weights; give" in refused("fit", "genome.tsv", "--out", "run")
     assert "none.toml: there is no such file" in refused("fit", "genome.tsv", "--model", "none.toml", "--out", "run")
     assert "none.tsv: there is no such file" in refused("fit", "none.tsv", "--model", "genome.toml", "--out", "run")
     assert not (genome / "run").exists()

@@ -55,8 +55,8 @@ def test_learn__writes_parameters_and_shows_them(here):
     assert [one["name"] for one in content["parameters"]] == list(rows)
     assert {"parameters.png", "pairs.png"} <= {path.name for path in (here / "run/figures").rglob("*.png")}
     states = table(here / "run/states.tsv")
-    level = posterior.levels().values.mean(axis=(0, 1))
-    np.testing.assert_allclose([float(row["level"]) for row in states], level, atol=1e-5)
+    signal = 10 * posterior.levels().values.mean(axis=(0, 1))  # in the units of the data, by the depth
+    np.testing.assert_allclose([float(row["level"]) for row in states], signal, atol=1e-4)
     shown = run("show", "run")
     assert shown.exit_code == 0
     assert "Learned parameters" in shown.stdout
@@ -129,3 +129,24 @@ def test_report__many_values_have_marginals_and_no_pairs(tmp_path):
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert "parameters.png" in names
     assert "pairs.png" not in names
+
+
+def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
+    """Without --sd, --enter and --depth: the noise, the switching and the scale of the signal, and it says so."""
+    monkeypatch.chdir(tmp_path)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=8.0, sd=0.5))
+    y = model.simulate(150, seed=3)[1]
+    (tmp_path / "y.csv").write_text("".join(f"{value}\n" for value in y))
+    result = run("fit", "y.csv", "--weights", "0.3,0.7", "--draws", 4, "--chains", 1, "--seed", 1, "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert "estimated from the signal: --depth " in result.stderr
+    found = ch.open_posterior("run/run.zarr").model
+    assert found.emission.depth == pytest.approx(8.0, rel=0.1)
+    assert found.emission.sd == pytest.approx(0.5, rel=0.25)
+    assert found.chains.enter == pytest.approx(0.05, rel=0.8)
+    text = (tmp_path / "run/settings.toml").read_text()
+    assert f"sd = {float(found.emission.sd)}" in text  # a run can be repeated without looking again
+    quiet = ["--update", "collapsed:2", "--draws", 4, "--warmup", 4, "--chains", 1, "--seed", 1]
+    learned = run("fit", "y.csv", "--weights", "0.3,0.7", "--learn", "sd,depth", *quiet, "--out", "learned")
+    assert learned.exit_code == 0, learned.output
+    assert list(ch.open_posterior("learned/run.zarr").parameters) == ["depth", "sd"]

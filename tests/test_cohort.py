@@ -10,15 +10,18 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, nullcontext
+from collections import Counter
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from functools import wraps
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
-from distributed import Client, LocalCluster
+from distributed import Client, KilledWorker, LocalCluster
 from typer.testing import CliRunner
 
 import chiasma as ch
@@ -28,11 +31,13 @@ from chiasma.cohort import clusters
 from chiasma.cohort.api import begin_cohort, cohort, cohort_settings, merge_cohort, run_cohort_task
 from chiasma.cohort.directory import CohortDirectory
 from chiasma.cohort.outcome import Outcome
+from chiasma.cohort.progress import Progress
 from chiasma.cohort.seeds import sample_seed
 from chiasma.cohort.store import common_grid
 from chiasma.cohort.task import computing_alone, run_task, task_of
 from chiasma.datasets.genome import tumour_genome
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.files.fitting import fit_file
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, settings_of
 from chiasma.files.tables import write_table
@@ -132,11 +137,12 @@ def test_cohort__same_bytes_on_any_number_of_workers(inputs, serial, tmp_path, w
     assert differences(serial, tmp_path / "out") == []
 
 
-def test_cohort__same_bytes_in_threads_of_one_worker__with_figures(inputs, tmp_path):
-    run_serially(inputs, tmp_path / "serial", tables_only=False)
-    with threads(1, 4) as client:
-        run(inputs, tmp_path / "out", client, tables_only=False)
-    assert (tmp_path / "out/samples/a/figures/level.png").exists()
+def test_cohort__same_bytes_in_threads_of_one_worker__with_reports(inputs, tmp_path):
+    records = [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
+    run_serially(inputs, tmp_path / "serial", records, tables_only=False)
+    with threads(1, 2) as client:
+        run(inputs, tmp_path / "out", client, records, tables_only=False)
+    assert {"report.html", "figures"} <= {path.name for path in (tmp_path / "out/samples/a").iterdir()}
     assert differences(tmp_path / "serial", tmp_path / "out") == []
 
 
@@ -243,14 +249,22 @@ def test_task__takes_over_what_a_killed_worker_left(inputs, serial, tmp_path, mo
     task = task_of(directory, plan, plan.samples[0])
     left = directory.begin("a")
     half = Settings(**task.settings).merged(sampler={"draws": 4})
-    from chiasma.files.fitting import fit_file
-
     fit_file(Path(task.path), half, RunDirectory(left), tables_only=True)
     for name in ("states.tsv", "settings.toml"):
         (left / name).unlink()  # a kill may come before any of them is written
     outcome = run_task(task)
     assert outcome.status == "done"
     assert not left.exists()
+    assert differences(serial / "samples/a", directory.samples / "a") == []
+
+
+def test_task__what_is_left_of_other_data_is_dropped(inputs, serial, tmp_path):
+    directory, plan = planned(inputs, tmp_path / "out")
+    task = task_of(directory, plan, plan.samples[0])
+    left = directory.begin("a")
+    fit_file(inputs / "d.tsv", Settings(**task.settings), RunDirectory(left), tables_only=True)
+    assert run_task(task).status == "done"
+    assert list(directory.unfinished.iterdir()) == []
     assert differences(serial / "samples/a", directory.samples / "a") == []
 
 
@@ -291,6 +305,23 @@ def test_task__an_interrupt_leaves_it_unfinished(inputs, tmp_path, monkeypatch):
         run_task(task_of(directory, plan, plan.samples[0]))
     assert len(list(directory.unfinished.glob("a@*"))) == 1
     assert directory.outcome("a", 3).status == "missing"
+
+
+def test_lost_workers__are_tried_again_and_then_a_failure(inputs, tmp_path, client, monkeypatch):
+    """What Dask raises when it gives a sample up: for sample a always, for sample d the first time."""
+    tried = Counter()
+
+    def lost(task):
+        tried[task.name] += 1
+        if task.name == "a" or (task.name == "d" and tried["d"] == 1):
+            raise KilledWorker(task.name, SimpleNamespace(address="tcp://nowhere"), 3)
+        return run_task(task)
+
+    monkeypatch.setattr("chiasma.cohort.runner.run_task", lost)
+    records = [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
+    done = run(inputs, tmp_path / "out", client, records, retries=1)
+    assert [outcome.status for outcome in done.outcomes] == ["failed", "done"]
+    assert "its worker was lost 8 times while it ran" in done.outcomes[0].error
 
 
 def test_computing_alone__is_taken_back_by_the_last():
@@ -339,7 +370,7 @@ def test_sheet__cells_are_settings(inputs, tmp_path):
     assert settings["model"]["weights"] == [0.1, 0.9]
     assert settings["model"]["fixed_rows"] == {"1": 1}
     assert settings["sampler"] == {**SETTINGS, "ladder": [1.0, 5.0], "seed": 7}
-    assert set(settings["priors"]) == {"sd", "weights"}
+    assert settings["learn"] == ["sd", "weights"]
 
 
 def test_records__of_pandas_and_a_model_in_python(inputs, tmp_path, client):
@@ -522,6 +553,55 @@ def test_command__refuses(inputs, tmp_path, monkeypatch):
     assert "cannot write to" in refused("init", sheet, *model, "--out", tmp_path / "file/out")
 
 
+def test_command__takes_a_scheduler_by_address_or_file(inputs, serial, tmp_path, client):
+    """In this process; other processes are below."""
+    address = client.scheduler.address
+    (tmp_path / "scheduler.json").write_text(json.dumps({"address": address}))
+    options = ["--model", inputs / "model.toml", "--seed", SEED, "--tables-only", "--out", tmp_path / "out"]
+    write_table(tmp_path / "one.tsv", ["sample", "path"], [["a", inputs / "a.tsv"]])
+    result = command(tmp_path / "one.tsv", "--scheduler", address, *options)
+    assert result.exit_code == 0, result.output
+    assert re.search(
+        r"1 samples, seed 5\ndashboard: http.*\n1 of 1 samples, .* per minute, 0:00:00 left\n", result.stderr
+    )
+    resumed = ["--scheduler-file", tmp_path / "scheduler.json", "--resume", "--quiet"]
+    result = command(inputs / "sheet.tsv", *resumed, *options[4:])
+    assert (result.exit_code, result.output) == (0, "")
+    assert differences(serial, tmp_path / "out") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted: 0 of 4 samples done, 4 missing"),
+        (CancelledError("gone"), 1, "error: the scheduler was lost (gone): 0 of 4 samples done, 4 missing"),
+    ],
+)
+def test_command__says_how_to_go_on(inputs, tmp_path, client, monkeypatch, error, code, text):
+    def stopped(*_, **__):
+        raise error
+
+    monkeypatch.setattr("distributed.as_completed", stopped)
+    out, sheet = tmp_path / "out", inputs / "sheet.tsv"
+    options = ["--model", inputs / "model.toml", "--tables-only", "--scheduler", client.scheduler.address]
+    result = command(sheet, *options, "--out", out)
+    assert result.exit_code == code
+    assert result.stderr.splitlines()[-1] == f"{text}; continue with: chiasma cohort {sheet} --out {out} --resume"
+    assert [row["status"] for row in table(out / "cohort.tsv").values()] == ["missing"] * 4
+
+
+def test_progress__is_a_bar_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "200")
+    told = []
+    with Progress(2, told.append, show=True) as display:
+        assert not display.add(Outcome(name="a", status="failed", seed=1))
+        assert display.add(Outcome(name="b", status="done", seed=1))
+    assert told == []
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert re.search(r"samples .* 2/2 1 failed, .* per minute, 0:00:00 left", shown)
+
+
 def test_command__says_how_to_get_dask(inputs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     line = refused(inputs / "sheet.tsv", "--model", inputs / "model.toml", "--out", tmp_path / "out")
@@ -643,10 +723,10 @@ def test_local_workers__ctrl_c_then_resume(inputs, serial, tmp_path, client):
     assert differences(serial, out) == []
 
 
-def test_examples__run(inputs, tmp_path, monkeypatch, client):
+def test_examples__run(inputs, tmp_path, monkeypatch):
     """Those of the help; workers are threads here, and there are no figures."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("chiasma.cohort.api.local_client", lambda n_workers: nullcontext(client))
+    monkeypatch.setattr("distributed.LocalCluster", lambda **given: LocalCluster(**given | {"processes": False}))
     shutil.copy(inputs / "model.toml", "genome.toml")
     write_table(Path("sheet.tsv"), ["sample", "path"], [[name, inputs / f"{name}.tsv"] for name in ("a", "d")])
     for example in EXAMPLES["cohort"]:

@@ -204,11 +204,11 @@ def test_log_density__for_jax_and_blackjax():
     model, y = two_weights()
     density = ch.exact.log_density(model, y)
     function = density.as_jax()
-    x = density.start()
+    x = density.start({"weights": [1.0, 2.5], "sd": 0.4, "enter": 0.1})
     value, slope = density.value_and_gradient(x)
     assert float(function(x)) == pytest.approx(value)
     np.testing.assert_allclose(jax.grad(function)(x), slope)
-    sampler = blackjax.hmc(function, step_size=0.05, inverse_mass_matrix=np.ones(len(x)), num_integration_steps=5)
+    sampler = blackjax.hmc(function, step_size=0.005, inverse_mass_matrix=np.ones(len(x)), num_integration_steps=5)
     state = sampler.init(jax.numpy.asarray(x))
     key = jax.random.PRNGKey(1)
     for one in jax.random.split(key, 5):

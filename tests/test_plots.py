@@ -398,6 +398,19 @@ def test_marginals__states_on_top_of_each_other(washer):
     assert [ax.get_ylabel() for ax in fig.axes] == ["washer", "lamp"]
 
 
+def test_marginals__equal_rows_by_how_many_are_on():
+    model = ch.FactorialHMM(
+        rows=[ch.Row(name="lamp", values=[0, 100], chain=ch.Switch(enter=0.1, leave=0.1), copies=3)],
+        emission=ch.Gaussian(sd=60.0),
+    )
+    posterior = ch.sample(model, model.simulate(30, seed=3)[1], draws=40, chains=2, seed=1, progress=False)
+    (ax,) = plots.plot_marginals(posterior).axes
+    on = sum(posterior.states(k).values for k in range(3))
+    np.testing.assert_allclose(cells(ax), [(on == n).mean(axis=(0, 1)) for n in range(4)], atol=1e-12)
+    assert ax.get_ylabel() == "lamp_1–3\n(number on)"
+    assert ax.get_ylim() == (-0.5, 3.5)
+
+
 def test_states__the_most_probable_of_every_row(washer):
     ax = plots.plot_states(washer, start=5, stop=25)
     best = [washer.probabilities(k).values[:, 5:25].argmax(axis=0) for k in range(2)]

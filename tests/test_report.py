@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ import chiasma as ch
 from chiasma.files import charts, report_page
 from chiasma.files.answers import answers
 from chiasma.files.report import find, labels_of, place_text, region_text, write_region, write_report
+from chiasma.files.run_tables import parameter_columns, segment_columns, state_columns
 from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
 from chiasma.results.configurations import code_text
 from chiasma.results.rivals import CERTAIN
+from chiasma.results.warnings import misfit_warnings
 from test_page import Reader
 
 N_SITES = 24
@@ -91,7 +94,7 @@ def test_report__tables_agree_with_the_draws(fitted, written):
         # The end is that of the last bin, not its start.
         assert (float(row["start"]), float(row["end"])) == (signal.position[first], signal.position[last] + 100)
         on = [f"row_{k}" for k, digit in enumerate(row["state"][1:]) if digit == "1"]
-        assert row["rows_on"] == (";".join(on) or "-")
+        assert row["rows_on"] == (";".join(on) or "none")
         here = y[first : last + 1]
         assert int(row["n_data"]) == (~np.isnan(here)).sum()
         assert float(row["data_mean"]) == pytest.approx(np.nanmean(here), abs=1e-5)
@@ -251,6 +254,29 @@ def test_answers__say_how_many_explanations_how_sure_and_what_next(fitted):
     assert "report all of them" in text
 
 
+def test_answers__say_what_to_distrust(fitted):
+    found = find(*fitted)
+
+    def told(**changes):
+        summary = replace(found.summary, **changes)
+        verdicts = answers(summary, found.regions, found.doubtful, found.where, ["a", "b", "c"], "")
+        return [one for one in verdicts if one.tone == "bad"], " ".join(f"{one.answer} {one.text}" for one in verdicts)
+
+    bad, text = told(run={"independent": False})
+    assert bad == []
+    assert "The chains agree. Worst R-hat" in text
+    wide = replace(found.summary.misfit, n=10_000, spread=2.0)
+    bad, text = told(misfit=wide, warnings=tuple(misfit_warnings(wide)))
+    assert [one.answer for one in bad] == ["Distrust the model:"]
+    assert "residuals have 2 times the width" in bad[0].text
+    assert "Change the model as told above" in text
+    bad, text = told(warnings=("the chains disagree: warm up longer",))
+    assert [(one.answer, one.text) for one in bad] == [
+        ("Distrust the sampling:", "the chains disagree: warm up longer")
+    ]
+    assert "Take the sampling further" in text
+
+
 def test_page__is_one_file_with_everything_in_it(written):
     folder, _ = written
     html = (folder / "report.html").read_text(encoding="utf-8")
@@ -265,21 +291,60 @@ def test_page__is_one_file_with_everything_in_it(written):
 def test_page__a_million_sites_keep_their_peaks(monkeypatch, tmp_path, fitted):
     """Blocks in place of sites: the one value that stands out is still on the page, and the page stays small."""
     posterior, signal = fitted
+    monkeypatch.setattr(report_page, "REGION_BLOCKS", 2)
     monkeypatch.setattr(report_page, "MOST_SITES", 20)
     monkeypatch.setattr(report_page, "MOST_BLOCKS", 6)
     seen = {}
     original = charts.signal_chart
     monkeypatch.setattr(report_page, "signal_chart", lambda sites: seen.setdefault("sites", sites) and original(sites))
     y = signal.data.y.copy()
-    y[8] = 25.0
+    y[8], y[20] = 25.0, 5_000.0
     changed = Signal(data=Observations(y, starts=[12]), chromosome=signal.chromosome, position=signal.position)
     found = find(posterior, changed)
     report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
     stretch = seen["sites"].stretch
     assert stretch.is_thinned
     assert len(stretch.first) <= 7
-    assert stretch.highest(y).max() == 25.0
-    assert "each mark spans the lowest to the highest" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert {25.0, 5_000.0} <= set(stretch.highest(y))
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "each mark spans the lowest to the highest" in html
+    assert "beyond the axis" in html
+    region = json.loads(re.search(r'id="regions">(.*?)</script>', html)[1])[0]
+    assert len(region["x"]) == len(region["y"]) <= 6
+
+
+def odd_runs():
+    """Models and data at the edge of what there is to show."""
+    gaussian = ch.Gaussian([1.0, 2.0], sd=0.5)
+    channels = ch.Gaussian([[1.0, 0.0], [2.0, 1.0]], sd=0.5)
+    own = ch.Custom(lambda y, level: -np.abs(y - level) - np.log(2), weights=[1.0, 2.0])
+    many = ch.Row([[0, 0], [1, 2], [3, 1]], ch.Sticky(0.2)), ch.Row([[0, 0], [1, 0]], ch.Switch(0.1, 0.1), copies=2)
+    apart = {"chromosome": ("1", "2", "X"), "position": np.array([0.0, 1e6, 5.0])}
+    return {
+        "one site": (gaussian, Signal(data=Observations([1.0]))),
+        "nothing measured": (gaussian, Signal(data=Observations(np.full(6, np.nan)))),
+        "chromosomes of one site": (gaussian, Signal(data=Observations([1.0, 2.0, 3.0], starts=[1, 2]), **apart)),
+        "channels": (channels, Signal(data=Observations([[1.0, 0.0], [np.nan, 1.0], [3.0, 1.0]]))),
+        "states with channels": (many, Signal(data=Observations([[1.0, 2.0], [0.0, 0.0], [3.0, 1.0]]))),
+        "a density of one's own": (own, Signal(data=Observations([0.0, 1.0, 3.0]))),
+        "times": (gaussian, Signal(data=Observations([0.0, 1.0, 3.0]), position=np.array([0.001, 0.002, 0.009]))),
+    }
+
+
+@pytest.mark.parametrize("name", odd_runs())
+def test_page_and_tables__of_odd_runs(tmp_path, name):
+    given, signal = odd_runs()[name]
+    rows = {"rows": given, "emission": ch.Gaussian(sd=0.3)}
+    binary = {"chains": ch.BinaryChains(0.1, 0.1), "emission": given}
+    model = ch.FactorialHMM(**rows if isinstance(given, tuple) else binary)
+    posterior = ch.sample(model, signal.data, draws=20, chains=2, seed=1, progress=False)
+    found = find(posterior, signal)
+    report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
+    assert "What to do next" in Reader((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    columns = state_columns(posterior, signal, found.regions, found.band)
+    assert {len(list(column.values)) for column in columns} == {signal.data.n_columns}
+    columns = segment_columns(posterior, signal, found.regions)
+    assert {len(list(column.values)) for column in columns} == {len(found.regions)}
 
 
 def test_page__parameters_and_chains(tmp_path):
@@ -290,9 +355,9 @@ def test_page__parameters_and_chains(tmp_path):
     posterior = ch.sample(
         model, data, update="row", exchange="swap", ladder=[1, 3], draws=50, warmup=20, chains=2, seed=1, progress=False
     )
-    write_report(posterior, Signal(data=data), tmp_path, {})
+    found = find(posterior, Signal(data=data))
+    report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
     page = Reader((tmp_path / "report.html").read_text(encoding="utf-8"))
     for part in ("Learned parameters", "worst R-hat", "Exchange between replicas", "Distrust the sampling"):
         assert part in page.text
-    assert (tmp_path / "figures/diagnostics/log-joint.png").exists()
-    assert [row["parameter"] for row in table(tmp_path / "parameters.tsv")] == ["sd"]
+    assert list(parameter_columns(found.summary)[0].values) == ["sd"]

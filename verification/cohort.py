@@ -125,7 +125,7 @@ def verify_kills(report: Report, sheet: Path, model: Path, folder: Path, serial:
     _, told = resumed.communicate()
     report.text(
         f"{N_SAMPLES} simulated tumour genomes (K = 6, T = 10,877), {SETTINGS['chains']} chains of {SETTINGS['draws']} "
-        "draws each, tables only, on a local cluster of two workers: `chiasma cohort SHEET --workers 2`. The data "
+        "draws each, without figures, on a local cluster of two workers: `chiasma cohort SHEET --workers 2`. The data "
         "file of one sample is cut off within a line. Processes are killed with SIGKILL; the scheduler is in the "
         "process of the command, which is killed with it. Then `chiasma cohort SHEET --resume` does what is missing. A "
         f"serial run of the same plan, by `chiasma cohort init` and `run`, took {serial:.0f} s."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chiasma.atomic import remove, write_text
 from chiasma.cli.printing import Voice
 from chiasma.cli.simulate import write_tumour
 from chiasma.cli.tumour import solve_file
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DATA, ANSWER = "tumour.bb", "answer"
 PURITY = 0.65
+# Lists the files that the demo made in a directory; without it nothing there is the demo's.
+MARKER = ".chiasma-demo"
 
 
 def demo(
@@ -48,6 +50,7 @@ def demo(
     write_tumour(data, truth)
     voice.note(f"$ chiasma tumour {data} --out {answer}")
     (found,) = solve_file(data, answer, voice, Bounds())
+    _mark(out, [str(path.relative_to(out)) for path in sorted(out.rglob("*")) if not path.is_dir()])
     first = found.solutions[0]
     shares = " + ".join(f"{share:.2f}" for share in truth.fractions[1:])
     own = " + ".join(f"{share:.2f}" for share in first.best.parameters.clone_fractions[1:])
@@ -61,14 +64,38 @@ def demo(
 
 
 def _make_room(out: Path) -> None:
-    """Remove an earlier demo; raise InvalidInput if the directory holds anything else."""
+    """Remove an earlier demo, and nothing else; raise InvalidInput if the directory holds anything more."""
     if out.exists() and any(out.iterdir()):
-        if not (out / DATA).exists():
+        marker = out / MARKER
+        if not marker.is_file():
             raise InvalidInput(f"{out} exists and holds no earlier demo; choose another --out")
-        shutil.rmtree(out / ANSWER, ignore_errors=True)
-        for path in out.glob(f"{Path(DATA).stem}.*"):
-            path.unlink()
+        made = set(marker.read_text(encoding="utf-8", errors="replace").splitlines())
+        files = [path for path in sorted(out.rglob("*")) if path.is_symlink() or not path.is_dir()]
+        foreign = [path for path in files if not _is_ours(path.relative_to(out), made)]
+        if foreign:
+            raise InvalidInput(
+                f"{out} holds more than an earlier demo: {foreign[0]}; move it away, or choose another --out"
+            )
+        remove([*(out / name for name in (*_data_files(), ANSWER)), marker])
     out.mkdir(parents=True, exist_ok=True)
+    _mark(out, [])
+
+
+def _mark(out: Path, made: list[str]) -> None:
+    """Note what the demo has made; an empty list while it is at work."""
+    write_text(out / MARKER, "".join(f"{name}\n" for name in made))
+
+
+def _data_files() -> tuple[str, ...]:
+    stem = Path(DATA).stem
+    return DATA, f"{stem}.truth.tsv", f"{stem}.truth.json"
+
+
+def _is_ours(path: Path, made: set[str]) -> bool:
+    """Whether the demo made a file. Of one that was killed at work, whatever is in its run is."""
+    if path.name == MARKER or path.name.endswith(".partial") or str(path) in made:
+        return True
+    return not made and (str(path) in _data_files() or path.parts[0] == ANSWER)
 
 
 def _compare(sweeps: int, seed: int) -> None:

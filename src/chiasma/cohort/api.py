@@ -218,12 +218,13 @@ def cohort_settings(
     for key, value in own.items():
         work.check_key(key, "cohort")
         given.setdefault(sections[key], {})[key] = work.value(key, value)
-    return plain(settings.merged(**given)) | {"learn": list(learn)}
+    return plain(settings.merged(**given), learn)
 
 
 def _check_settings(plan: Plan) -> None:
     """Raise InvalidInput if the settings of a sample are no model, before anything runs."""
-    for sample in plan.samples:
+    different = {repr(sorted(sample.settings.items())): sample for sample in reversed(plan.samples)}
+    for sample in different.values():
         try:
             plan.work.check(plan.settings_of(sample))
         except InvalidInput as error:

@@ -46,7 +46,7 @@ def local_client(workers: int) -> Iterator[Any]:
         dask.LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         ) as cluster,
-        dask.Client(cluster) as client,
+        dask.Client(cluster, set_as_default=False) as client,
     ):
         yield client
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from chiasma.cohort.outcome import DONE, MISSING, Outcome
+from chiasma.cohort.outcome import MISSING, Outcome
 from chiasma.errors import InvalidInput, StoreError
 
 
@@ -62,14 +62,20 @@ class CohortDirectory:
 
     def begin(self, name: str) -> Path:
         """A directory of one's own for a sample: what an earlier attempt left, or a new one."""
-        own = self.unfinished / f"{name}@{uuid4().hex}"
         for left in self.unfinished.glob(f"{name}@*"):
             # Another attempt may take it at the same time.
             with suppress(FileNotFoundError):
-                left.rename(own)
-                return own
+                return left.rename(self._own(name))
+        return self.begin_anew(name)
+
+    def begin_anew(self, name: str) -> Path:
+        """An empty directory of one's own for a sample."""
+        own = self._own(name)
         own.mkdir()
         return own
+
+    def _own(self, name: str) -> Path:
+        return self.unfinished / f"{name}@{uuid4().hex}"
 
     def complete(self, own: Path, outcome: Outcome) -> Outcome:
         """Move the run directory into its place; returns the outcome that counts."""
@@ -95,7 +101,3 @@ class CohortDirectory:
 
     def discard(self, own: Path) -> None:
         shutil.rmtree(own, ignore_errors=True)
-
-
-def n_done(outcomes: list[Outcome]) -> int:
-    return sum(outcome.status == DONE for outcome in outcomes)

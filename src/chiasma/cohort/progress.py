@@ -47,7 +47,7 @@ class Progress:
         self.n_failed += outcome.status == FAILED
         n = self.n_done + self.n_failed
         if self._bar is not None:
-            self._bar.update(self._line, completed=n, note=self.rate())
+            self._bar.update(self._line, completed=n, note=self.rate().removeprefix(", "))
         now = time.monotonic()
         if now - self.told_at > EVERY or n == self.total:
             self.told_at = now

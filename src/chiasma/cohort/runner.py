@@ -52,7 +52,7 @@ def run_on(client: Any, tasks: Sequence[Task], retries: int, note: Note) -> Iter
                     pending.add(again)
                     ended.add(again)
                     continue
-                outcome = _lost(task, error)
+                outcome = _lost(task, lost[task.name] * (error.allowed_failures + 1))
             yield outcome
     except (CancelledError, OSError) as error:
         pending = set()
@@ -63,9 +63,9 @@ def run_on(client: Any, tasks: Sequence[Task], retries: int, note: Note) -> Iter
             client.cancel(list(pending))
 
 
-def _lost(task: Task, error: Exception) -> Outcome:
+def _lost(task: Task, times: int) -> Outcome:
     told = (
-        f"its workers were lost again and again ({' '.join(str(error).split())}); if they ran out of memory, start "
-        "fewer workers or give each more, then resume"
+        f"its worker was lost {times} times while it ran; if workers ran out of memory, start fewer or give each more, "
+        "then resume"
     )
     return CohortDirectory(task.cohort).fail(Outcome(name=task.name, status=FAILED, seed=task.seed, error=told))

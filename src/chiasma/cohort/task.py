@@ -21,8 +21,8 @@ from chiasma.cohort.pictures import write_picture
 from chiasma.cohort.plan import Plan
 from chiasma.cohort.sheet import Sample
 from chiasma.cohort.summaries import grid_of, save_summaries
-from chiasma.cohort.workflows import WORKFLOWS
-from chiasma.errors import ChiasmaError
+from chiasma.cohort.workflows import WORKFLOWS, Result
+from chiasma.errors import ChiasmaError, StoreError
 
 
 class Task(NamedTuple):
@@ -62,11 +62,17 @@ def run_task(task: Task) -> Outcome:
         return directory.outcome(task.name, task.seed)
     began = perf_counter()
     own = directory.begin(task.name)
+    left = any(own.iterdir())
     try:
-        with computing_alone():
-            result = WORKFLOWS[task.workflow].run(
-                Path(task.path), task.settings, own, workers=task.threads, tables_only=task.tables_only
-            )
+        try:
+            result = _run(task, own)
+        except StoreError:
+            if not left:
+                raise
+            # What was left is of other data, or damaged, or its first owner is alive and still writes.
+            directory.discard(own)
+            own = directory.begin_anew(task.name)
+            result = _run(task, own)
         seconds = perf_counter() - began
         save_summaries(result.summaries, own / "summaries.npz")
         write_picture(result.picture, own / "picture.png")
@@ -97,6 +103,13 @@ def run_task(task: Task) -> Outcome:
                 error=str(error) if known else f"{type(error).__name__}: {error}",
                 traceback="" if known else traceback.format_exc(),
             )
+        )
+
+
+def _run(task: Task, own: Path) -> Result:
+    with computing_alone():
+        return WORKFLOWS[task.workflow].run(
+            Path(task.path), task.settings, own, workers=task.threads, tables_only=task.tables_only
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from chiasma.errors import InvalidInput
+from chiasma.files.estimates import estimated, left_out
 from chiasma.files.fitting import Fit, fit_file
 from chiasma.files.options import all_settings, as_number, parse_names
 from chiasma.files.run_directory import RunDirectory
@@ -103,11 +104,15 @@ class FitWorkflow(Workflow):
             if one.key in own:
                 mine.setdefault(one.section, {})[one.key] = own[one.key]
         mine.setdefault("sampler", {})["seed"] = seed
-        return plain(Settings(**settings).merged(**mine).learning(own.get("learn", settings["learn"])))
+        return plain(Settings(**settings).merged(**mine), own.get("learn", settings["learn"]))
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        given = Settings(**settings)
-        given.model(), given.columns(), given.sampler()
+        given, learn = Settings(**settings), settings["learn"]
+        # What the data will tell may be any number here; that it is a number is enough to check the others.
+        unknown = dict.fromkeys(left_out(given, learn), ANY_NUMBER)
+        given.merged(model=unknown).learning(learn).model()
+        given.columns()
+        given.sampler()
 
     def run(
         self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool
@@ -117,6 +122,7 @@ class FitWorkflow(Workflow):
             source,
             Settings(**settings),
             run,
+            learn=settings["learn"],
             resume=run.store.exists(),
             workers=workers,
             tables_only=tables_only,
@@ -156,9 +162,9 @@ class FitWorkflow(Workflow):
         from chiasma.sampling.problems import pose
         from chiasma.sampling.sampler import sample
 
-        given = Settings(**settings)
-        model, signal = given.model(), read_any(source, given.columns())
-        chosen = given.sampler()
+        given, learn = Settings(**settings), settings["learn"]
+        signal = read_any(source, given.columns())
+        model, chosen = estimated(given, signal.data, learn)[0].learning(learn).model(), given.sampler()
         update, exchange, ladder = (chosen.get(name, "auto") for name in ("update", "exchange", "ladder"))
         _, plan, _ = pose(model, signal.data, update, exchange, ladder, None)
         data = signal.data
@@ -181,13 +187,14 @@ class FitWorkflow(Workflow):
 
 # Columns that are enough to meet every kernel.
 FIRST = 60
+ANY_NUMBER = 0.5
 
 WORKFLOWS: dict[str, Workflow] = {"fit": FitWorkflow()}
 
 
-def plain(settings: Settings) -> dict[str, Any]:
-    """Settings as plain JSON, and as arguments of `Settings`."""
-    return {**settings.sections, "row": settings.row}
+def plain(settings: Settings, learn: Iterable[str]) -> dict[str, Any]:
+    """Settings, and what to learn, as plain JSON; `Settings(**plain(...))` reads all but what to learn."""
+    return {**settings.sections, "row": settings.row, "learn": list(learn)}
 
 
 def _site_labels(signal: Signal) -> dict[str, tuple[str, Any]]:

@@ -21,6 +21,7 @@ from chiasma.models.priors import Beta, LogNormal
 from chiasma.sampling.optimise import optimise
 from chiasma.sampling.plan import exact_cost
 from chiasma.sampling.starts import look_at
+from chiasma.types import Floats
 
 # Spread of the priors around a first guess, in logarithms, and starts of the search.
 SPREAD, STARTS = 1.0, 6
@@ -49,18 +50,31 @@ def in_words(found: dict[str, float]) -> str:
     return f"estimated from the signal: {', '.join(f'{flag(key)} {value:g}' for key, value in found.items())}"
 
 
-def _first_guesses(settings: Settings, data: Observations, learn: Sequence[str]) -> dict[str, float]:
+def left_out(settings: Settings, learn: Sequence[str]) -> list[str]:
+    """Keys of the numbers that are to be estimated from the signal."""
     given = settings.sections["model"] | settings.sections["priors"]
     emission = parameters_of(settings.emission_class())
     own = emission if settings.row else emission | chain_parameters()
-    weights = np.asarray(given.get("weights", [])) if not isinstance(given.get("weights"), dict) else np.ones(0)
+    weights = _weights(given)
     wanted = {key for key, one in own.items() if one.about.required and key != "weights" and key not in given}
     wanted |= {key for key in learn if key in own and key not in given and key not in ("weights", "leave")}
     # A depth of 1 is meant where weights have a scale of their own; shares of a whole have none.
     if "depth" in emission and "depth" not in given and len(weights) > 1 and abs(weights.sum() - 1) < SUM_TOLERANCE:
         wanted.add("depth")
+    return [key for key in own if key in wanted]
+
+
+def _weights(given: dict[str, Any]) -> Floats:
+    """The weights that are given as numbers; none if they have a prior."""
+    return np.ones(0) if isinstance(given.get("weights"), dict) else np.asarray(given.get("weights", []), float)
+
+
+def _first_guesses(settings: Settings, data: Observations, learn: Sequence[str]) -> dict[str, float]:
+    wanted = left_out(settings, learn)
     if not wanted:
         return {}
+    given = settings.sections["model"] | settings.sections["priors"]
+    weights = _weights(given)
     signal = look_at(data)
     total = float(np.abs(weights).sum()) or 1.0
     depth = float(given["depth"]) if isinstance(given.get("depth"), int | float) else None
@@ -75,7 +89,7 @@ def _first_guesses(settings: Settings, data: Observations, learn: Sequence[str])
         "enter": min(max(signal.switching / max(len(weights), 1), 1e-6), 0.4),
         "initial": 0.5,
     }
-    return {key: guesses[key] for key in own if key in wanted and key in guesses}
+    return {key: guesses[key] for key in wanted if key in guesses}
 
 
 def _by_evidence(

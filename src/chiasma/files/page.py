@@ -180,11 +180,9 @@ def chart(drawing: Html, caption: object, label: str) -> Html:
 def number(value: Any, digits: int = 4) -> str:
     """A number for readers: counts with commas, others to some significant digits; empty where unknown.
 
-    >>> number(10877), number(0.123456), number(None), number(float("nan")), number(True)
-    ('10,877', '0.1235', '', '', 'yes')
+    >>> number(10877), number(0.123456), number(None), number(float("nan"))
+    ('10,877', '0.1235', '', '')
     """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, int):

@@ -36,7 +36,7 @@ from chiasma.files.run_tables import (
 )
 from chiasma.files.tables import Signal
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
-from chiasma.plots.paths import configurations_size
+from chiasma.plots.paths import configurations_size, marginals_size
 from chiasma.plots.sites import Labels, chromosome, site_ends
 from chiasma.results.configurations import Configuration
 from chiasma.results.expected import Band, expected_signal, has_levels
@@ -221,8 +221,10 @@ def write_figures(found: Found, folder: Path) -> list[Path]:
         pictures["level"] = (WIDE, lambda fig: show(ax=fig.subplots()))
     if found.doubtful:
         pictures["explanations"] = _rivals(found, found.doubtful[0])
-    tall = (11.0, 1 + max(0.45, min(0.9, 8 / n_rows)) * n_rows)
-    pictures["marginals"] = (tall, lambda fig: plots.plot_marginals(posterior, fig=fig, labels=labels))
+    pictures["marginals"] = (
+        marginals_size(posterior),
+        lambda fig: plots.plot_marginals(posterior, fig=fig, labels=labels),
+    )
     low = (11.0, 1.2 + 0.3 * n_rows)
     pictures["states"] = (low, lambda fig: plots.plot_states(posterior, ax=fig.subplots(), labels=labels))
     n_values = sum(variable[0, 0].size for variable in posterior.parameters.values())

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,8 @@ class Axis:
 class StateTarget:
     """edge (T,), the axes, and the likelihood over all indices; rows: all rows of the model."""
 
+    axes_text: ClassVar[str] = "free rows, equal ones counted as one"
+
     def __init__(
         self,
         edge: npt.NDArray[np.int32],
@@ -148,7 +151,7 @@ class StateTarget:
     @property
     def tensor_operations(self) -> int:
         """Multiply-adds of a filter per column."""
-        return sum(axis.size for axis in self.axes) * self.n_states
+        return int(self.n_operations) * self.n_states
 
     @property
     def size_text(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,8 @@ class Target:
     @property
     def n_rows(self) -> int:
         return len(self.free)
+
+    axes_text: ClassVar[str] = "free rows"
 
     @property
     def n_axes(self) -> int:

@@ -80,10 +80,12 @@ def plot_level(
     if stretch.is_thinned:
         tops, edges = stretch.steps(stretch.highest(y))
         feet, _ = stretch.steps(stretch.lowest(y))
-        draw_steps(ax, tops, edges, baseline=feet, color="0.7", rasterized=True, label="data, lowest to highest")
+        # The edge makes a peak visible that is narrower than a pixel.
+        style: dict[str, Any] = {"color": "0.7", "edgecolor": "0.7", "linewidth": 0.7, "rasterized": True}
+        draw_steps(ax, tops, edges, baseline=feet, label="data, lowest to highest", **style)
     else:
         size = float(np.interp(stop - start, [200, 5_000], [3.5, 1.2]))
-        style: dict[str, Any] = {"color": "0.6", "markersize": size, "markeredgewidth": 0, "rasterized": pixels}
+        style = {"color": "0.6", "markersize": size, "markeredgewidth": 0, "rasterized": pixels}
         ax.plot(stretch.centre, y, "o", label="data", **style)
     tops, edges = stretch.steps(high)
     feet, _ = stretch.steps(low)
@@ -170,13 +172,16 @@ def plot_marginals(
         raise InvalidInput(f"exact must have shape {shape} (rows, sites), got {solution.shape}")
     shown = row_probabilities(posterior, together=solution is None)
     n_rows = len(shown)
-    fig = canvas_for(fig, (9, 1.0 + max(0.35, min(0.95, 8 / n_rows)) * n_rows))
-    panels = fig.subplots(n_rows, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    fig = canvas_for(fig, marginals_size(posterior))
+    heights = [2 if row.is_count else 1 for row in shown]
+    panels = fig.subplots(n_rows, 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     stretch = _stretch(posterior, 0, shape[1], labels)
     pixels = shape[1] > MANY_POINTS
     for k, (ax, row) in enumerate(zip(panels, shown, strict=True)):
         ax.spines[["top", "right"]].set_visible(False)
-        if len(row.probabilities) > 1:
+        if row.is_count:
+            _counted(ax, row, stretch)
+        elif len(row.probabilities) > 1:
             _stacked(ax, row, stretch, pixels)
         else:
             peaks, edges = stretch.steps(stretch.highest(row.probabilities[0]))
@@ -185,18 +190,39 @@ def plot_marginals(
         if solution is not None:
             steps, edges = stretch.steps(stretch.highest(solution[k]))
             draw_steps(ax, steps, edges, color=BLACK, lw=0.9, ls=(0, (3, 1.5)), rasterized=pixels, label="exact")
-        ax.set_ylim(-0.03, 1.06)
-        ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
+        if not row.is_count:
+            ax.set_ylim(-0.03, 1.06)
+            ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
         more = "" if row.fixed is None else f"\n(fixed at {row.fixed})"
         more = "\n(number on)" if row.is_count else more
         ax.set_ylabel(f"{row.name}{more}", rotation=0, ha="right", va="center", labelpad=8)
         mark_starts(ax, stretch, names=k == 0)
     label_sites(panels[-1], stretch)
     overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
-    several = any(len(row.probabilities) > 1 for row in shown)
+    several = any(len(row.probabilities) > 1 and not row.is_count for row in shown)
+    counted = any(row.is_count for row in shown)
     what = "of the states of each row (darker: higher)" if several else "that each row is on"
+    what += "; of equal rows, of how many are on (darker: more probable)" if counted else ""
     entitle(panels[0], f"Posterior probability {what}{overlay}")
     return fig
+
+
+def marginals_size(posterior: Posterior) -> tuple[float, float]:
+    """Figure size in inches for the rows of a posterior."""
+    groups = [group for group in posterior.merging.groups if posterior.layout.sizes[group[0]] == 2]
+    n_panels = len(posterior.layout.sizes) - sum(len(group) - 2 for group in groups)
+    return 11.0, 1.0 + max(0.45, min(0.95, 8 / n_panels)) * n_panels
+
+
+def _counted(ax: Axes, row: RowProbabilities, stretch: Stretch) -> None:
+    """A heatmap of the probabilities that 0, 1, 2, ... of several equal rows are on."""
+    none = 1 - row.probabilities.sum(axis=0, keepdims=True)
+    lines = [stretch.steps(stretch.mean(p)) for p in np.concatenate([none, row.probabilities])]
+    grid = np.ma.masked_invalid(np.array([values for values, _ in lines]))
+    highest = len(row.probabilities)
+    ax.pcolormesh(lines[0][1], np.arange(highest + 2) - 0.5, grid, cmap=STATES, vmin=0, vmax=1, rasterized=True)
+    ax.set_ylim(-0.5, highest + 0.5)
+    whole_ticks(ax.yaxis)
 
 
 def _stacked(ax: Axes, row: RowProbabilities, stretch: Stretch, pixels: bool) -> None:

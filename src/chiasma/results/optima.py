@@ -22,6 +22,8 @@ SHOWN = 12
 class Optimum:
     """A maximum of the posterior density of the parameters, the paths integrated out.
 
+    Parameters
+    ----------
     values, sd : the parameters by name, and their standard deviations by the curvature.
     log_density : what was maximised: log p(y | values) + log prior, both of unconstrained coordinates (logarithms of
         positive parameters, logits of probabilities, log ratios of those that add up to 1).
@@ -158,14 +160,17 @@ def _where(visited: npt.NDArray[np.bool_]) -> str:
 
 
 def _visits(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> npt.NDArray[np.bool_]:
-    """(chain, optimum): whether a draw of the chain is nearer to that optimum than to the others."""
-    away = []
+    """(chain, optimum): whether a draw of the chain most likely belongs to that optimum, by normal densities around all
+    of them with their masses. Without the masses and the widths, a wide optimum would claim the draws of a narrow one.
+    """
+    scores = []
     for one in optima:
-        total: Any = 0.0
+        total: Any = one["log_evidence"]
         for name, array in parameters.data_vars.items():
             values = array.transpose("chain", "draw", ...).values
-            scaled = (values - np.asarray(one["values"][name])) / np.maximum(np.asarray(one["sd"][name]), 1e-300)
-            total = total + np.square(scaled).reshape(*values.shape[:2], -1).sum(axis=-1)
-        away.append(total)
-    nearest = np.argmin(away, axis=0)
-    return np.array([[bool((chain == i).any()) for i in range(len(optima))] for chain in nearest])
+            sd = np.maximum(np.asarray(one["sd"][name]), 1e-300)
+            scaled = (values - np.asarray(one["values"][name])) / sd
+            total = total - (0.5 * np.square(scaled) + np.log(sd)).reshape(*values.shape[:2], -1).sum(axis=-1)
+        scores.append(total)
+    likeliest = np.argmax(scores, axis=0)
+    return np.array([[bool((chain == i).any()) for i in range(len(optima))] for chain in likeliest])

@@ -1,0 +1,53 @@
+"""Progress where output is redirected: lines that say how far a run is, and none from a short run."""
+
+import re
+
+import numpy as np
+
+import chiasma as ch
+from chiasma.sampling import progress
+from chiasma.sampling.progress import Lines
+
+MODEL = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
+
+
+def sample(**options):
+    return ch.sample(MODEL, np.zeros(20), update="row", exchange=None, warmup=50, chains=2, seed=1, **options)
+
+
+def test_a_short_run_says_nothing(capfd):
+    sample(draws=20)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_long_run_says_how_far_it_is(capfd, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST_LINE", 0.0)
+    monkeypatch.setattr(progress, "LONGEST_WAIT", 0.0)
+    posterior = sample(draws=5_000)
+    out, err = capfd.readouterr()
+    first, *lines = err.splitlines()
+    assert out == ""
+    assert first == f"chiasma: {posterior.info['plan']}"
+    shown = [re.fullmatch(r"chiasma: (warm-up|draws) ([\d,]+) of ([\d,]+) \((\d+)%\), \d+ s.*", line) for line in lines]
+    assert lines
+    assert all(shown)
+    assert {found[3] for found in shown if found[1] == "draws"} <= {"10,000"}
+    sample(draws=5_000, progress=False)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_lines__waits_grow_to_a_limit(monkeypatch):
+    monkeypatch.setattr(progress, "LONGEST_WAIT", 20.0)
+    now, said = [0.0], []
+    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines.begin("draws", 100)
+    told = []
+    for second in range(1, 80):
+        now[0] = float(second)
+        before = len(said)
+        lines.advance(1)
+        lines.tell_if_due()
+        told += [second] if len(said) > before else []
+    assert told == [5, 15, 35, 55, 75]
+    assert said[0] == "chiasma: why"
+    assert said[1] == "chiasma: draws 5 of 100 (5%), 5 s, about 1 min 35 s left"
