@@ -2,9 +2,8 @@
 
 The posterior of an explanation is its exact evidence times a prior, integrated over its basin by Laplace's method: a
 normal about the maximum. Which copy-number states are common differs from tumour to tumour, so their probabilities are
-learned, too: Dirichlet with the parsimonious prior as its mean and a weight of CONCENTRATION segments. Explanations
-that agree in purity and ploidy are one solution, whatever they say about clones and doubling; their probabilities add
-up.
+learned, too: Dirichlet with the parsimonious prior as its mean and a weight that is averaged over. Explanations that
+agree in purity and ploidy are one solution, whatever they say about clones and doubling; their probabilities add up.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ from chiasma.types import Floats
 
 # Doubled genomes are about a third of tumours.
 DOUBLED = 0.3
-CONCENTRATION = 20.0
+# Weight of the prior of the states, in segments: unknown, so averaged over; the typical one serves where one is needed.
+CONCENTRATIONS, TYPICAL_CONCENTRATION = (5.0, 10.0, 20.0, 40.0), 15.0
 # Slack of the level of a piece: a typical one, and the standard deviation of its logarithm.
 SLACK, SLACK_SPREAD = 0.01, 1.0
 LEAST_SHARE, LARGEST_SHARE = 0.03, 0.5
@@ -315,9 +315,11 @@ class _Line:
         return Parameters(purity=purity, scale=scale, slack=slack, fractions=shares, doubled=self.doubled)
 
     def log_prior(self, free: Floats) -> float:
-        """Log density on the line: purity and log scale uniform, log slack normal, shares Beta(1, 3)."""
+        """Log density on the line: purity Beta(2, 2) (samples are rarely pure, or without tumour), log scale uniform,
+        log slack normal, shares Beta(1, 3).
+        """
         rest = self._rest(free)
-        total = 0.0 if self.fixed else _log_uniform(free[0])
+        total = 0.0 if self.fixed else 2 * _log_uniform(free[0]) + np.log(6)
         z = (rest[1] - np.log(SLACK)) / SLACK_SPREAD
         total += -0.5 * z * z - np.log(SLACK_SPREAD * np.sqrt(2 * np.pi)) - np.log(SCALE_RANGE)
         # A share of one half would leave no main clone, and look like a doubled genome: the density falls to 0 there.
@@ -342,15 +344,18 @@ def _segment_counts(pieces: Columns, own: Parameters, most: int, probabilities: 
 
 def _learned(prior: Floats, counts: Floats) -> Floats:
     """Posterior mean of the probabilities of states."""
-    mass = CONCENTRATION * prior + counts
+    mass = TYPICAL_CONCENTRATION * prior + counts
     return np.asarray(mass / mass.sum())
 
 
 def _log_average(prior: Floats, learned: Floats, counts: Floats) -> float:
     """What the evidence at the learned probabilities misses: the average over all probabilities, relative to them."""
-    mass = CONCENTRATION * prior
-    average = gammaln(mass.sum()) - gammaln(mass.sum() + counts.sum()) + np.sum(gammaln(mass + counts) - gammaln(mass))
-    return float(average - counts @ np.log(learned))
+    averages = []
+    for weight in CONCENTRATIONS:
+        mass = weight * prior
+        total = gammaln(weight) - gammaln(weight + counts.sum())
+        averages.append(total + np.sum(gammaln(mass + counts) - gammaln(mass)))
+    return float(logsumexp(averages) - np.log(len(averages)) - counts @ np.log(learned))
 
 
 def climb(
