@@ -17,7 +17,7 @@ from chiasma.errors import ImpossibleData
 from chiasma.kernels import ensemble
 from chiasma.kernels.layout import Layout
 from chiasma.models.borders import layout_of
-from chiasma.models.state_target import AnyTarget
+from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target
 from chiasma.sampling.engines import LoopEngine
 from chiasma.sampling.exchanges import Swap
@@ -68,7 +68,9 @@ class LearningEngine(LoopEngine):
         return super().checkpoint() | {"values": self.values, "directions": self.lines.directions}
 
     def code_layout(self) -> Layout:
-        return layout_of(self.learning.typical)
+        typical = self.learning.typical
+        # Where rows have more states or are equal, paths are codes of all rows.
+        return typical.rows.layout if isinstance(typical, StateTarget) else layout_of(typical)
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         self.values = np.array(checkpoint["values"])
