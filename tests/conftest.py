@@ -5,6 +5,7 @@ Python and some hundred times slower, so the tests marked `jit_off`, those of th
 draws; what they claim is the same.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Processes that compile at the same time may fuse different multiply-adds, and runs are compared bit by bit.
     """
+    # A test would wait for the disk most of its time. What is synced, and when, is the subject of test_power_cut.py.
+    os.fsync = lambda handle: None
     # Where tests run in the background, Ctrl-C may be switched off, for the processes they start as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if JIT and not hasattr(config, "workerinput"):

@@ -34,10 +34,10 @@ def browser():
 
 @pytest.fixture(scope="module")
 def fitted():
-    """Every block has two explanations of one level; chromosome X follows 1, and a row has an evil name."""
+    """Every block has two explanations of one level; chromosome X follows 1, and rows have evil names."""
     rows = [
         ch.Row(name=name, values=[0, value], chain=ch.Switch(0.3, 0.3))
-        for name, value in (("a", 0.2), ("<script>alert(1)</script>", 0.3), ("c", 0.5))
+        for name, value in (("p1001", 0.2), ("<script>alert(1)</script>", 0.3), ("<!-- chart rows -->", 0.5))
     ]
     model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(depth=20.0, sd=1.0))
     rng = np.random.default_rng(1)
@@ -120,6 +120,7 @@ def test_page__loads_alone_and_shows_the_data(page, fitted):
     assert page.locator("canvas").count() >= 3
     assert "<script>alert(2)</script>: what the fit found" in page.inner_text("h1")
     assert page.locator("th", has_text="<script>alert(1)</script>").count() >= 1
+    assert set(source(page, "probabilities")["row"]) == {"p1001", "<script>alert(1)</script>", "<!-- chart rows -->"}
 
 
 def test_page__zooms_by_buttons_and_by_keys(page):

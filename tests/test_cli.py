@@ -101,7 +101,7 @@ def test_simulate__refuses(genome):
     assert refused("simulate", "genome.tsv") == "error: genome.tsv exists already; choose another name or remove it"
     assert "the study has its own size" in refused("simulate", "a.tsv", "--preset", "study", "--sites", 9)
     assert "a genome needs at least 22 sites" in refused("simulate", "a.tsv", "--sites", 9)
-    assert "the suffix '.dat' does not say" in refused("simulate", "a.dat")
+    assert "tables are written as .tsv or .csv" in refused("simulate", "a.dat")
     assert "cannot be written" in refused("simulate", "nowhere/a.tsv", "--sites", 60)
 
 
@@ -320,13 +320,12 @@ def test_show__refuses(here):
 
 def test_demo__does_the_main_job_again_and_again(here):
     for seed in (1, 2):
-        result = run("demo", "--sites", 60, "--seed", seed, "--draws", 20)
+        result = run("demo", "--sites", 100, "--seed", seed)
         assert result.exit_code == 0, result.output
-        assert f"$ chiasma simulate chiasma-demo/genome.tsv --seed {seed} --sites 60" in result.stderr
-        assert f"--seed {seed} --draws 20 --out chiasma-demo/run" in result.stderr
-        assert "log evidence" in result.stdout
-        assert re.search(r"Compared with the truth: .* right at [\d.]+% of sites and rows", result.stdout)
-    assert (here / "chiasma-demo/run/figures/level.png").exists()
+        assert f"$ chiasma simulate chiasma-demo/tumour.bb --tumour --seed {seed} --sites 100" in result.stderr
+        assert "$ chiasma tumour chiasma-demo/tumour.bb --out chiasma-demo/answer" in result.stderr
+        assert re.search(r"The truth: purity 0.65, ploidy .* right in [\d.]+% of bins", result.stdout)
+    assert (here / "chiasma-demo/answer/figures/solutions.png").exists()
     (here / "mine").mkdir()
     (here / "mine/thesis.txt").write_text("precious")
     assert "mine exists and holds no earlier demo" in refused("demo", "--out", "mine")
@@ -346,8 +345,8 @@ def test_demo__study_prints_every_update_and_the_evidence():
 @pytest.mark.slow
 def test_examples__all_run(here):
     """As the help shows them, but shorter: in this order each finds the files it names."""
-    order = ("simulate", "chiasma", "fit", "show", "demo")
-    shorter = {"simulate": [], "fit": ["--chains", "2", "--warmup", "5"], "show": [], "demo": []}
+    order = ("simulate", "chiasma", "fit", "show", "tumour", "demo")
+    shorter = {"simulate": [], "fit": ["--chains", "2", "--warmup", "5"], "show": [], "tumour": [], "demo": []}
     done = set()
     for example in (line for command in order for line in EXAMPLES[command]):
         program, command, *arguments = shlex.split(example)
@@ -361,7 +360,7 @@ def test_examples__all_run(here):
         if command == "fit" and "--draws" not in arguments:
             more += ["--draws", "20"]
         if command == "demo":
-            more += ["--sites", "100", "--draws", "20", "--sweeps", "5"]
+            more += ["--sites", "100", "--sweeps", "5"]
         result = run(command, *arguments, *more)
         assert result.exit_code == 0, f"{example}\n{result.output}"
 

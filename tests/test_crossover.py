@@ -31,7 +31,7 @@ def target(enter: float = 0.05, sd: float = 0.6, weights=(1.0, 0.6, 0.4)):
     y = np.random.default_rng(5).normal(1.0, 0.7, T)
     y[::11] = np.nan
     y[5] = 40.0
-    return model.target(ch.Observations(y, starts=[0, T // 3], gaps=np.resize([1.0, 1.0, 1.0, 2.5], T - 1)))
+    return model.exact_target(ch.Observations(y, starts=[0, T // 3], gaps=np.resize([1.0, 1.0, 1.0, 2.5], T - 1)))
 
 
 def paths(rng: np.random.Generator, mean_run: int) -> np.ndarray:
@@ -84,7 +84,7 @@ def random_pair(rng: np.random.Generator, zeros: bool) -> tuple[list[reference.P
 def as_target(problem: reference.Problem, **changes):
     chains = ch.BinaryChains(problem.enter, problem.leave, problem.initial)
     data = ch.Observations(np.zeros(problem.n_columns), starts=list(problem.starts), gaps=problem.gaps)
-    return replace(ch.FactorialHMM(chains=chains, emission=ch.Table(problem.log_lik)).target(data), **changes)
+    return replace(ch.FactorialHMM(chains=chains, emission=ch.Table(problem.log_lik)).exact_target(data), **changes)
 
 
 @pytest.mark.jit_off
@@ -126,7 +126,7 @@ def test_mosaic__of_a_pair_outside_the_support(chances, dealt, table_bytes):
     table = np.zeros((3, 2))
     table[1, 1] = -np.inf
     model = ch.FactorialHMM(chains=ch.BinaryChains(leave=0.5, **chances), emission=ch.Table(table))
-    own = replace(model.target(np.zeros(3)), table_bytes=table_bytes)
+    own = replace(model.exact_target(np.zeros(3)), table_bytes=table_bytes)
     codes = np.array([[1, 1, 0], [0, 1, 1]])
     ch.MosaicCrossover().prepare(own, own, 1.0, 0.5)(codes[0], codes[1], np.array([0.4, 0.4, 0.6]))
     assert codes.tolist() == dealt
@@ -136,7 +136,7 @@ def test_mosaic__of_a_pair_outside_the_support(chances, dealt, table_bytes):
 def test_mosaic__columns_that_fit_no_state_are_scored_in_logarithms():
     """Both ways of dealing a column underflow, and one is still far likelier than the other."""
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 0.1], sd=0.01))
-    own = model.target(np.array([9.0, 9.0, 9.0]))
+    own = model.exact_target(np.array([9.0, 9.0, 9.0]))
     step = ch.MosaicCrossover().prepare(own, replace(own), 1.0, 0.5)
     a, b = np.array([2, 2, 2]), np.array([1, 1, 1])
     assert step(a, b, np.full(3, 0.5)) == 3

@@ -65,7 +65,7 @@ class Case:
         chains = ch.BinaryChains(self.enter, self.leave, self.initial)
         model = ch.FactorialHMM(chains=chains, emission=self.emission, fixed_rows=self.fixed)
         data = ch.Observations(self.y, starts=self.starts, gaps=self.gaps)
-        return model.target(data, table_bytes=0) if streamed else model.target(data)
+        return model.exact_target(data, table_bytes=0) if streamed else model.exact_target(data)
 
     def bits(self, code: int) -> tuple[int, ...]:
         """Settings of all rows, from a code of the free ones."""

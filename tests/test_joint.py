@@ -16,7 +16,7 @@ from joint import UPDATES, joint_scores, model_of
 
 JIT = not numba.config.DISABLE_JIT
 # Iterations of the chain: enough for batch means, few enough for a test.
-N = {"row": 900, "block": 900, "ball": 900, "collapsed": 500, "gradient": 900}
+N = {"row": 900, "block": 900, "ball": 900, "collapsed": 500}
 pytestmark = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
 
 

@@ -21,6 +21,7 @@ import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.results import configurations
 from chiasma.results.arrays import per_draw
+from chiasma.results.label_switching import label_warnings
 from chiasma.results.parameters import entries, named_parameters, summarise_parameters
 from test_configurations import by_hand, some_codes, with_dask
 
@@ -297,3 +298,21 @@ def test_run__log_likelihood_is_that_of_every_draw_s_model(stored):
         target = model.target(stored.data)
         expected = target.log_likelihood(target.reduce(codes.astype(np.int64)))
         assert float(stored.log_likelihood[chain, draw]) == pytest.approx(expected)
+
+
+def test_labels__that_switch_are_reported_in_words():
+    """Rates differ, so that rows are not exchangeable and draws are not put in order."""
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(enter=[0.1, 0.11, 0.1], leave=0.1),
+        emission=ch.Gaussian(ch.Gamma([2, 2, 2], 1), sd=0.5),
+    )
+    rng = np.random.default_rng(1)
+    values = np.array([1.0, 3.0, 3.1]) + 0.05 * rng.normal(size=(4, 50, 3))
+    assert label_warnings(model, named_parameters(values, model)) == []  # close, but each where it is
+    values[1:3] = values[1:3][..., [1, 0, 2]]
+    (text,) = label_warnings(model, named_parameters(values, model))
+    assert text.startswith("rows 0 and 1 change places (label switching): the data do not say which is which")
+    equal = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=model.emission)
+    assert label_warnings(equal, named_parameters(values, equal)) == []  # draws have them in order
+    posterior = learned(model, n_draws=50, parameters=named_parameters(values, model))
+    assert any("change places" in text for text in posterior.summary().warnings)

@@ -87,11 +87,10 @@ def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
     text = read("README.md").split("## Quick start")[1].split("\n## ")[0]
     lines = [shlex.split(line) for line in commands(text, inline=False)]
     ours = [words for program, *words in lines if program == "chiasma"]
-    assert [words[0] for words in ours] == ["simulate", "fit", "show"]
-    for words in ours:
+    assert [words[0] for words in ours] == ["simulate", "tumour", "simulate", "fit", "show"]
+    for words in ours[2:]:  # the tumour is that of `chiasma demo`, which test_cli.py runs
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.output
-    # The demonstration is the same genome and the same seed.
     rivals = {}
     with (tmp_path / "run/explanations.tsv").open() as file:
         for row in csv.DictReader(file, delimiter="\t"):

@@ -94,7 +94,7 @@ def test_report__tables_agree_with_the_draws(fitted, written):
         # The end is that of the last bin, not its start.
         assert (float(row["start"]), float(row["end"])) == (signal.position[first], signal.position[last] + 100)
         on = [f"row_{k}" for k, digit in enumerate(row["state"][1:]) if digit == "1"]
-        assert row["rows_on"] == (";".join(on) or "-")
+        assert row["rows_on"] == (";".join(on) or "none")
         here = y[first : last + 1]
         assert int(row["n_data"]) == (~np.isnan(here)).sum()
         assert float(row["data_mean"]) == pytest.approx(np.nanmean(here), abs=1e-5)

@@ -90,7 +90,7 @@ class Case:
         emission = ch.Poisson() if self.sd is None else ch.Gaussian(sd=self.sd)
         model = ch.FactorialHMM(rows=[row.row for row in self.plain], emission=emission)
         data = ch.Observations(self.y, starts=self.starts, gaps=self.gaps)
-        return model.target(data, table_bytes=0) if streamed else model.target(data)
+        return model.exact_target(data, table_bytes=0) if streamed else model.exact_target(data)
 
     @cached_property
     def sizes(self) -> list[int]:

@@ -57,7 +57,7 @@ def test_read__the_median_distance_is_one_step(write):
         ("a b\n1 5\n", "a.dat", Columns(value="a", delimiter=" "), [1]),
         ('"a","b"\n"1","5"\n', "a.csv", Columns(value="1"), [1]),
         ("# made by hand\n@HD\tVN:1.5\nCONTIG\tRATIO\n1\t0.5\n", "a.tsv", Columns(value="RATIO"), [0.5]),
-        ("\ufeffvalue\r\n1\r\nnan\r\nNA\r\n \r\n4\r\n", "a.csv", None, [1, np.nan, np.nan, 4]),
+        ("\ufeffvalue\r\n1\r\nnan\r\nNA\r\n \r\n4\r\n", "a.csv", None, [1, np.nan, np.nan, np.nan, 4]),
         ("x,y\n1,\n2,N/A\n3,7\n", "a.csv", None, [np.nan, np.nan, 7]),
     ],
 )

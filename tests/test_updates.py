@@ -117,7 +117,7 @@ def test_paths__tabulated_and_streamed_draw_the_same(name, update):
     model, data = problem(name)
     traces = []
     for table_bytes in (2**20, 0):
-        target = model.target(data, table_bytes=table_bytes)
+        target = model.exact_target(data, table_bytes=table_bytes)
         assert target.tabulated == (table_bytes > 0)
         for beta in (1.0, 0.35):
             codes = np.full(data.n_columns, 5 & (1 << target.n_rows) - 1)
@@ -140,15 +140,15 @@ def test_streamed__24_rows_of_which_20_are_silent(blocks):
     weights = np.zeros(n_rows)
     weights[:n_loud] = loud.emission.weights
     whole = ch.FactorialHMM(chains=ch.BinaryChains(*probabilities), emission=ch.Gaussian(weights, sd=0.7))
-    assert not whole.target(data).tabulated
+    assert not whole.exact_target(data).tabulated
 
     def prepare(model, n):
         given = None if blocks is None else [*blocks, *([k] for k in range(n_loud, n))]
         update = ch.RowGibbs() if given is None else ch.BlockGibbs(blocks=given)
-        return update.prepare(model.target(data), 0.8)
+        return update.prepare(model.exact_target(data), 0.8)
 
     sweep, small = prepare(whole, n_rows), prepare(loud, n_loud)
-    prior = ch.RowGibbs().prepare(whole.target(data), 0.0)
+    prior = ch.RowGibbs().prepare(whole.exact_target(data), 0.0)
     rng = np.random.default_rng(5)
     codes, small_codes = np.zeros(n_columns, np.int64), np.zeros(n_columns, np.int64)
     share = np.zeros((n_rows, n_columns))
@@ -201,7 +201,7 @@ def test_marginals__long_run_is_exact(update, beta):
     data = observations(model.simulate(80, seed=4)[1])
     exact = ch.exact.marginals(model, data, beta=beta)
     assert 0.02 < exact.min() < exact.max() < 0.98, "sites that hardly ever change have no usable batch means"
-    draws = run(update.prepare(model.target(data), beta), np.zeros(80, np.int64), 20_200, rng)[200:]
+    draws = run(update.prepare(model.exact_target(data), beta), np.zeros(80, np.int64), 20_200, rng)[200:]
     limit = batch_limit(exact.size, 1e-3)
     assert np.abs(batch_scores(draws, exact, 4)).max() < limit
     # The check has teeth: marginals of another beta are told apart.
@@ -218,7 +218,7 @@ def test_marginals__24_rows_streamed(update):
     whole = ch.FactorialHMM(chains=model.chains, emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9, *[0.0] * 20], sd=1.5))
     exact = ch.exact.marginals(model, data)
     n_sweeps = 5_000 if isinstance(update, ch.BlockGibbs) else 25_000
-    sweep = update.prepare(whole.target(data), 1.0)
+    sweep = update.prepare(whole.exact_target(data), 1.0)
     draws = run(sweep, np.zeros(10, np.int64), n_sweeps, np.random.default_rng(8))[n_sweeps // 50 :]
     scores = batch_scores(draws & 15, exact, 4)
     limit = batch_limit(exact.size, 1e-3)
@@ -241,7 +241,7 @@ def real():
     starts = np.linspace(0, 10_877, 22, endpoint=False).astype(int)
     _, y = model.simulate(10_877, seed=1, starts=starts)
     data = ch.Observations(y, starts=starts)
-    target = model.target(data)
+    target = model.exact_target(data)
     draws = np.array([target.reduce(codes) for codes in ch.exact.draws(model, data, n=N_REAL, seed=7)])
     return target, ch.exact.marginals(model, data)[:5], draws
 
@@ -314,7 +314,7 @@ def test_real_size__wrong_beta_is_seen(real):
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
 def test_n_uniforms__nothing_beyond_is_read(update, table_bytes, beta):
     model, data = problem("gaussian")
-    sweep = update.prepare(model.target(data, table_bytes=table_bytes), beta)
+    sweep = update.prepare(model.exact_target(data, table_bytes=table_bytes), beta)
     rng = np.random.default_rng(6)
     for _ in range(20 if JIT else 2):
         uniforms = rng.random(sweep.n_uniforms)
@@ -336,7 +336,7 @@ def test_n_uniforms__every_one_is_read(update, beta):
     """Each uniform decides something in some sweep; only the first of a shuffle has one outcome."""
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.4, 0.4), emission=ch.Gaussian([1.0, 1.3, 0.8, 0.9], sd=0.9))
     data = np.array([1.3, 2.5, 1.8])
-    sweep = update.prepare(model.target(data), beta)
+    sweep = update.prepare(model.exact_target(data), beta)
     rng = np.random.default_rng(6)
     silent = set(range(sweep.n_uniforms))
     for _ in range(100):
@@ -361,7 +361,7 @@ def test_n_uniforms__every_one_is_read(update, beta):
 def test_sweep__target_and_uniforms_are_left_alone(update):
     model, data = problem("table")
     for table_bytes in (2**20, 0):
-        target = model.target(data, table_bytes=table_bytes)
+        target = model.exact_target(data, table_bytes=table_bytes)
         untouched = (target.log_lik, target.trans, target.log_trans, target.edge, model.emission.log_lik)
         copies = [array.copy() for array in untouched]
         sweep = update.prepare(target, 0.5)
@@ -379,7 +379,7 @@ def test_sweep__target_and_uniforms_are_left_alone(update):
 def test_sweep__scratch_carries_nothing_over(update):
     """A sweep that has run before, and one whose scratch is poisoned, draw what a fresh one draws."""
     model, data = problem("logarithms")
-    target = model.target(data)
+    target = model.exact_target(data)
     uniforms = np.random.default_rng(9).random(update.prepare(target, 1.0).n_uniforms)
     results = []
     for poison in (None, NAN, 0.0):
@@ -421,7 +421,7 @@ STARTS = {name: (model, y) for name, model, y in impossible_starts()}
 @pytest.mark.parametrize("name", STARTS)
 def test_impossible_start__reaches_the_support(name, update, table_bytes):
     model, y = STARTS[name]
-    target = model.target(y, table_bytes=table_bytes)
+    target = model.exact_target(y, table_bytes=table_bytes)
     codes = np.zeros(len(y), np.int64)
     assert target.log_likelihood(codes) == -np.inf
     sweep = update.prepare(target, 1.0)
@@ -442,7 +442,7 @@ def test_impossible_start__reaches_the_support(name, update, table_bytes):
 def test_impossible_start__does_not_read_old_scratch(update, table_bytes):
     """Where a pass finds no possible path, what it draws must not come from memory that happens to be there."""
     model, y = STARTS["frozen"]
-    target = model.target(y, table_bytes=table_bytes)
+    target = model.exact_target(y, table_bytes=table_bytes)
     traces = []
     for poison in (NAN, 0.0, 5.0):
         sweep = update.prepare(target, 1.0)
@@ -480,14 +480,14 @@ def test_prepare__raise_on_misfit(update, message, beta):
     """At beta = 0 as well, where nothing of the update would be used: a ladder must not hide a mistake."""
     model, data = problem("depth")
     with pytest.raises(ch.InvalidInput, match=message):
-        update.prepare(model.target(data), beta)
+        update.prepare(model.exact_target(data), beta)
 
 
 @pytest.mark.parametrize("update", [ch.BlockGibbs(size=30), ch.HammingBall(radius=9)], ids=["block", "ball"])
 def test_prepare__raise_on_memory(update):
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(30)))
     with pytest.raises(ch.BudgetExceeded, match=r"candidates at each of 100 columns needs .* MiB, limit .* smaller"):
-        update.prepare(model.target(np.zeros(100)), 1.0)
+        update.prepare(model.exact_target(np.zeros(100)), 1.0)
 
 
 # ---- Compiled kernels -----------------------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ def traces_of_everything() -> dict[str, list[list[int]]]:
         for label, update in UPDATES.items():
             for table_bytes in (2**20, 0):
                 for beta in (0.7, 0.0):
-                    sweep = update.prepare(model.target(data, table_bytes=table_bytes), beta)
+                    sweep = update.prepare(model.exact_target(data, table_bytes=table_bytes), beta)
                     trace = run(sweep, np.zeros(9, np.int64), 3, np.random.default_rng(12))
                     out[f"{name} {label} {table_bytes} {beta}"] = trace.tolist()
     return out
@@ -539,7 +539,7 @@ def specialisations() -> dict[str, int]:
                 )
                 data = ch.Observations(rng.normal(size=n_columns), gaps=gaps)
                 for table_bytes in (2**20, 0):
-                    target = model.target(data, table_bytes=table_bytes)
+                    target = model.exact_target(data, table_bytes=table_bytes)
                     whole = [ch.BlockGibbs(blocks=[range(n_rows)]), ch.BlockGibbs(size=1 + n_rows // 2)]
                     balls = [ch.HammingBall(radius=radius) for radius in range(1, min(n_rows, 3) + 1)]
                     for update in [ch.RowGibbs(), ch.Exact(), ch.Exact(memory=2**14), *whole, *balls]:
@@ -575,5 +575,5 @@ def test_compiled__few_versions_of_every_kernel():
 @pytest.mark.parametrize(("n_rows", "radius", "kind"), [(8, 1, "TENSOR"), (9, 1, "DENSE"), (9, 2, "TENSOR")])
 def test_a_ball_goes_the_way_that_counts_fewer_operations(n_rows, radius, kind):
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(n_rows)))
-    (step,) = ch.HammingBall(radius=radius).steps(model.target([0.0]))
+    (step,) = ch.HammingBall(radius=radius).steps(model.exact_target([0.0]))
     assert step.kind == getattr(sweeps, f"BALL_{kind}")

@@ -20,7 +20,7 @@ import numpy as np
 import chiasma as ch
 from chiasma.datasets.genome import tumour_genome
 from chiasma.storage import store
-from chiasma.storage.store import read_header
+from chiasma.storage.reading import read_header
 
 if TYPE_CHECKING:
     from run import Report

@@ -23,6 +23,7 @@ from .sampling.optimise import optimise
 from .sampling.sampler import sample
 from .sampling.updates import BlockGibbs, Collapsed, Compose, Exact, HammingBall, RowGibbs
 from .sampling.vector_updates import RandomWalk, SiteGibbs
+from .storage.checking import StoreCheck, check_store
 from .storage.opening import open_posterior
 
 __version__: str
@@ -70,6 +71,7 @@ __all__ = [
     "RowGibbs",
     "SiteGibbs",
     "Sticky",
+    "StoreCheck",
     "StoreError",
     "StudentT",
     "Swap",
@@ -77,6 +79,7 @@ __all__ = [
     "Table",
     "Uniform",
     "calibration",
+    "check_store",
     "cohort",
     "compare",
     "diagnostics",

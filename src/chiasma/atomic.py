@@ -1,31 +1,159 @@
-"""Atomic writes: a file is written under a temporary name and then renamed, so it appears whole or not at all."""
+"""Atomic and durable writes: a file appears whole or not at all, also after a power cut.
+
+It is written under a temporary name of its own, synced to the disk (fsync), renamed, and then its directory is synced:
+without the first sync a power cut leaves an empty file under the right name, without the second the old one. Temporary
+names end in .partial and are never guessed or shared, so simultaneous writers do not meet and a link that somebody put
+there is not followed. Whoever is killed leaves one behind, which the next writer removes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
+# Some file systems cannot sync a directory, and say so with one of these.
+_NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, durable: bool = True) -> Iterator[Path]:
     """A temporary path to write to: renamed to `path` at the end of the block, removed if the block fails."""
-    partial = path.with_name(f"{path.name}.partial")
+    partial = partial_name(path)
     try:
+        # Created here and only here, so that the name cannot be a link to somewhere else.
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield partial
+        if durable:
+            sync_file(partial)
         partial.replace(path)
+        if durable:
+            sync_directory(path.parent)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    with whole_file(path) as partial:
-        partial.write_bytes(content)
+def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
+    write_files({path: content}, durable)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, durable: bool = True) -> None:
     """UTF-8."""
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode(), durable)
+
+
+def write_files(contents: Mapping[Path, bytes], durable: bool = True) -> None:
+    """Several files, each atomic; syncing them together costs little more than syncing one."""
+    partials = {path: partial_name(path) for path in contents}
+    try:
+        for path, content in contents.items():
+            partials[path].write_bytes(content)
+        if durable:
+            for partial in partials.values():
+                sync_file(partial)
+        for path, partial in partials.items():
+            partial.replace(path)
+        if durable:
+            for folder in dict.fromkeys(path.parent for path in contents):
+                sync_directory(folder)
+    except BaseException:
+        for partial in partials.values():
+            with suppress(OSError):
+                partial.unlink()
+        raise
+
+
+def partial_name(path: Path) -> Path:
+    """A new temporary name beside `path`."""
+    # A name may have 255 bytes, and a letter up to four.
+    return path.with_name(f"{path.name[:50]}.{uuid4().hex}.partial")
+
+
+def partials(folder: Path, names: Iterable[str] | None = None, older: float = 0.0) -> list[Path]:
+    """What killed writers left in a folder: of files with these names (default: any), if older than some seconds."""
+    wanted = None if names is None else {name[:50] for name in names}
+    found = []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            name, n_matches = _PARTIAL.subn("", path.name)
+            if n_matches and (wanted is None or name in wanted):
+                with suppress(OSError):
+                    if time.time() - path.lstat().st_mtime >= older:
+                        found.append(path)
+    return found
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files and directories, as far as possible. A link is removed, not what it leads to."""
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
+
+
+def make_directory(path: Path, durable: bool = True) -> None:
+    """Create a directory and those above it that are missing."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        if durable:
+            sync_directory(folder.parent)
+
+
+def sync_tree(path: Path) -> None:
+    """Sync every file and directory below `path`, and `path` itself."""
+    for folder, _, names in os.walk(path, topdown=False):
+        for name in names:
+            sync_file(Path(folder, name))
+        sync_directory(Path(folder))
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the content of a file is on the disk."""
+    # Windows syncs only what is open for writing.
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        _sync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in a directory are on the disk, where the system can do that."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        _sync(handle)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    whole = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync stops at the cache of the drive
+    if whole is None:
+        os.fsync(handle)
+    else:
+        fcntl.fcntl(handle, whole)

@@ -1,7 +1,8 @@
 """The command line: parse, call one public function, print.
 
 Results go to stdout; progress, notes and errors go to stderr. Commands import what they need when they run, so that
-help and completion are fast. Exit codes: 0, 1 if a sample of a cohort failed, 2 for a user's mistake, 130 after Ctrl-C.
+help and completion are fast. Exit codes: 0, 1 if a sample of a cohort failed, 2 for a user's mistake, 130 after Ctrl-C,
+143 after SIGTERM and 129 after SIGHUP.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from chiasma.cli.fit import FitCommand, fit
 from chiasma.cli.mistakes import Commands
 from chiasma.cli.reproduce import reproduce
 from chiasma.cli.show import show
+from chiasma.cli.signals import listen
 from chiasma.cli.simulate import simulate
 from chiasma.cli.tumour import tumour
 
@@ -33,6 +35,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point."""
+    listen()
     app()
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from chiasma.cli.mistakes import INTERRUPTED, stop
+from chiasma.cli.mistakes import stop
 from chiasma.cli.printing import Voice
 from chiasma.cli.setting_options import SettingsCommand, argument, option, setting_options, with_options
+from chiasma.cli.signals import exit_code
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _all(
                 note=voice.note,
             )
     except Stopped as stopped:
-        raise stop(f"{stopped}; {how}", INTERRUPTED) from None
+        raise stop(f"{stopped}; {how}", exit_code()) from None
     except SchedulerLost as error:
         raise stop(f"error: {error}; {how}", SOME_FAILED) from None
     _report(done, voice)

@@ -13,7 +13,7 @@ EXAMPLES = {
     ),
     "demo": (
         "chiasma demo",
-        "chiasma demo --seed 7 --out another-genome",
+        "chiasma demo --seed 7 --out another-tumour",
         "chiasma demo --study --sweeps 20000",
     ),
     "tumour": (
@@ -24,6 +24,7 @@ EXAMPLES = {
         "chiasma simulate genome.tsv --seed 1",
         "chiasma simulate small.tsv --sites 500 --sd 20",
         "chiasma simulate study.csv --preset study",
+        "chiasma simulate sample.bb --tumour --seed 1",
     ),
     "fit": (
         "chiasma fit genome.tsv --model genome.toml --out run",

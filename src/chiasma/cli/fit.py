@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chiasma.cli.mistakes import INTERRUPTED, stop
+from chiasma.cli.mistakes import stop
 from chiasma.cli.printing import Voice
 from chiasma.cli.setting_options import SettingsCommand, argument, option, setting_options, with_options
+from chiasma.cli.signals import exit_code
 from chiasma.files.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -100,5 +101,5 @@ def run_fit(
         n_draws, wanted = interrupt.n_draws, interrupt.wanted
         kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"
         what = kept if n_draws else "there are no draws yet"
-        raise stop(f"interrupted: {what}; {directory.how_to_resume(source)}", INTERRUPTED) from None
+        raise stop(f"interrupted: {what}; {directory.how_to_resume(source)}", exit_code()) from None
     voice.report(done.report, done.signal, directory.path)

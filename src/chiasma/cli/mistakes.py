@@ -8,10 +8,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from chiasma.cli.signals import exit_code
 from chiasma.errors import ChiasmaError
 
 MISTAKE = 2
-INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Commands(TyperGroup):
@@ -23,14 +24,29 @@ class Commands(TyperGroup):
         except ChiasmaError as error:
             raise stop(f"error: {error}", MISTAKE) from error
         except KeyboardInterrupt:
-            raise stop("interrupted", INTERRUPTED) from None
+            raise stop("interrupted", exit_code()) from None
+        except MemoryError as error:
+            raise stop(
+                "error: there is not enough memory; take fewer draws, chains or rows, or a machine with more", MISTAKE
+            ) from error
         except OSError as error:
-            if error.errno == errno.EPIPE or error.filename is None:
+            if error.errno is None or error.errno == errno.EPIPE:
                 raise
-            raise stop(f"error: {error.filename}: {error.strerror}", MISTAKE) from error
+            where = "" if error.filename is None else f"{error.filename}: "
+            remedy = "; free some space; chiasma show writes tables and figures again" if error.errno in _FULL else ""
+            raise stop(f"error: {where}{error.strerror}{remedy}", MISTAKE) from error
 
 
 def stop(message: str, code: int) -> typer.Exit:
     """Print the message on stderr; returns the exception to raise."""
-    typer.echo(" ".join(message.split()), err=True)
+    typer.echo(printable(" ".join(message.split())), err=True)
     return typer.Exit(code)
+
+
+def printable(text: str) -> str:
+    """The text with control characters spelled out: a name from a data file must not steer the terminal.
+
+    >>> printable("chr1\x1b[31m")
+    'chr1\\x1b[31m'
+    """
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from chiasma.cli.mistakes import printable
+
 if TYPE_CHECKING:
     from chiasma.files.report import Report
     from chiasma.files.tables import Signal
@@ -35,7 +37,7 @@ class Voice:
     def note(self, text: str) -> None:
         """Print a line on stderr."""
         if not self.quiet:
-            typer.echo(text, err=True)
+            typer.echo(printable(text), err=True)
 
     def detail(self, text: str) -> None:
         """Print a line on stderr that programs which read the JSON do not need."""
@@ -57,9 +59,9 @@ class Voice:
             console.print(report.summary)
             console.print(_doubts(report, signal))
             wrote = f"Wrote {', '.join(report.files)} and figures/ to {run}{_slash(run)}"
-            console.print(wrote, soft_wrap=True, markup=False)
+            console.print(printable(wrote), soft_wrap=True, markup=False)
             page = f"To read it all, open {run / report.files[0]} in a browser"
-            console.print(page, soft_wrap=True, markup=False)
+            console.print(printable(page), soft_wrap=True, markup=False)
 
     def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
         """Print the most probable patterns of a region."""
@@ -83,16 +85,16 @@ class Voice:
 
             console = Console(highlight=False)
             console.print(_patterns(patterns, where))
-            console.print(f"Wrote {' and '.join(map(str, figures))}", soft_wrap=True, markup=False)
+            console.print(printable(f"Wrote {' and '.join(map(str, figures))}"), soft_wrap=True, markup=False)
 
 
 def _patterns(patterns: list[dict[str, Any]], where: str) -> Any:
     from rich.table import Table
+    from rich.text import Text
 
     total = sum(one["probability"] for one in patterns)
-    table = Table(
-        title=f"{where}: the {len(patterns)} most probable patterns ({total:.0%} of the draws)", title_justify="left"
-    )
+    title = f"{printable(where)}: the {len(patterns)} most probable patterns ({total:.0%} of the draws)"
+    table = Table(title=Text(title), title_justify="left")
     table.add_column("probability", justify="right")
     table.add_column("states, one digit per row, and their sites")
     for one in patterns:
@@ -125,7 +127,8 @@ def _doubts(report: Report, signal: Signal) -> Any:
         segment = region.segment
         rivals = [one for one in region.explanations[:SHOWN_RIVALS] if one.probability >= SHOWN_PROBABILITY]
         states = "   ".join(f"{one.name}: {one.probability:.2f}" for one in rivals)
-        table.add_row(region_text(signal, segment.start, segment.stop), f"{segment.n_data:,}", states)
+        where = Text(printable(region_text(signal, segment.start, segment.stop)))
+        table.add_row(where, f"{segment.n_data:,}", Text(printable(states)))
     more = doubtful - SHOWN_REGIONS
     return Group(table, Text(f"and {more:,} more in explanations.tsv")) if more > 0 else table
 

@@ -20,6 +20,9 @@ def show(
             show_default=False,
         ),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read every file of the run and compare it with its digest.")
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open report.html in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write the files, print the seed only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
@@ -30,6 +33,9 @@ def show(
 
     voice = Voice(quiet, as_json)
     directory = RunDirectory(run)
+    if check:
+        voice.note(directory.check())
+        return
     posterior, signal = directory.open()
     n_draws, wanted = posterior.draws.sizes["draw"], directory.wanted_draws()
     voice.seed(posterior.info["seed"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from chiasma.cli.printing import Voice
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from chiasma.genomics.landscape import Bounds
     from chiasma.genomics.solutions import Answer
 
 OUT = Path("chiasma-tumour")
@@ -53,11 +55,8 @@ def tumour(
     exact evidence. Depth alone often cannot tell a genome from its double: both are then listed. The directory has
     solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures.
     """
-    from chiasma.genomics.exports import summary
     from chiasma.genomics.landscape import PLOIDIES, Bounds
-    from chiasma.genomics.tumour import analyse, read_samples, samples_apart
 
-    voice = Voice(quiet, as_json)
     bounds = Bounds(
         purity=_bounds("--purity", purity, 0.05, 1.0),
         ploidy=_bounds("--ploidy", ploidy, *PLOIDIES),
@@ -65,29 +64,31 @@ def tumour(
     )
     if out.exists() and any(out.iterdir()) and not _is_ours(out):
         raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
-    found = read_samples(data, sample=sample, alleles=alleles, gc=gc, mappability=mappability, female=female)
-    contents = []
-    for bins, folder in samples_apart(found, out):
+    files = {"alleles": alleles, "gc": gc, "mappability": mappability}
+    how: dict[str, Any] = {"most": max_copies, "assembly_name": assembly, "workers": workers, "seed": seed}
+    how["regions"] = region or ()
+    solve_file(data, out, Voice(quiet, as_json), bounds, {"sample": sample, "female": female, **files}, **how)
+
+
+def solve_file(
+    data: Path, out: Path, voice: Voice, bounds: Bounds, reading: Mapping[str, Any] | None = None, **how: Any
+) -> list[Answer]:
+    """Solve all samples of a file, and print. reading: for `read_samples`; how: for `analyse`."""
+    from chiasma.genomics.exports import summary
+    from chiasma.genomics.tumour import analyse, read_samples, samples_apart
+
+    answers = []
+    for bins, folder in samples_apart(read_samples(data, **(reading or {})), out):
         voice.note(f"{data}: {bins.in_words()}")
         for text in bins.notes:
             voice.note(f"  {text}")
-        answer = analyse(
-            bins,
-            folder,
-            bounds=bounds,
-            most=max_copies,
-            assembly_name=assembly,
-            regions=region or (),
-            workers=workers,
-            seed=seed,
-            note=lambda text: voice.note(f"  {text}"),
-        )
-        if as_json:
-            contents.append(summary(answer, seed))
-        elif not quiet:
-            _print(answer, folder)
-    if as_json:
+        answers.append(analyse(bins, folder, bounds=bounds, note=lambda text: voice.note(f"  {text}"), **how))
+        if not (voice.quiet or voice.as_json):
+            _print(answers[-1], folder)
+    if voice.as_json:
+        contents = [summary(answer, how.get("seed", 0)) for answer in answers]
         typer.echo(json.dumps(contents if len(contents) > 1 else contents[0], indent=2))
+    return answers
 
 
 def _is_ours(out: Path) -> bool:
@@ -148,5 +149,7 @@ def _print(answer: Answer, folder: Path) -> None:
     for text in entries[0]["warnings"]:
         console.print(f"Warning: {text}.", soft_wrap=True, markup=False)
     console.print(
-        f"Wrote solutions.tsv, segments, SEG, BED, VCF and figures to {folder}/", soft_wrap=True, markup=False
+        f"Wrote report.html, solutions.tsv, segments, SEG, BED, VCF and figures to {folder}/",
+        soft_wrap=True,
+        markup=False,
     )

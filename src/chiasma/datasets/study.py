@@ -116,7 +116,7 @@ def compare_updates(study: Study, n_sweeps: int = 1_000, seed: int | None = None
     entries = [entry("exact solution", solution, seconds), entry("the start itself", states.astype(float), None)]
     streams = np.random.SeedSequence(seed).spawn(len(UPDATES))
     for (name, update), stream in zip(UPDATES.items(), streams, strict=True):
-        sweep = update.prepare(model.target(data), beta=1.0)
+        sweep = update.prepare(model.exact_target(data), beta=1.0)
         _sampled_marginals(sweep, states, 1, stream)
         marginals, seconds = _timed(_sampled_marginals, sweep, states, n_sweeps, stream)
         entries.append(entry(name, marginals, seconds))

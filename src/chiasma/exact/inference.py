@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.errors import InvalidInput
 from chiasma.exact.passes import MEMORY, Passes, draw_paths
 from chiasma.kernels.codes import smallest_dtype
 from chiasma.kernels.layout import unpack_codes
-from chiasma.models.factorial import FactorialHMM
+from chiasma.models.factorial import FactorialHMM, target_of
 from chiasma.models.observations import Observations
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
-from chiasma.types import Floats
+from chiasma.types import Floats, as_count, as_random
 
 Data = Observations | npt.ArrayLike
 
@@ -35,7 +34,7 @@ def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int
     >>> round(ch.exact.log_evidence(model, [0.1, 2.9, 3.2]), 3)
     -4.88
     """
-    return Passes(model.target(data), beta, memory=memory, keep=False).log_evidence
+    return Passes(target_of(model, data), beta, memory=memory, keep=False).log_evidence
 
 
 def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> Floats:
@@ -129,7 +128,7 @@ def count_probabilities(
     [0, 2, 2]
     """
     k = model.row_number(row)
-    target = model.target(data)
+    target = target_of(model, data)
     if k in model.fixed_rows or not isinstance(target, StateTarget):
         return probabilities(model, data, row, beta, memory)
     smoothed = _smoothed_axes(target, beta, memory)
@@ -154,7 +153,7 @@ def _smooth(target: Target | StateTarget, n_smoothed: int, beta: float, memory: 
 
 def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
     """(S_k, T) probabilities of the states of every row, fixed rows included."""
-    target = model.target(data)
+    target = target_of(model, data)
     out = [np.zeros((size, target.n_columns)) for size in model.layout.sizes]
     for k, x in model.fixed_rows.items():
         out[k][x] = 1.0
@@ -188,7 +187,7 @@ def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDA
     >>> ch.exact.map_states(model, [0.1, 2.9, 3.2]).tolist()
     [[0, 1, 1], [0, 1, 1]]
     """
-    target = model.target(data)
+    target = target_of(model, data)
     passes = Passes(target, 1.0, memory=memory, best=True)
     path = np.empty(target.n_columns, np.int64)
     for segment in passes.backward():
@@ -231,11 +230,11 @@ def draws(
     array([[0, 3, 3],
            [0, 3, 3]], dtype=uint8)
     """
-    if n < 1:
-        raise InvalidInput(f"n must be at least 1 draw, got {n}")
-    target = model.target(data)
+    n = as_count("n", n)
+    target = target_of(model, data)
     passes = Passes(target, beta, memory=memory, stay=True)
-    stream = seed if isinstance(seed, np.random.PCG64) else np.random.PCG64(seed)
+    stream = seed if isinstance(seed, np.random.PCG64) else as_random(seed).bit_generator
+    assert isinstance(stream, np.random.PCG64)
     if isinstance(target, StateTarget):
         return _draw_states(target, passes, stream, n)
     out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), smallest_dtype(model.n_rows))

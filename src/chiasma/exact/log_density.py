@@ -132,7 +132,7 @@ def log_density(
     ...     return -value, -slope
     >>> found = minimize(cost, function.start(), jac=True)
     >>> round(float(function.values(found.x)["sd"]), 2)
-    0.19
+    0.66
     """
     if not model.parameters:
         raise InvalidInput("a density of parameters needs priors, got none; try sd=ch.HalfNormal(1)")

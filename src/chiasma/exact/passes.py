@@ -20,7 +20,7 @@ from chiasma.exact.pass_kernels import pass_kernels
 from chiasma.kernels import logspace
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target, check_beta
-from chiasma.types import Floats
+from chiasma.types import Floats, as_count
 
 MEMORY = 512 * 2**20
 # Likelihoods are evaluated for this many (column, code) pairs at a time, so that temporaries stay in cache. The fused
@@ -208,6 +208,7 @@ class Passes:
 
     def _segment_length(self, memory: int, keep: bool, width: int) -> int:
         """Columns per segment: all if they fit, else the number that minimises checkpoints plus one segment."""
+        memory = as_count("memory", memory)
         per_column = 8 * self.n_states
         n_columns = self.target.n_columns
         if not keep:

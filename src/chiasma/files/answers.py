@@ -98,7 +98,7 @@ def same_level_text(region: Region) -> str:
     if region.same_level and levels[0] is not None:
         return (
             f"{'Both' if len(levels) == 2 else 'All'} give the same signal, {levels[0]:.5g}: the data cannot tell them "
-            "apart, and their probabilities come from the Markov chains of the rows alone."
+            "apart, and their probabilities come from how often rows switch (their Markov chains) alone."
         )
     if len(levels) > 1 and None not in levels:
         return f"They give the signals {', '.join(f'{level:.5g}' for level in levels)}."

@@ -87,22 +87,27 @@ return pieces.length > 1 && (index == 0 || of(ticks[index - 1]) != here) ? `${he
 
 @dataclass
 class Charts:
-    """The charts of one page: `add` gives the place of each, `head` the library, `script` what fills the places."""
+    """The charts of one page: `add` gives the place of each, `filled` puts them there, with their library."""
 
     models: dict[str, Model] = field(default_factory=dict)
 
     def add(self, name: str, model: Model) -> Html:
         self.models[name] = model
-        return Html(f'<div class="place" id="place-{name}">{{{{{name}}}}}</div>')
+        return Html(f'<div class="place" id="place-{name}">{_mark(name)}</div>')
 
     def filled(self, page: str) -> str:
         """The page with its charts in their places, and the library in its head."""
         script, places = _renamed(*components(self.models))
         for name, place in places.items():
-            page = page.replace(f"{{{{{name}}}}}", place.strip())
+            page = page.replace(_mark(name), place.strip())
         library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
         page = page.replace("</head>", f"{library}\n</head>", 1)
         return page.replace("</body>", f"{script}\n</body>", 1)
+
+
+def _mark(name: str) -> str:
+    """Where a chart will be; a user's text, which is escaped, cannot hold it."""
+    return f"<!-- chart {name} -->"
 
 
 def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -112,12 +117,16 @@ def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
     """
     found = dict.fromkeys([*re.findall(r'"id":"(p\d+)"', script), *UUID.findall(script)])
     names = {name: f"object{i}" for i, name in enumerate(found)}
-    quoted = re.compile(f'(?<=")(?:{"|".join(names)})(?=")')
+    known = "|".join(names)
+    quoted = re.compile(f'(?<=")(?:{known})(?=")')
 
-    def renamed(text: str) -> str:
-        return quoted.sub(lambda name: names[name[0]], text)
+    def renamed(text: str, pattern: re.Pattern[str] = quoted) -> str:
+        return pattern.sub(lambda name: names[name[0]], text)
 
-    return renamed(script), {name: renamed(place) for name, place in places.items()}
+    # Among the data a row may be called p1001, like an object: there, only what is said to be an id is one.
+    data, begin, rest = script.partition("const render_items")
+    data = renamed(renamed(data, re.compile(f'(?<="id":")(?:{known})(?=")')), UUID)
+    return data + begin + renamed(rest), {name: renamed(place) for name, place in places.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -365,7 +374,7 @@ def _rows(fig: Any, sites: Sites) -> None:
     flat = {name: part if name in ("row", "shade") else np.concatenate(part) for name, part in parts.items()}
     exact = ("row", "shade", "left", "right")
     numbers = {name: part if name in exact else _small(np.asarray(part)) for name, part in flat.items()}
-    source = ColumnDataSource(numbers, name="rows")
+    source = ColumnDataSource(numbers, name="probabilities")
     # The line closes the seams between neighbours, and makes the narrowest peak a pixel wide.
     drawn = fig.quad(
         left="left", right="right", bottom="bottom", top="top", source=source, fill_color="shade", line_color="shade",

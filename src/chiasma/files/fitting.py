@@ -81,20 +81,21 @@ def fit_file(
         note(f"  {text}")
     if numbers:
         note(in_words(numbers))
-    if not resume:
-        directory.begin(settings, signal, source)
     wanted = settings.sections["sampler"]["draws"]
     arguments = {"workers": workers} | settings.sampler()
-    try:
-        posterior = sample(model, signal.data, **arguments, store=directory.store, resume=resume, progress=progress)
-    except ChiasmaError:
-        if not resume:
-            directory.abandon()
-        raise
-    except KeyboardInterrupt:
-        raise Interrupted(0, wanted) from None
-    if resume:
-        directory.keep_settings(settings, source)
+    with directory.writing():
+        directory.begin(settings, signal, source, resume)
+        try:
+            posterior = sample(model, signal.data, **arguments, store=directory.store, resume=resume, progress=progress)
+        except ChiasmaError:
+            if not resume:
+                directory.abandon()
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted(0, wanted) from None
+        directory.keep_data(signal)
+        if resume:
+            directory.keep_settings(settings, source)
     n_draws = posterior.draws.sizes["draw"]
     if n_draws < wanted:
         raise Interrupted(n_draws, wanted)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chiasma.atomic import partials, remove
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.storage.locks import lock_file, make_parent, only_writer
 
 if TYPE_CHECKING:
     from chiasma.files.settings import Settings
     from chiasma.files.tables import Signal
     from chiasma.results.posterior import Posterior
+
+
+# Seconds after which a temporary file of a report is certainly nobody's.
+OLD = 3600.0
 
 
 class RunDirectory:
@@ -25,59 +33,127 @@ class RunDirectory:
         self.settings_file = path / "settings.toml"
         self.data_file = path / "data.npz"
 
-    def begin(self, settings: Settings, signal: Signal, source: Path) -> None:
-        """Store the settings and the data, so that the run can be resumed and shown without other files."""
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Nobody else writes this run meanwhile; raises StoreError if somebody does."""
+        is_new = not self.path.exists()
+        make_parent(self.store)
+        self._refuse_links()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            signal.save(self.data_file)
+            with only_writer(self.store):
+                remove(partials(self.path, [self.settings_file.name, self.data_file.name]))
+                for folder in (self.path, self.path / "figures"):
+                    remove(partials(folder, older=OLD))  # of reports, which are written without the lock
+                yield
+        finally:
+            if is_new:
+                with suppress(OSError):
+                    self.path.rmdir()  # only if nothing was written
+
+    def begin(self, settings: Settings, signal: Signal, source: Path, resume: bool) -> None:
+        """Store the settings, then the data, so that the run can be resumed and shown without other files.
+
+        A run that is killed in between has its settings, which are enough to resume it.
+        """
+        if not resume:
+            self.check_new()
             self.keep_settings(settings, source)
+        if not self.store.exists():
+            self.keep_data(signal)
+
+    def keep_settings(self, settings: Settings, source: Path) -> None:
+        with self._clear_errors():
+            settings.write(self.settings_file, f"Settings of a fit of {source}.")
+
+    def keep_data(self, signal: Signal) -> None:
+        if not self.data_file.exists():
+            with self._clear_errors():
+                signal.save(self.data_file)
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error.strerror or error}; choose another --out") from error
 
-    def keep_settings(self, settings: Settings, source: Path) -> None:
-        settings.write(self.settings_file, f"Settings of a fit of {source}.")
+    def _refuse_links(self) -> None:
+        """Nothing is written outside the directory: its folders must be its own."""
+        for folder in (self.store, self.path / "figures"):
+            if folder.is_symlink():
+                raise StoreError(
+                    f"{folder} is a symbolic link, and writing would leave the run; put what it leads to in its place"
+                )
 
     def abandon(self) -> None:
         """Remove what `begin` wrote, if sampling never began."""
         if not self.store.exists():
             self.settings_file.unlink(missing_ok=True)
             self.data_file.unlink(missing_ok=True)
-            if not any(self.path.iterdir()):
-                self.path.rmdir()
 
     def check_new(self) -> None:
         """Raise InvalidInput if the directory is not empty: nothing is ever overwritten."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and (not self.path.is_dir() or self._holds_something()):
             resumable = self.settings_file.exists()
             more = f", add --resume to continue that run, or look at it with: {self.how_to_show()}"
             raise InvalidInput(f"{self.path} exists already; choose another --out{more if resumable else ''}")
 
+    def _holds_something(self) -> bool:
+        """Whether there is more than what a run leaves that is killed as it begins."""
+        names = [self.settings_file.name, self.data_file.name, self.store.name]
+        ignored = {lock_file(self.store), *partials(self.path, names)}
+        return any(path not in ignored for path in self.path.iterdir())
+
     def stored_settings(self) -> Settings:
-        """Settings of a run to resume."""
+        """Settings of a run to resume, with as many draws as were asked for last."""
         from chiasma.files.settings import Settings
+        from chiasma.storage.opening import stored_goal
 
         if not self.settings_file.exists():
             raise InvalidInput(f"there is no run in {self.path} to resume; drop --resume to start one")
-        return Settings.read(self.settings_file)
+        settings = Settings.read(self.settings_file)
+        draws = settings.sections["sampler"].get("draws")
+        # A run that was killed while it was extended has more draws to come than its settings say.
+        if self.store.exists() and isinstance(draws, int):
+            settings = settings.merged(sampler={"draws": max(draws, stored_goal(self.store))})
+        return settings
 
     def open(self) -> tuple[Posterior, Signal]:
         """The draws so far, and the data with their site labels."""
         import chiasma as ch
         from chiasma.files.tables import Signal
+        from chiasma.results.provenance import describe_data
 
         if not self.store.exists():
             begun = self.settings_file.exists()
             how = "it has no draws yet" if begun else "give a directory that chiasma fit --out wrote"
             raise InvalidInput(f"there is no run in {self.path}: {how}")
+        self._refuse_links()
         posterior = ch.open_posterior(self.store)
         signal = Signal.load(self.data_file)
-        if posterior.draws.sizes["draw"] == 0:
-            raise InvalidInput(f"the run in {self.path} has no draws yet; {self.how_to_resume()}")
+        if posterior.data is not None and describe_data(posterior.data) != describe_data(signal.data):
+            raise StoreError(
+                f"{self.data_file} holds other data than {self.store}; restore it from a backup, or delete it and "
+                f"{self.how_to_resume()}"
+            )
         return posterior if posterior.data is not None else replace(posterior, data=signal.data), signal
+
+    def check(self) -> str:
+        """Read every file of the run and compare it with its digest: a sentence, or a StoreError with all problems."""
+        import chiasma as ch
+
+        found = ch.check_store(self.store)
+        if found.problems:
+            raise StoreError("; ".join(found.problems))
+        self.open()
+        self.stored_settings()
+        return f"{self.store} is sound: {found.n_files} files, {found.n_bytes:,} bytes"
 
     def wanted_draws(self) -> int:
         """Draws per chain that were requested."""
-        return int(self.stored_settings().sections["sampler"]["draws"])
+        from chiasma.storage.opening import stored_goal
+
+        return stored_goal(self.store)
 
     def about(self) -> dict[str, Any]:
         """The entries of summary.json that describe the run, and what the page says of its settings."""

@@ -32,7 +32,7 @@ SCHEMA = "datapackage.json"
 SIGNAL = "the expected signal, in the units of the data; of channel 0 where there are several."
 GIVES = "Signal that the state is expected to give"
 MEAN = "mean over the sites with data"
-ROWS_ON = "Names of the rows that are on, with ; between them, and ROW=STATE where a row has more than two states."
+ROWS_ON = "Names of the rows that are on, with ; between (ROW=STATE where a row has more than two states), or none."
 ARRANGEMENTS = "Columns that the state stands for: more than 1 where rows are equal and can be exchanged."
 END = "End of the last site: its position and the usual distance between sites, or the position of the next site."
 
@@ -205,7 +205,7 @@ def _on(posterior: Posterior, segment: Segment) -> str:
         for k, (name, state) in enumerate(zip(names_of_rows(posterior), segment.states, strict=True))
         if state
     ]
-    return ";".join(names) or "-"
+    return ";".join(names) or "none"
 
 
 def _labels(signal: Signal, first: Any, last: Any) -> list[Column]:

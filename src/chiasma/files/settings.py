@@ -66,8 +66,9 @@ class Settings:
             raise InvalidInput(f"{path}: there is no such file; check the path") from None
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(f"{path} is not a TOML file: {error}") from error
+        _check_kinds(path, content)
         known = keys()
         for name, section in content.items():
             if name == "row":
@@ -285,6 +286,18 @@ def _toml(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def _check_kinds(path: Path, value: Any, name: str = "") -> None:
+    """Raise InvalidInput for dates and times, which TOML knows and no setting takes."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_kinds(path, item, key)
+    elif isinstance(value, list):
+        for item in value:
+            _check_kinds(path, item, name)
+    elif not isinstance(value, str | int | float):
+        raise InvalidInput(f"{path}: {name} must be a number, a text, a list or a table, got the time {value}")
 
 
 def _hint(word: str, known: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import math
 import zlib
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,7 @@ MISSING = ("", ".", "na", "n/a", "nan")
 # Lines before the header that genomics tools write.
 COMMENTS = ("#", "@")
 GZIP = b"\x1f\x8b"
+MOST_UNPACKED = 16 * 2**30
 # Lines that decide what the delimiter is and whether there is a header.
 LOOKED_AT = 50
 
@@ -98,7 +100,11 @@ def read_bytes(path: Path) -> bytes:
     if not content.startswith(GZIP):
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.open(io.BytesIO(content)) as file:
+            unpacked = file.read(MOST_UNPACKED + 1)
+        if len(unpacked) > MOST_UNPACKED:
+            raise OSError(f"it unpacks to more than {MOST_UNPACKED // 2**30} GiB")
+        return unpacked
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidInput(f"{path} is a damaged gzip file ({error}); copy it again") from error
 
@@ -204,16 +210,22 @@ def _n_cells(line: str, sign: str) -> int:
 
 
 def _split(path: Path, lines: Sequence[str], skipped: int, delimiter: str) -> list[Line]:
-    """Rows with their line numbers, without blank lines."""
+    """Rows with their line numbers, without blank lines after the last one.
+
+    In a table of one column a blank line is a row whose value is missing; in others it is none.
+    """
     reader = csv.reader((f"{line}\n" for line in lines[skipped:]), delimiter=delimiter, strict=True)
     rows = []
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells) or len(cells) > 1:
-                rows.append(Line(skipped + reader.line_num, cells))
+            is_blank = len(cells) < 2 and not any(cell.strip() for cell in cells)
+            rows.append(Line(skipped + reader.line_num, [""] if is_blank else cells))
     except csv.Error as error:
         raise InvalidInput(f"{path}, line {skipped + reader.line_num}: {error}; check the quotes") from error
-    return rows
+    while rows and rows[-1].cells == [""]:
+        rows.pop()
+    one_column = all(len(row.cells) == 1 for row in rows)
+    return rows if one_column else [row for row in rows if row.cells != [""]]
 
 
 def _n_remarks(rows: Sequence[Line]) -> int:

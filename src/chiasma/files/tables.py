@@ -7,10 +7,8 @@ whose differences are the gaps.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,14 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma import atomic
-from chiasma.errors import InvalidInput
-from chiasma.files.sheets import MISSING, Sheet, listed, read_bytes, read_sheet
+from chiasma.errors import InvalidInput, StoreError
+from chiasma.files.sheets import MISSING, Sheet, is_number, listed, read_bytes, read_sheet
 from chiasma.models.observations import Observations
+from chiasma.npy import read_npy, read_npz
 from chiasma.types import Floats
 
 # Written tables: the delimiter is that of the suffix.
 WRITTEN = {".csv": ",", ".tsv": "\t"}
 VALUE_NAMES = ("value", "y")
+# How a cell begins that a spreadsheet takes for a formula.
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 # Names that say what a column is, without case, spaces and punctuation.
 CHROMOSOME_NAMES = ("chromosome", "chrom", "chr", "contig", "seqnames", "seqname")
 START_NAMES = ("start", "position", "pos", "locstart", "startpos", "chromstart", "time")
@@ -106,19 +107,24 @@ class Signal:
     def load(cls, path: Path) -> Signal:
         """What `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
-                content = {key: file[key] for key in file.files}
+            content = read_npz(path.read_bytes())
             data = Observations(content["y"], content["starts"], content.get("gaps"))
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise InvalidInput(f"{path} cannot be read ({error}); it is written when a fit begins") from error
-        labels, unit = content.get("chromosome"), content.get("gap_unit")
-        return cls(
-            data=data,
-            chromosome=None if labels is None else tuple(labels.tolist()),
-            position=content.get("position"),
-            end=content.get("end"),
-            gap_unit=None if unit is None else float(unit),
-        )
+            labels, unit = content.get("chromosome"), content.get("gap_unit")
+            position, end = (content.get(key) for key in ("position", "end"))
+            if any(one is not None and one.shape != (data.n_columns,) for one in (labels, position, end)):
+                raise ValueError("its labels are not one per site")
+            return cls(
+                data=data,
+                chromosome=None if labels is None else tuple(map(str, labels.tolist())),
+                position=None if position is None else position.astype(float),
+                end=None if end is None else end.astype(float),
+                gap_unit=None if unit is None else float(unit),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{path} cannot be read ({error}); it is written when a fit begins: restore it from a backup, or "
+                "delete it and resume the fit"
+            ) from error
 
 
 def read_signal(path: Path, columns: Columns | None = None, guess: bool = False) -> Signal:
@@ -151,7 +157,7 @@ def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]])
     try:
         with atomic.whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-            writer.writerow(names)
+            writer.writerow([cell_text(name) for name in names])
             writer.writerows([cell_text(value) for value in row] for row in rows)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
@@ -160,14 +166,17 @@ def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]])
 def cell_text(value: Any) -> str:
     """A value as a cell: NA for NaN, and the shortest form that reads back as the same float.
 
-    >>> cell_text(2.0), cell_text(0.1), cell_text(float("nan")), cell_text("chr1")
-    ('2', '0.1', 'NA', 'chr1')
+    A text that a spreadsheet would run as a formula is quoted.
+
+    >>> cell_text(2.0), cell_text(0.1), cell_text(float("nan")), cell_text("chr1"), cell_text("=1+1")
+    ('2', '0.1', 'NA', 'chr1', "'=1+1")
     """
     if not isinstance(value, float | np.floating):
-        return str(value)
+        text = str(value)
+        return f"'{text}" if text.startswith(FORMULAS) and not is_number(text) else text
     if math.isnan(value):
         return "NA"
-    return str(int(value)) if value == int(value) else repr(float(value))
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def same_chromosome(name: str) -> str:
@@ -184,8 +193,8 @@ def _read_array(path: Path, columns: Columns) -> Signal:
     if columns != Columns():
         raise InvalidInput(f"{path}: an NPY file has no columns to choose; drop those options, or write a table")
     try:
-        y = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        y = read_npy(read_bytes(path))
+    except ValueError as error:
         raise InvalidInput(f"{path} is not a NumPy array file ({error}); write it with numpy.save") from error
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -270,7 +279,7 @@ def _find_values(table: Sheet, wanted: str | None) -> list[int]:
         return [0]
     for name in VALUE_NAMES:
         if name in table.names:
-            return [table.names.index(name)]
+            return [_find(table, name, "value")]
     raise InvalidInput(
         f"{table.path}: which column holds the signal? Name the value column: one of {listed(table.names)}"
     )

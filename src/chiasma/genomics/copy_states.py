@@ -20,7 +20,8 @@ from chiasma.types import Floats
 RARER = 0.3
 NO_COPY = 0.02
 AMPLIFIED = 0.02
-LATE_CHANGE = 0.15
+# After a doubling copies are lost more often than gained: doubled tumours have about three copies on average.
+LATE_LOSS, LATE_GAIN = 0.25, 0.1
 MOST_COPIES = 6
 # A doubled genome has room for so many copies more.
 DOUBLED_MORE = 4
@@ -124,7 +125,7 @@ def _doubled(most: int) -> Floats:
     """The same of a genome that was doubled once."""
     early = _single(most)
     moved = np.zeros_like(early)
-    late = {0: 1 - 2 * LATE_CHANGE, 1: LATE_CHANGE, -1: LATE_CHANGE}
+    late = {0: 1 - LATE_LOSS - LATE_GAIN, 1: LATE_GAIN, -1: LATE_LOSS}
     for major in range(most + 1):
         for minor in range(major + 1):
             for up, chance_up in late.items():

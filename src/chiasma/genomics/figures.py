@@ -227,9 +227,16 @@ def _mark_chromosomes(ax: Axes, where: Places) -> None:
 
 
 def _name_chromosomes(ax: Axes, where: Places) -> None:
+    """Names above the chromosomes: as in the file, or without "chr" if they would not fit."""
     above = ax.secondary_xaxis("top")
     total = where.edges[-1][2] - where.edges[0][1]
-    shown = [(name, (a + b) / 2) for name, a, b in where.edges if (b - a) / total > 0.011 * max(1, len(name) / 2)]
+
+    def fits(name: str, length: float) -> bool:
+        return length / total > 0.0055 * len(name)
+
+    whole = all(fits(name, b - a) for name, a, b in where.edges)
+    named = [(name if whole else same_chromosome(name).upper(), a, b) for name, a, b in where.edges]
+    shown = [(name, (a + b) / 2) for name, a, b in named if fits(name, b - a)]
     above.set_xticks([x / MEGABASE for _, x in shown], labels=[name for name, _ in shown])
     above.tick_params(length=0, pad=1, labelsize=8)
     above.spines[:].set_visible(False)

@@ -315,7 +315,7 @@ def _value_columns(sheet: Sheet, roles: Roles, known: Format, notes: list[str]) 
         return {}
     for names in (LOG2_NAMES, LINEAR_NAMES):
         column = column_called(sheet, names)
-        if column is not None and sheet.is_numeric(column):
+        if column is not None:
             return {"": column}
     taken = {roles.chromosome, roles.start, roles.end, roles.sample}
     taken |= {column_called(sheet, names) for names in (MARK_NAMES, WEIGHT_NAMES, SITES_NAMES, BAF_NAMES)}
@@ -352,7 +352,9 @@ def _linear(sheet: Sheet, column: int, notes: list[str]) -> Floats:
     """(T,) depth on a linear scale, NaN where missing."""
     values = sheet.numbers(column)
     name = sheet.names[column]
-    negative = float(np.mean(values[~np.isnan(values)] < 0)) if not np.isnan(values).all() else 0.0
+    if np.isnan(values).all():
+        raise InvalidInput(f"{sheet.path}: every value of column {name!r} is missing; choose another file or sample")
+    negative = float(np.mean(values[~np.isnan(values)] < 0))
     plain = plain_name(name)
     if plain in LOG2_NAMES or plain.startswith("log2"):
         notes.append(f"column {name!r} holds log2 ratios by its name: made linear, 2^x")
@@ -360,8 +362,6 @@ def _linear(sheet: Sheet, column: int, notes: list[str]) -> Floats:
     if negative > 0.02:
         notes.append(f"column {name!r} holds log2 ratios, as {negative:.0%} of it is negative: made linear, 2^x")
         return np.exp2(np.clip(values, -20, 20))
-    if np.isnan(values).all():
-        raise InvalidInput(f"{sheet.path}: every value of column {name!r} is missing; choose another file or sample")
     notes.append(f"column {name!r} is taken as depth on a linear scale")
     return np.maximum(values, 0.0)
 

@@ -20,9 +20,9 @@ from chiasma.genomics.model import Columns, Parameters
 from chiasma.kernels.copy_number import landscape
 from chiasma.types import Floats
 
-LEAST_PURITY, PURITY_STEP = 0.08, 0.02
+LEAST_PURITY, PURITY_STEP = 0.075, 0.025
 PLOIDIES = (1.1, 8.0)
-SCALE_STEP = 0.005
+SCALE_STEP = 0.0075
 SLACK = 0.015
 N_MAXIMA = 30
 N_REFINED = 24

@@ -27,14 +27,14 @@ from chiasma.types import Floats
 
 # Doubled genomes are about a third of tumours.
 DOUBLED = 0.3
-CONCENTRATION = 10.0
+CONCENTRATION = 20.0
 # Slack of the level of a piece: a typical one, and the standard deviation of its logarithm.
 SLACK, SLACK_SPREAD = 0.01, 1.0
 LEAST_SHARE, LARGEST_SHARE = 0.03, 0.5
 # Log-range of the depth scale, for its uniform prior.
 SCALE_RANGE = 2.0
 # Explanations to polish: the best, if they are not much less probable than the best of all, and at least a few.
-N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 10, 5, 60.0
+N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 8, 4, 40.0
 N_ALIASED = 3
 STEPS, ROUGH_STEPS = 8, 2
 TURNS = 3
@@ -311,17 +311,17 @@ class _Line:
         rest = self._rest(free)
         purity = self.bounds.purity[0] if self.fixed else float(_between(free[0], *self.bounds.purity))
         shares = tuple(float(_between(x, LEAST_SHARE, LARGEST_SHARE)) for x in rest[2:])
-        scale, slack = (float(np.exp(x)) for x in rest[:2])
+        scale, slack = (float(np.exp(x)) for x in np.clip(rest[:2], -50, 50))
         return Parameters(purity=purity, scale=scale, slack=slack, fractions=shares, doubled=self.doubled)
 
     def log_prior(self, free: Floats) -> float:
-        """Log density on the line: purity and log scale uniform, log slack normal, shares falling linearly."""
+        """Log density on the line: purity and log scale uniform, log slack normal, shares Beta(1, 3)."""
         rest = self._rest(free)
         total = 0.0 if self.fixed else _log_uniform(free[0])
         z = (rest[1] - np.log(SLACK)) / SLACK_SPREAD
         total += -0.5 * z * z - np.log(SLACK_SPREAD * np.sqrt(2 * np.pi)) - np.log(SCALE_RANGE)
-        # A share of one half would leave no main clone: its density falls to 0 there.
-        return float(total + sum(_log_uniform(x) + np.log(2) + log_expit(-x) for x in rest[2:]))
+        # A share of one half would leave no main clone, and look like a doubled genome: the density falls to 0 there.
+        return float(total + sum(_log_uniform(x) + np.log(3) + 2 * log_expit(-x) for x in rest[2:]))
 
 
 def _best_fraction_slack(data: TumourData, own: Parameters, most: int, probabilities: Floats) -> tuple[float, Columns]:

@@ -14,11 +14,12 @@ from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.genomics.bins import Bins, attach_alleles
 from chiasma.genomics.copy_states import MOST_COPIES
-from chiasma.genomics.exports import file_name, that_matter, write_answer
+from chiasma.genomics.exports import file_name, solution_entries, that_matter, write_answer
 from chiasma.genomics.figures import plot_genome, plot_landscape, plot_region, plot_solutions
 from chiasma.genomics.formats import read_bins
 from chiasma.genomics.genome import Assembly, assembly, assembly_of, find_region
 from chiasma.genomics.landscape import Bounds
+from chiasma.genomics.page import write_page
 from chiasma.genomics.solutions import Answer, solve
 from chiasma.genomics.wig import corrected
 
@@ -81,6 +82,7 @@ def analyse(
     about: dict[str, Any] = {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
     write_answer(answer, out, about, seed)
     write_figures(answer, out / "figures", known)
+    write_page(answer, solution_entries(answer, seed), out)
     for region in wanted:
         name = "".join(c if c.isalnum() else "-" for c in region.text)
         n = max(1, min(4, sum(one.probability > 1e-4 for one in answer.solutions)))

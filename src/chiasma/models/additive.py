@@ -18,6 +18,8 @@ from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats
 
 MAX_ROWS = 63
+# Parameters whose squares would overflow or vanish are refused: the data would silently have no say.
+LARGEST = 1e150
 # Pairs of column and state that slopes are evaluated for at a time.
 _PIECE = 2**15
 
@@ -127,6 +129,11 @@ class Additive(Emission):
         if not np.all(np.isfinite(given)) or np.any(given < least) or (positive and np.any(given <= 0)):
             bound = "positive and finite" if positive else "finite" if least == -np.inf else f"finite and >= {least:g}"
             raise InvalidInput(f"{name} must be {bound}, got {given}")
+        if np.any(np.abs(given) > LARGEST) or (positive and np.any(given < 1 / LARGEST)):
+            raise InvalidInput(
+                f"{name} must be in the range of {1 / LARGEST:g} to {LARGEST:g}, got {given}: its square is no number; "
+                "choose other units"
+            )
         return given
 
     @abstractmethod

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.kernels import block_modes
-from chiasma.types import Floats, Integers, as_floats
+from chiasma.types import Floats, Integers, as_count, as_floats
 
 Vector = npt.NDArray[Any]
 LogDensity = Callable[[Vector], npt.ArrayLike]
@@ -269,9 +269,7 @@ def _numbers(name: str, x: npt.ArrayLike) -> Vector:
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}")
-    return int(value)
+    return as_count(name, value)
 
 
 def _alpha(alpha: npt.ArrayLike, blocks: int) -> Floats:

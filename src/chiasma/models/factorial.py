@@ -16,6 +16,7 @@ from chiasma.kernels.codes import unpack
 from chiasma.kernels.layout import Layout, make_layout, n_bits, pack_states, unpack_codes
 from chiasma.kernels.rows import draw_prior_row
 from chiasma.models.additive import Additive, Emission
+from chiasma.models.borders import checked
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Counts, Table
 from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
@@ -26,7 +27,7 @@ from chiasma.models.row_chains import Switch
 from chiasma.models.rows import Row, RowChains, Rows
 from chiasma.models.state_target import AnyTarget, Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
-from chiasma.types import Floats, Integers
+from chiasma.types import Floats, Integers, as_array, as_count, as_random, is_a, is_count, shown
 
 
 class FactorialHMM:
@@ -67,7 +68,7 @@ class FactorialHMM:
             raise InvalidInput("a FactorialHMM needs either chains=ch.BinaryChains(...) or rows=[ch.Row(...), ...]")
         if chains is None:
             assert rows is not None
-            if fixed_rows:
+            if fixed_rows is not None and fixed_rows != {}:
                 raise InvalidInput("with rows=, a row is fixed by ch.Row(..., fixed=STATE), not by fixed_rows")
             if not isinstance(emission, Additive):
                 raise InvalidInput(
@@ -82,12 +83,17 @@ class FactorialHMM:
             self._groups = self.rows.groups(self.emission.weights, "weights" in self.emission.priors)
             _check_shared(self.rows, self.emission)
         else:
+            if not is_a(chains, BinaryChains) or not is_a(emission, Emission):
+                raise InvalidInput(
+                    f"a FactorialHMM needs chains=ch.BinaryChains(...) and an emission such as ch.Gaussian(...), got "
+                    f"{shown(chains)} and {shown(emission)}"
+                )
             if not emission.n_rows:
                 raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
             self.rows = None
             self.chains = chains
             self.emission = emission
-            self.fixed_rows = _fixed_rows(fixed_rows or {}, emission.n_rows)
+            self.fixed_rows = _fixed_rows({} if fixed_rows is None else fixed_rows, emission.n_rows)
             chains.probabilities(self.n_rows)
         self.parameters = Parameters(self.chains.priors, self.emission.priors)
 
@@ -163,16 +169,12 @@ class FactorialHMM:
                 known = ", ".join(map(repr, names)) or f"numbers 0..{self.n_rows - 1} only"
                 raise InvalidInput(f"there is no row {row!r}; this model has {known}")
             return names.index(row)
-        if not 0 <= row < self.n_rows:
-            raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {row}")
+        if not is_count(row, least=0) or row >= self.n_rows:
+            raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {shown(row)}")
         return int(row)
 
     def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
-        """`target`, by an older name."""
-        return self.target(data, table_bytes)
-
-    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
-        """The arrays that exact passes, updates and exchanges work on; a StateTarget where the model `has_states`."""
+        """`target` without checks of what its methods are given: for those who make that themselves."""
         data = Observations.of(data)
         if self.parameters:
             names = self.parameters.names
@@ -194,6 +196,12 @@ class FactorialHMM:
             fixed_code=self.fixed_code,
             table_bytes=table_bytes,
         )
+
+    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+        """The arrays that updates and exchanges work on, for use step by step; a StateTarget where the model
+        `has_states`.
+        """
+        return checked(self.exact_target(data, table_bytes))
 
     def _likelihood(self, data: Observations) -> Likelihood:
         if isinstance(self.emission, Table):
@@ -267,9 +275,8 @@ class FactorialHMM:
         """
         if not isinstance(self.emission, Additive):
             raise InvalidInput("a Table has no sampler for y; only additive emissions can simulate")
-        if n_columns < 1:
-            raise InvalidInput(f"simulate needs at least 1 column, got {n_columns}")
-        rng = np.random.default_rng(seed)
+        n_columns = as_count("the number of columns", n_columns)
+        rng = as_random(seed)
         states = self._simulate_states(Observations(np.zeros(n_columns), starts, gaps), rng)
         for k, x in self.fixed_rows.items():
             states[k] = x
@@ -337,14 +344,21 @@ def log_joint(
     -3.2242
     """
     beta = check_beta(beta)
-    target = model.target(data)
+    target = target_of(model, data)
     log_prior, log_likelihood = target.log_parts(check_states(model, target.n_columns, states))
     return log_prior if beta == 0 else log_prior + beta * log_likelihood
 
 
+def target_of(model: FactorialHMM, data: Observations | npt.ArrayLike) -> AnyTarget:
+    """The arrays of a model and its data for exact passes; raises InvalidInput for what is no model."""
+    if not isinstance(model, FactorialHMM):
+        raise InvalidInput(f"model must be a FactorialHMM, got {shown(model)}")
+    return model.exact_target(data)
+
+
 def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> Integers:
     """(T,) codes of all rows from (K, T) states or (T,) codes; raises InvalidInput where they do not fit the model."""
-    given = np.asarray(states)
+    given = as_array("states", states)
     if given.dtype.kind not in "biuf":
         raise InvalidInput(f"states must be numbers, got {given.dtype}; pass zeros and ones, or codes")
     if given.shape not in ((model.n_rows, n_columns), (n_columns,)):
@@ -378,8 +392,10 @@ def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> 
 
 
 def _fixed_rows(fixed: Mapping[int, int], n_rows: int) -> dict[int, int]:
+    if not isinstance(fixed, Mapping):
+        raise InvalidInput(f"fixed_rows maps rows to states, such as {{0: 1}}, got {shown(fixed)}")
     for k, x in fixed.items():
-        if k not in range(n_rows) or x not in (0, 1):
+        if not is_count(k, least=0) or k >= n_rows or not is_count(x, least=0) or x > 1:
             raise InvalidInput(f"fixed_rows maps rows 0..{n_rows - 1} to 0 or 1, got {{{k}: {x}}}")
     if len(fixed) == n_rows:
         raise InvalidInput(f"all {n_rows} rows are fixed; leave at least one free")

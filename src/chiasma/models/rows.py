@@ -22,7 +22,7 @@ from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, DirichletRows, Prior
 from chiasma.models.row_chains import RowChain
-from chiasma.types import Floats, as_floats
+from chiasma.types import Floats, as_floats, is_a, shown
 
 MAX_BITS = 63
 
@@ -72,6 +72,8 @@ class Row(Learnable):
         self.copies = copies
         self.fixed = fixed
         called = "a row" if name is None else f"row {name!r}"
+        if name is not None and not isinstance(name, str):
+            raise InvalidInput(f"the name of a row must be a text, got {shown(name)}")
         if name == "":
             raise InvalidInput("the name of a row must not be empty; leave it out for row_0, row_1, ...")
         shape = self.values.shape
@@ -167,9 +169,9 @@ class Rows:
     """The rows of a model: `given` as they were written, `rows` one by one, each with its name."""
 
     def __init__(self, given: Sequence[Row]):
-        self.given = tuple(given)
+        self.given = tuple(given) if is_a(given, Sequence) else ()
         if not self.given or not all(isinstance(row, Row) for row in self.given):
-            raise InvalidInput(f"rows must be a list of at least one ch.Row, got {list(given)!r}")
+            raise InvalidInput(f"rows must be a list of at least one ch.Row, got {shown(given)}")
         self.names: list[str] = []
         self.rows: list[Row] = []
         for row in self.given:

@@ -80,10 +80,12 @@ def plot_level(
     if stretch.is_thinned:
         tops, edges = stretch.steps(stretch.highest(y))
         feet, _ = stretch.steps(stretch.lowest(y))
-        draw_steps(ax, tops, edges, baseline=feet, color="0.7", rasterized=True, label="data, lowest to highest")
+        # The edge makes a peak visible that is narrower than a pixel.
+        style: dict[str, Any] = {"color": "0.7", "edgecolor": "0.7", "linewidth": 0.7, "rasterized": True}
+        draw_steps(ax, tops, edges, baseline=feet, label="data, lowest to highest", **style)
     else:
         size = float(np.interp(stop - start, [200, 5_000], [3.5, 1.2]))
-        style: dict[str, Any] = {"color": "0.6", "markersize": size, "markeredgewidth": 0, "rasterized": pixels}
+        style = {"color": "0.6", "markersize": size, "markeredgewidth": 0, "rasterized": pixels}
         ax.plot(stretch.centre, y, "o", label="data", **style)
     tops, edges = stretch.steps(high)
     feet, _ = stretch.steps(low)

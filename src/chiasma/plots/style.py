@@ -110,7 +110,7 @@ def robust_limits(values: Floats, shown: Sequence[Floats]) -> tuple[float, float
     """Limits of an axis that a few far values cannot stretch; what is `shown` with them is always inside.
 
     >>> low, high = robust_limits(np.array([*np.linspace(0, 1, 500), 1000.0]), [np.array([0.5])])
-    >>> -0.3 < low < 0 and 1 < high < 5
+    >>> -0.1 < low < 0 and 1 < high < 1.1
     True
     """
     inside = np.concatenate([part[np.isfinite(part)] for part in shown])
@@ -119,8 +119,8 @@ def robust_limits(values: Floats, shown: Sequence[Floats]) -> tuple[float, float
         known = inside if inside.size else np.zeros(1)
     quarter, three_quarters = np.quantile(known, [0.25, 0.75])
     reach = FAR * (three_quarters - quarter)
-    # Most values are inside, and no more room is left than the values need.
-    low, high = max(quarter - reach, known.min()), min(three_quarters + reach, known.max())
+    near = known[(known >= quarter - reach) & (known <= three_quarters + reach)]
+    low, high = near.min(), near.max()
     if inside.size:
         low, high = min(low, inside.min()), max(high, inside.max())
     margin = 0.05 * (high - low) or 0.5

@@ -160,14 +160,17 @@ def _where(visited: npt.NDArray[np.bool_]) -> str:
 
 
 def _visits(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> npt.NDArray[np.bool_]:
-    """(chain, optimum): whether a draw of the chain is nearer to that optimum than to the others."""
-    away = []
+    """(chain, optimum): whether a draw of the chain most likely belongs to that optimum, by normal densities around all
+    of them with their masses. Without the masses and the widths, a wide optimum would claim the draws of a narrow one.
+    """
+    scores = []
     for one in optima:
-        total: Any = 0.0
+        total: Any = one["log_evidence"]
         for name, array in parameters.data_vars.items():
             values = array.transpose("chain", "draw", ...).values
-            scaled = (values - np.asarray(one["values"][name])) / np.maximum(np.asarray(one["sd"][name]), 1e-300)
-            total = total + np.square(scaled).reshape(*values.shape[:2], -1).sum(axis=-1)
-        away.append(total)
-    nearest = np.argmin(away, axis=0)
-    return np.array([[bool((chain == i).any()) for i in range(len(optima))] for chain in nearest])
+            sd = np.maximum(np.asarray(one["sd"][name]), 1e-300)
+            scaled = (values - np.asarray(one["values"][name])) / sd
+            total = total - (0.5 * np.square(scaled) + np.log(sd)).reshape(*values.shape[:2], -1).sum(axis=-1)
+        scores.append(total)
+    likeliest = np.argmax(scores, axis=0)
+    return np.array([[bool((chain == i).any()) for i in range(len(optima))] for chain in likeliest])

@@ -27,6 +27,7 @@ from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
 from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.evidence import Evidence
+from chiasma.results.label_switching import label_warnings
 from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
 from chiasma.results.run_info import RunInfo
@@ -238,7 +239,8 @@ class Posterior:
             series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:
             series = configurations.rows_on(series, self.layout)
-        unconnected = connection_warnings(self.info.get("optima", []), self.parameters)
+        learned = connection_warnings(self.info.get("optima", []), self.parameters)
+        learned += label_warnings(self.model, self.parameters)
         return summary.summarise(
             draws=self.draws,
             log_joint=self.log_joint,
@@ -248,7 +250,7 @@ class Posterior:
             exchange_stats=self.exchange_stats,
             log_evidence=self.log_evidence,
             misfit=None if self.n_rows is None else misfit.misfit(self),
-            info={**self.info, "warnings": [*self.info.get("warnings", ()), *unconnected]},
+            info={**self.info, "warnings": [*self.info.get("warnings", ()), *learned]},
         )
 
     def to_datatree(self) -> xr.DataTree:

@@ -21,7 +21,7 @@ from chiasma.results.posterior import Posterior
 from chiasma.results.shown import Shown
 from chiasma.sampling.plan import EXACT_SECONDS, exact_cost
 from chiasma.sampling.sampler import sample
-from chiasma.types import Floats, as_floats
+from chiasma.types import Floats, as_floats, is_a, shown
 
 # Monte Carlo draws that turn standard errors of the evidences into intervals of the probabilities.
 _N_ERRORS = 20_000
@@ -147,6 +147,8 @@ def compare(
 
 
 def _by_rows(models: Sequence[FactorialHMM]) -> dict[str, FactorialHMM]:
+    if not is_a(models, Sequence) or not all(isinstance(model, FactorialHMM) for model in models):
+        raise InvalidInput(f"models must be a dictionary or a list of FactorialHMM, got {shown(models)}")
     counts = [len(model.free_rows) for model in models]
     if len(set(counts)) < len(counts):
         return {f"model {i}": model for i, model in enumerate(models)}

@@ -19,6 +19,9 @@ import numpy as np
 
 from chiasma.exact.passes import draw_paths
 from chiasma.kernels import ensemble, moves
+from chiasma.kernels.layout import Layout
+from chiasma.models.borders import layout_of
+from chiasma.sampling.borders import check_checkpoint
 from chiasma.sampling.problems import PathProblem, Problem, RowsProblem, Start, State, StateProblem
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
@@ -101,12 +104,18 @@ class Engine(ABC):
         return tally | {"states": self.states, "betas": self.betas, "iteration": self.iteration, "streams": streams}
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
+        """Continue from a checkpoint; raises InvalidInput if it does not fit."""
+        check_checkpoint(checkpoint, self.states, self.code_layout())
         self.states = np.array(checkpoint["states"])
         self.set_betas(checkpoint["betas"])
         self.iteration = int(checkpoint["iteration"])
         self.tally = ensemble.Tally(*(checkpoint[f"tally_{name}"].copy() for name in ensemble.Tally._fields))
         self.streams.restore(json.loads(str(checkpoint["streams"])))
+
+    def code_layout(self) -> Layout | None:
+        """The rows of the codes that are the states; None for vectors."""
+        target = getattr(self.problem, "target", None)
+        return None if target is None else layout_of(target)
 
     def empty_draws(self, n: int, thin: int) -> Draws:
         """Allocate arrays for the kept draws of the next n iterations."""
@@ -361,6 +370,9 @@ class RowsEngine(Engine):
 
     def piece(self) -> int:
         return BATCH
+
+    def code_layout(self) -> Layout:
+        return self.problem.target.rows.layout
 
     def log_densities(self) -> Floats:
         log_prior, log_lik = self.problem.target.log_parts(self.states[0])

@@ -22,8 +22,9 @@ from chiasma.kernels import moves, state_moves
 from chiasma.kernels.sweeps import Tables
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta
+from chiasma.sampling.borders import are_rows, check_pair, check_path, check_uniforms, is_checked
 from chiasma.sampling.updates import make_tables
-from chiasma.types import Floats, Integers
+from chiasma.types import Floats, Integers, is_a, is_count, shown
 
 Rows = Sequence[int] | Literal["all", "random"]
 
@@ -43,6 +44,23 @@ class PairStep(ABC):
         return self(a, b, rng.random(self.n_uniforms))
 
 
+class CheckedPair(PairStep):
+    """An exchange that checks what it is given."""
+
+    def __init__(self, target_i: AnyTarget, target_j: AnyTarget, pair: PairStep):
+        self.targets = target_i, target_j
+        self.pair = pair
+        self.n_uniforms, self.is_swap = pair.n_uniforms, pair.is_swap
+
+    def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
+        check_path("a", a, self.targets[0])
+        check_path("b", b, self.targets[1])
+        if np.shares_memory(a, b):
+            raise InvalidInput("a and b must be two paths, got one twice; pass a copy of it")
+        check_uniforms(uniforms, self.n_uniforms)
+        return self.pair(a, b, uniforms)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exchange(ABC):
     """Base class of the moves.
@@ -56,7 +74,11 @@ class Exchange(ABC):
 
     def prepare(self, target_i: AnyTarget, target_j: AnyTarget, beta_i: float, beta_j: float) -> PairStep:
         """Bind to two replicas over the same columns and rows."""
-        betas = check_beta(beta_i), check_beta(beta_j)
+        pair = self._bind(target_i, target_j, (check_beta(beta_i), check_beta(beta_j)))
+        return CheckedPair(target_i, target_j, pair) if is_checked(target_i, target_j) else pair
+
+    def _bind(self, target_i: AnyTarget, target_j: AnyTarget, betas: tuple[float, float]) -> PairStep:
+        check_pair(target_i, target_j)
         move, n_uniforms = self.move(target_i), self.n_uniforms(target_i)
         if isinstance(target_i, StateTarget):
             assert isinstance(target_j, StateTarget)
@@ -81,10 +103,11 @@ class Exchange(ABC):
     ) -> moves.Move:
         order = np.arange(target.n_axes)
         if not isinstance(self.rows, str):
-            given = list(self.rows)
-            if not given or len(set(given)) < len(given) or not set(given) <= set(target.free):
-                raise InvalidInput(f"rows must be distinct free rows, here of {list(target.free)}, got {given}")
-            order = target.axes_of(given)
+            if not are_rows(self.rows, target.free):
+                raise InvalidInput(
+                    f"rows must be distinct free rows, here of {list(target.free)}, got {shown(self.rows)}"
+                )
+            order = target.axes_of(self.rows)
         elif self.rows not in ("all", "random"):
             raise InvalidInput(f'rows must be "all", "random" or a list of free rows, got "{self.rows}"')
         return moves.Move(kind, order, self.rows == "random", across_rows, points, flipped)
@@ -125,8 +148,8 @@ class _Crossover(Exchange):
     axis: Literal["sites", "rows"] = "sites"
 
     def __post_init__(self) -> None:
-        if self.axis not in ("sites", "rows"):
-            raise InvalidInput(f'axis must be "sites" or "rows", got "{self.axis}"')
+        if not is_a(self.axis, str) or self.axis not in ("sites", "rows"):
+            raise InvalidInput(f'axis must be "sites" or "rows", got {shown(self.axis)}')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +178,8 @@ class RandomCrossover(_Crossover):
     points: Literal[1, 2] = 1
 
     def move(self, target: AnyTarget) -> moves.Move:
-        if self.points not in (1, 2):
-            raise InvalidInput(f"points must be 1 or 2, got {self.points}")
+        if not is_count(self.points) or self.points > 2:
+            raise InvalidInput(f"points must be 1 or 2, got {shown(self.points)}")
         return self._move(target, moves.RANDOM_CROSSOVER, self.axis == "rows", self.points)
 
     def _own_uniforms(self, target: AnyTarget) -> int:

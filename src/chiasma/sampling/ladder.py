@@ -14,10 +14,12 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.results.exchange_stats import barrier, suggested_size
-from chiasma.types import as_floats
+from chiasma.types import as_floats, is_count, shown
 
 # Range of ladder sizes that adaptation chooses from when no size is given.
 SMALLEST, LARGEST = 3, 24
+# Every rung is a replica of its own.
+MOST_RUNGS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +71,23 @@ class Ladder:
     @classmethod
     def geometric(cls, size: int, hottest: float, prior: bool = False) -> Ladder:
         """`size` rungs with equal ratios from temperature `hottest` to 1; `prior` adds beta = 0 at the hot end."""
-        if size < 2 or not hottest > 1:
-            raise InvalidInput(f"a geometric ladder needs size >= 2 and hottest > 1, got {size} and {hottest}")
-        betas = np.geomspace(1 / hottest, 1, size)
+        given = as_floats("hottest", hottest)
+        if not is_count(size, least=2) or size > MOST_RUNGS or given.shape != () or not 1 < given < np.inf:
+            raise InvalidInput(
+                f"a geometric ladder needs size >= 2, at most {MOST_RUNGS}, and hottest > 1, got {shown(size)} and "
+                f"{shown(hottest)}"
+            )
+        betas = np.geomspace(1 / float(given), 1, size)
         betas[-1] = 1.0
+        if not isinstance(prior, bool | np.bool_):
+            raise InvalidInput(f"prior must be True or False, got {shown(prior)}")
         return cls(betas=((0.0,) if prior else ()) + tuple(betas))
 
     @classmethod
     def adapted(cls, size: int | None = None, hottest: float = 1000.0) -> Ladder:
         """A ladder from the prior to the target, adapted during warm-up; size=None also adapts the number of rungs."""
-        if size is not None and size < 3:
-            raise InvalidInput(f"an adapted ladder needs size >= 3, between its fixed ends, got {size}")
+        if size is not None and not is_count(size, least=3):
+            raise InvalidInput(f"an adapted ladder needs size >= 3, between its fixed ends, got {shown(size)}")
         start = cls.geometric((size or 10) - 1, hottest, prior=True)
         return cls(betas=start.betas, adapt=True, resize=size is None)
 

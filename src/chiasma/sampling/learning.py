@@ -46,7 +46,7 @@ class Learning:
         return self.target(self.parameters.centre)
 
     def target(self, values: Floats) -> AnyTarget:
-        return self.model.with_unchecked_values(self.parameters.unpack(values)).target(self.data)
+        return self.model.with_unchecked_values(self.parameters.unpack(values)).exact_target(self.data)
 
     def admits(self, values: Floats) -> bool:
         """Whether the data allow these values at all; the prior is restricted to such values."""

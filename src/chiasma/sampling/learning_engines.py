@@ -15,6 +15,8 @@ import numpy as np
 
 from chiasma.errors import ImpossibleData
 from chiasma.kernels import ensemble
+from chiasma.kernels.layout import Layout
+from chiasma.models.borders import layout_of
 from chiasma.models.state_target import AnyTarget
 from chiasma.models.target import Target
 from chiasma.sampling.engines import LoopEngine
@@ -64,6 +66,9 @@ class LearningEngine(LoopEngine):
 
     def checkpoint(self) -> dict[str, Any]:
         return super().checkpoint() | {"values": self.values, "directions": self.lines.directions}
+
+    def code_layout(self) -> Layout:
+        return layout_of(self.learning.typical)
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         self.values = np.array(checkpoint["values"])

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from threading import Lock
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -81,28 +81,27 @@ class StateProblem(Problem):
         """The part that is not tempered."""
 
 
-class PathProblem(StateProblem):
-    """A path of a factorial HMM."""
+AnyTarget = TypeVar("AnyTarget", Target, StateTarget)
+
+
+class CodesProblem(StateProblem, Generic[AnyTarget]):
+    """A path of a factorial HMM, as codes."""
 
     name = "codes"
     dtype: Any = np.int64
 
-    def __init__(self, target: Target, update: Update, exchange: Exchange | None):
-        self.target = target
+    def __init__(self, target: AnyTarget, update: Update, exchange: Exchange | None):
+        self.target: AnyTarget = target
         self.update = update
         self.exchange = exchange
         self.n_sites = target.n_columns
         self.record_dtype = target.record_dtype
         self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
-        self._tempered_at = np.empty(0)
-        self._tempered = np.empty((0, 0, 0))
 
     @cached_property
     def passes(self) -> Passes:
         """The forward filter that exact draws of all chains share."""
         assert isinstance(self.update, Exact)
-        if self.target.tabulated:
-            _ = self.target.log_lik  # computed once, before the chains use it
         return Passes(self.target, 1.0, memory=self.update.memory, stay=True)
 
     def initial(self, rng: np.random.Generator) -> Integers:
@@ -114,6 +113,27 @@ class PathProblem(StateProblem):
     def pair(self, beta_i: float, beta_j: float) -> Any:
         assert self.exchange is not None
         return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
+
+    def log_likelihood(self, state: State) -> float:
+        return self.target.log_likelihood(state)
+
+    def log_prior(self, state: State) -> float:
+        return self.target.log_prior(state)
+
+
+class PathProblem(CodesProblem[Target]):
+    """Rows of two states that can be told apart."""
+
+    def __init__(self, target: Target, update: Update, exchange: Exchange | None):
+        super().__init__(target, update, exchange)
+        self._tempered_at = np.empty(0)
+        self._tempered = np.empty((0, 0, 0))
+
+    @cached_property
+    def passes(self) -> Passes:
+        if self.target.tabulated:
+            _ = self.target.log_lik  # computed once, before the chains use it
+        return super().passes
 
     def tempered(self, betas: Floats) -> Floats:
         """(R, S, T) likelihoods at every beta. All chains of a run have the same rungs and share this table."""
@@ -124,57 +144,21 @@ class PathProblem(StateProblem):
                 tempered_table(self.target.log_lik, beta, lik)
         return self._tempered
 
-    def log_likelihood(self, state: State) -> float:
-        return self.target.log_likelihood(state)
-
-    def log_prior(self, state: State) -> float:
-        return self.target.log_prior(state)
-
     def record(self, states: State) -> State:
         return self.target.record(states)
 
 
-class RowsProblem(StateProblem):
-    """A path of rows with any number of states, of which equal ones count as one row of counts.
+class RowsProblem(CodesProblem[StateTarget]):
+    """Rows with any number of states, of which equal ones count as one row of counts.
 
     A state is the codes of the axes of the target; what is recorded are codes of all rows, in which an engine has
     chosen which of the equal rows are in which state.
     """
 
-    name = "codes"
-    dtype: Any = np.int64
-
     def __init__(self, target: StateTarget, update: Update, exchange: Exchange | None):
-        self.target = target
-        self.update = update
-        self.exchange = exchange
-        self.n_sites = target.n_columns
-        self.record_dtype = target.record_dtype
-        self.reading = Lock()  # held by the chain that reads `passes`, if its messages do not all fit at once
+        super().__init__(target, update, exchange)
         if exchange is not None or not isinstance(update, Exact):
             _ = target.trans, target.log_trans, target.candidates  # computed once, before the chains use them
-
-    @cached_property
-    def passes(self) -> Passes:
-        """The forward filter that exact draws of all chains share."""
-        assert isinstance(self.update, Exact)
-        return Passes(self.target, 1.0, memory=self.update.memory, stay=True)
-
-    def initial(self, rng: np.random.Generator) -> Integers:
-        return self.target.sample_prior(rng)
-
-    def sweep(self, beta: float) -> Any:
-        return self.update.prepare(self.target, beta)
-
-    def pair(self, beta_i: float, beta_j: float) -> Any:
-        assert self.exchange is not None
-        return self.exchange.prepare(self.target, self.target, beta_i, beta_j)
-
-    def log_likelihood(self, state: State) -> float:
-        return self.target.log_likelihood(state)
-
-    def log_prior(self, state: State) -> float:
-        return self.target.log_prior(state)
 
     def record(self, states: State) -> State:
         return states.astype(self.record_dtype)
@@ -268,7 +252,7 @@ def pose(
         raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
     if model.parameters:
         return _pose_learning(model, Observations.of(data), update, exchange, ladder, init)
-    target = model.target(data)
+    target = model.exact_target(data)
     plan = plan_paths(target, update, exchange, ladder)
     assert plan.update is not None
     given = None if init is None else check_states(model, target.n_columns, init)

@@ -35,9 +35,12 @@ from chiasma.sampling.problems import LearningProblem, Problem, RowsProblem, Sta
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Collapsed, Exact, Update
+from chiasma.storage.layout import Layout
+from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
-from chiasma.storage.store import Layout, ZarrTrace, check_new, draws_per_chunk
+from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
+from chiasma.types import as_count
 
 Model = FactorialHMM | Density
 
@@ -47,6 +50,7 @@ LEARNING_ENGINES: dict[type[Update], type[Engine]] = {Exact: CollapsedEngine, Co
 TURN = 0.2
 
 
+@one_writer
 def sample(
     model: Model,
     data: Observations | npt.ArrayLike | None = None,
@@ -64,6 +68,7 @@ def sample(
     workers: int | None = None,
     store: str | Path | None = None,
     resume: bool = False,
+    durable: bool = True,
     progress: bool = True,
 ) -> Posterior:
     """Draw from the posterior of the hidden paths, and of parameters with a prior, or from any density.
@@ -85,6 +90,7 @@ def sample(
     workers : threads; default: one per core, at most one per chain.
     store : a path for a Zarr store, to which draws are written while sampling; ch.open_posterior reads it.
     resume : continue the run in `store` up to `draws`, as if it had never stopped; starts a new run if there is none.
+    durable : sync every write to the disk, so that a power cut loses no more than a kill; False: for scratch stores.
     progress : show what was chosen and a progress display, if the output is a terminal.
 
     Ctrl-C ends the run and returns what all chains have drawn.
@@ -110,7 +116,7 @@ def sample(
     entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
-    trace: Trace | None = reopen_store(path, about, draws) if path is not None and resumes else None
+    trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
     engines = make_engines(problem, plan, exchange_every, entropy, chains, start)
     with Run(engines, min(workers or os.cpu_count() or 1, chains), Progress(progress, plan.reason, entropy)) as run:
         log_evidence = run.prepare()
@@ -119,7 +125,7 @@ def sample(
         if trace is None:
             if isinstance(problem, LearningProblem) and problem.peaks is not None:
                 about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
-            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence)
+            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable)
         trace.restore(engines)
         run.keep(trace, draws, thin)
         trace.finish(engines, run.timings)
@@ -192,6 +198,7 @@ def new_trace(
     n_draws: int,
     data: Observations | None,
     log_evidence: float | None,
+    durable: bool = True,
 ) -> Trace:
     """A new trace for the draws, in memory or in a store."""
     engine = engines[0]
@@ -218,7 +225,7 @@ def new_trace(
         static["starts"] = (data.starts, "sequence")
         if data.gaps is not None and len(data.gaps):
             static["gaps"] = (data.gaps, "gap")
-    return ZarrTrace.create(path, layout, static, about, log_evidence)
+    return ZarrTrace.create(path, layout, static, about, log_evidence, durable)
 
 
 class Run:
@@ -339,5 +346,7 @@ def warmup_rounds(n: int) -> list[int]:
 
 def _check_counts(least: int, **counts: Any) -> None:
     for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-            raise InvalidInput(f"{name} must be a whole number of at least {least}, got {count!r}")
+        if name != "seed" or not isinstance(count, int):  # a seed may be as large as it likes
+            as_count(name, count, least)
+        elif isinstance(count, bool) or count < 0:
+            raise InvalidInput(f"seed must be a whole number of at least 0, got {count!r}")

@@ -38,7 +38,7 @@ def look_at(data: Observations) -> Signal:
     >>> y = np.repeat([0.0, 4.0, 0.0, 4.0], 50) + np.random.default_rng(1).normal(0, 0.5, 200)
     >>> found = look_at(Observations(y))
     >>> round(found.noise, 1), round(found.high - found.low), round(200 * found.switching)
-    (0.5, 4, 3)
+    (0.5, 5, 4)
     """
     columns = data.y.reshape(data.n_columns, -1)
     noise, low, high, jumps = [], [], [], []

@@ -29,9 +29,10 @@ from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.state_target import AnyTarget, StateTarget
-from chiasma.models.target import Target, tempered_table
+from chiasma.models.target import Target, check_beta, tempered_table
+from chiasma.sampling.borders import are_rows, check_path, check_uniforms, is_checked
 from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block
-from chiasma.types import Floats, Integers
+from chiasma.types import Floats, Integers, is_a, is_count, shown
 
 # Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.
 TENSOR_LANES = 4
@@ -53,6 +54,25 @@ class Sweep(ABC):
         self(codes, rng.random(self.n_uniforms))
 
 
+class CheckedSweep(Sweep):
+    """A sweep that checks what it is given."""
+
+    def __init__(self, target: AnyTarget, sweep: Sweep):
+        self.target = target
+        self.sweep = sweep
+        self.n_uniforms = sweep.n_uniforms
+
+    @classmethod
+    def of(cls, target: AnyTarget, sweep: Sweep) -> Sweep:
+        """A checked sweep over a checked target; over others, as engines have them, the sweep itself."""
+        return cls(target, sweep) if is_checked(target) else sweep
+
+    def __call__(self, codes: Integers, uniforms: Floats) -> None:
+        check_path("codes", codes, self.target)
+        check_uniforms(uniforms, self.n_uniforms)
+        self.sweep(codes, uniforms)
+
+
 class Step(NamedTuple):
     """One step of a program; see chiasma.kernels.sweeps.Program."""
 
@@ -71,10 +91,12 @@ class Update(ABC):
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
         """Bind to a target; raises InvalidInput if the update does not fit it."""
+        beta = check_beta(beta)
         steps = self.steps(target)
         if isinstance(target, StateTarget):
-            return StateSweep(target, beta, steps)
-        return StepSweep(target, beta, steps) if target.tabulated or beta == 0 else StreamedSweep(target, beta, steps)
+            return CheckedSweep.of(target, StateSweep(target, beta, steps))
+        kind = StepSweep if target.tabulated or beta == 0 else StreamedSweep
+        return CheckedSweep.of(target, kind(target, beta, steps))
 
     @abstractmethod
     def steps(self, target: AnyTarget) -> list[Step]:
@@ -134,12 +156,15 @@ class BlockGibbs(Update):
 
     def steps(self, target: AnyTarget) -> list[Step]:
         if self.blocks is not None:
-            if not self.blocks:
-                raise InvalidInput("blocks must list at least one block, got none; leave it out for random blocks")
+            if not is_a(self.blocks, Sequence) or not self.blocks:
+                raise InvalidInput(
+                    f"blocks must list at least one block, such as [(0, 1)], got {shown(self.blocks)}; leave it out "
+                    "for random blocks"
+                )
             return [self._block(target, block) for block in self.blocks]
         n_axes = target.n_axes
-        if not 1 <= self.size <= n_axes:
-            raise InvalidInput(f"size must be in 1..{n_axes} ({target.axes_text}), got {self.size}")
+        if not is_count(self.size) or self.size > n_axes:
+            raise InvalidInput(f"size must be in 1..{n_axes} ({target.axes_text}), got {shown(self.size)}")
         width = target.widest(self.size)
         _check_memory(target, width)
         n_blocks = -(-n_axes // self.size)
@@ -147,8 +172,8 @@ class BlockGibbs(Update):
         return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_axes), n_uniforms, width)]
 
     def _block(self, target: AnyTarget, block: Sequence[int]) -> Step:
-        if not block or len(set(block)) < len(block) or not set(block) <= set(target.free):
-            raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {list(block)}")
+        if not are_rows(block, target.free):
+            raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {shown(block)}")
         axes = target.axes_of(block)
         width = target.width(axes)
         _check_memory(target, width)
@@ -184,10 +209,10 @@ class HammingBall(Update):
 
     def steps(self, target: AnyTarget) -> list[Step]:
         n_axes = target.n_axes
-        if not 1 <= self.radius <= n_axes:
+        if not is_count(self.radius) or self.radius > n_axes:
             raise InvalidInput(
-                f"radius must be in 1..{n_axes} ({target.axes_text}), got {self.radius}; use Exact() for the whole "
-                "space"
+                f"radius must be in 1..{n_axes} ({target.axes_text}), got {shown(self.radius)}; use Exact() for the "
+                "whole space"
             )
         size = ball_size(target.layout, self.radius)
         _check_memory(target, size)  # before the candidates are listed: there may be very many
@@ -251,9 +276,11 @@ class Exact(Update):
     memory: int = MEMORY
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+        beta = check_beta(beta)
         if beta > 0:
-            return ExactSweep(target, beta, self.memory)
-        return StateSweep(target, beta, []) if isinstance(target, StateTarget) else StepSweep(target, beta, [])
+            return CheckedSweep.of(target, ExactSweep(target, beta, self.memory))
+        kind = StateSweep if isinstance(target, StateTarget) else StepSweep
+        return CheckedSweep.of(target, kind(target, beta, []))  # type: ignore[arg-type]  # each has its kind of target
 
     def steps(self, target: AnyTarget) -> list[Step]:
         raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")

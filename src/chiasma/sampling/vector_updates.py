@@ -23,7 +23,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels import block_modes
 from chiasma.kernels.picking import is_accepted, pick_log
 from chiasma.models.density import BlockModes, Density, Vector
-from chiasma.types import Floats, as_floats
+from chiasma.types import Floats, as_array, as_floats, is_count, shown
 
 OwnUpdate = Callable[[Vector, float, np.random.Generator], npt.ArrayLike]
 
@@ -64,7 +64,7 @@ class SiteGibbs(VectorUpdate):
 
     def __post_init__(self) -> None:
         _check_sites(self.sites)
-        values = tuple(np.asarray(self.alphabet).ravel().tolist())
+        values = tuple(as_array("alphabet", self.alphabet).ravel().tolist())
         if len(values) < 2 or len(set(values)) < len(values) or not np.all(np.isfinite(as_floats("alphabet", values))):
             raise InvalidInput(f"alphabet must list at least two distinct numbers, got {list(values)}")
         object.__setattr__(self, "alphabet", values)
@@ -270,5 +270,5 @@ def require_possible(log_densities: Any, *states: Vector) -> None:
 
 
 def _check_sites(sites: int | None) -> None:
-    if sites is not None and (np.asarray(sites).dtype.kind not in "iu" or sites < 1):
-        raise InvalidInput(f"sites must be a whole number of at least 1, or None for all of them, got {sites!r}")
+    if sites is not None and not is_count(sites):
+        raise InvalidInput(f"sites must be a whole number of at least 1, or None for all of them, got {shown(sites)}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from chiasma.errors import InvalidInput, StoreError
@@ -15,9 +17,22 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.assembly import assemble
 from chiasma.results.posterior import Posterior
-from chiasma.results.provenance import differences, rebuild_model
+from chiasma.results.provenance import describe_data, describe_model, differences, rebuild_model
 from chiasma.results.run_info import run_info
-from chiasma.storage.store import Layout, ZarrTrace, check_chunks, read_header, read_run
+from chiasma.storage import forks  # noqa: F401  # prepares for forks of this process
+from chiasma.storage.locks import as_path
+from chiasma.storage.reading import (
+    Run,
+    check_chunks,
+    only_store_errors,
+    read_block,
+    read_draws,
+    read_header,
+    read_run,
+    read_static,
+)
+from chiasma.storage.store import ZarrTrace
+from chiasma.types import Floats, is_count
 
 # A run may be resumed only if these parts of its description are unchanged.
 _SAME = ("model", "data", "run")
@@ -28,40 +43,46 @@ def open_posterior(
 ) -> Posterior:
     """The posterior of a stored run, finished or not: every draw up to the last flush, loaded lazily.
 
+    Sizes and small files are checked now, draws when they are loaded; `ch.check_store` checks everything.
+
     Parameters
     ----------
     path : the store, as given to sample(store=...).
     draws : open only the first `draws` draws of every chain.
     model : the model, needed only if it contains a user's own function and could not be stored.
     """
-    path = Path(path)
-    header, checkpoints = read_run(path)
-    about, layout = header["provenance"], Layout(**header["layout"])
-    n_draws = min(header["committed"])
+    folder = as_path("path", path)
+    with only_store_errors(folder):
+        return _open(read_run(folder), draws, model)
+
+
+def _open(run: Run, draws: int | None, model: FactorialHMM | Density | None) -> Posterior:
+    layout, about = run.layout, run.header["provenance"]
+    n_draws = min(run.committed)
     if n_draws == 0:
-        raise StoreError(f"{path} holds no draws yet: the run stopped before its first flush; resume it")
+        raise StoreError(f"{run.path} holds no draws yet: the run stopped before its first flush; resume it")
     if draws is None:
-        check_chunks(path, header, checkpoints)
-    elif not 1 <= draws <= n_draws:
-        raise InvalidInput(f"draws must be in 1..{n_draws} (draws in {path}), got {draws}")
-    whole = xr.open_zarr(path, consolidated=True)
-    stored = whole.isel(draw=slice(draws or n_draws))
-    names = {dim: np.arange(stored.sizes[dim]) for dim in ("chain", "draw", "site")}
+        check_chunks(run)
+    elif not is_count(draws) or draws > n_draws:
+        raise InvalidInput(f"draws must be in 1..{n_draws} (draws in {run.path}), got {draws}")
+    n_kept = n_draws if draws is None else int(draws)
+    if model is not None:
+        _check_model(run, model)
     # Running counts cover all draws of a chain, so they can be used only if all chains have the same number of draws.
-    level = draws is None and len(set(header["committed"])) == 1 and layout.n_rows > 0
+    level = draws is None and len(set(run.committed)) == 1 and layout.n_rows > 0
     return assemble(
-        draws=stored[layout.name].assign_coords(names),
-        log_prior=stored["log_prior"].values,
-        log_lik=stored["replica_log_likelihood"].values,
-        values=stored["parameters"].values if layout.n_values else None,
-        work=stored["work"].values if layout.n_pairs else None,
-        betas=whole["beta"].values,
-        tallies=[_tally(checkpoint, layout.n_replicas) for checkpoint in checkpoints],
-        exact_evidence=header["log_evidence"],
-        info={**run_info(about, header["timings"]), "complete": n_draws == layout.n_draws},
-        model=model or rebuild_model(about["model"]),
-        data=_data(whole),
-        row_counts=sum(checkpoint["counts"] for checkpoint in checkpoints) if level else None,
+        draws=lazy_draws(run, n_kept),
+        log_prior=read_draws(run, "log_prior", n_kept),
+        log_lik=read_draws(run, "replica_log_likelihood", n_kept),
+        values=read_draws(run, "parameters", n_kept) if layout.n_values else None,
+        work=read_draws(run, "work", n_kept) if layout.n_pairs else None,
+        betas=stored_betas(run),
+        tallies=[_tally(run, chain) for chain in range(layout.n_chains)],
+        exact_evidence=run.header["log_evidence"],
+        info={**run_info(about, run.header["timings"]), "complete": n_draws == layout.n_draws},
+        model=rebuild_stored(run) if model is None else model,
+        data=stored_data(run),
+        row_counts=np.sum([checkpoint["counts"] for checkpoint in run.checkpoints], axis=0) if level else None,
     )
 
 
@@ -69,26 +90,109 @@ def stored_seed(path: Path) -> int:
     return int(read_header(path)["provenance"]["run"]["seed"])
 
 
-def reopen_store(path: Path, about: dict[str, Any], n_draws: int) -> ZarrTrace:
+def stored_goal(path: Path) -> int:
+    """Draws per chain that were asked for last."""
+    return int(read_header(path)["layout"]["n_draws"])
+
+
+def reopen_store(path: Path, about: dict[str, Any], n_draws: int, durable: bool = True) -> ZarrTrace:
     """Reopen the store of an earlier run to resume it; raises StoreError if model, data or settings differ."""
-    stored = read_header(path)["provenance"]
+    with only_store_errors(path):
+        return _reopen(read_run(path), about, n_draws, durable)
+
+
+def _reopen(run: Run, about: dict[str, Any], n_draws: int, durable: bool) -> ZarrTrace:
+    stored, path = run.header["provenance"], run.path
     found = [text for part in _SAME for text in differences(stored[part], about[part], f"{part}.")]
     if found:
         raise StoreError(
             f"{path} holds another run and cannot be resumed with these settings: {'; '.join(found)}; "
             "call sample as before, or give another store"
         )
-    return ZarrTrace.reopen(path, n_draws)
+    stored_data(run)
+    stored_betas(run)
+    return ZarrTrace.reopen(run, n_draws, durable)
 
 
-def _tally(checkpoint: dict[str, Any], n_replicas: int) -> Tally:
-    if not checkpoint:
-        return make_tally(n_replicas)
-    return Tally(*(checkpoint[f"tally_{name}"] for name in Tally._fields))
+def lazy_draws(run: Run, n_draws: int) -> xr.DataArray:
+    """(chain, draw, site), in pieces of one chunk that are read when they are needed."""
+    import dask.array
+
+    layout = run.layout
+    pieces = [min(layout.chunk_draws, n_draws - first) for first in range(0, n_draws, layout.chunk_draws)]
+    map_blocks: Any = dask.array.map_blocks  # has no annotations
+    values = map_blocks(
+        partial(_piece, run, pieces),
+        chunks=((1,) * layout.n_chains, tuple(pieces), (layout.n_sites,)),
+        dtype=layout.dtype,
+        meta=np.empty((0, 0, 0), layout.dtype),
+        name=f"{layout.name}-{run.header.get('digest')}-{run.path}-{n_draws}",
+    )
+    dims = ("chain", "draw", "site")
+    coords = {dim: np.arange(n) for dim, n in zip(dims, values.shape, strict=True)}
+    return xr.DataArray(values, coords, dims, layout.name)
 
 
-def _data(stored: xr.Dataset) -> Observations | None:
-    if "y" not in stored:
+def _piece(run: Run, pieces: list[int], block_id: tuple[int, ...]) -> npt.NDArray[Any]:
+    chain, chunk, _ = block_id
+    return read_block(run, run.layout.name, chain, chunk)[None, : pieces[chunk]]
+
+
+def stored_data(run: Run) -> Observations | None:
+    """The data of a run, compared with the digests in its description."""
+    about = run.header["provenance"]["data"]
+    if not about:
         return None
-    gaps = stored["gaps"].values if "gaps" in stored else None
-    return Observations(stored["y"].values, stored["starts"].values, gaps)
+    y, starts = read_static(run, "y"), read_static(run, "starts")
+    gaps = read_static(run, "gaps") if "gaps" in run.header["arrays"] else None
+    try:
+        data = Observations(y, starts, gaps)
+    except InvalidInput as error:
+        raise StoreError(f"{run.path} holds data that cannot be right ({error}); restore it from a backup") from error
+    for name in ("y", "starts", "gaps"):
+        # Without any gap there is nothing to store, and no gaps come back.
+        if describe_data(data)[name] != about[name] and (name != "gaps" or data.n_columns > 1):
+            raise StoreError(f"{run.path / name} does not match its digest; it is damaged: restore it from a backup")
+    return data
+
+
+def stored_betas(run: Run) -> Floats:
+    """The rungs, which every checkpoint holds as well."""
+    betas = read_static(run, "beta")
+    for checkpoint in run.checkpoints:
+        if checkpoint and not np.array_equal(checkpoint["betas"], betas):
+            raise StoreError(f"{run.path / 'beta'} does not match the checkpoints; restore it from a backup")
+    return betas
+
+
+def rebuild_stored(run: Run) -> FactorialHMM | None:
+    """The model as the run describes it; None if it was made of a user's own functions."""
+    try:
+        return rebuild_model(run.header["provenance"]["model"])
+    except Exception as error:
+        raise StoreError(
+            f"{run.path} describes a model that cannot be rebuilt ({type(error).__name__}: {error}); restore zarr.json "
+            "from a backup, or pass the model: ch.open_posterior(path, model=model)"
+        ) from error
+
+
+def _check_model(run: Run, model: FactorialHMM | Density) -> None:
+    """Raise an error for another model than that of the run. Functions are compared by their names only."""
+    if not isinstance(model, FactorialHMM | Density):
+        raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
+    found = differences(run.header["provenance"]["model"], describe_model(model), "model.")
+    if found:
+        raise StoreError(
+            f"{run.path} is a run of another model: {'; '.join(found)}; pass the model that was sampled, or none"
+        )
+
+
+def _tally(run: Run, chain: int) -> Tally:
+    checkpoint, n_replicas = run.checkpoints[chain], run.layout.n_replicas
+    made = make_tally(n_replicas)
+    if not checkpoint:
+        return made
+    found = [checkpoint[f"tally_{name}"] for name in Tally._fields]
+    if not all(one.shape == other.shape for one, other in zip(found, made, strict=True)):
+        raise StoreError(f"{run.path}: the checkpoint of chain {chain} counts something else; restore it from a backup")
+    return Tally(*found)

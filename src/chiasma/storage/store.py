@@ -1,9 +1,10 @@
-"""A run on disk: draws in a Zarr store that stays readable if the process is killed.
+"""A run on disk: draws in a Zarr store that stays readable if the process is killed or the power is cut.
 
-Every file is written atomically: to a temporary file, then renamed. A flush writes chunks of draws and a checkpoint
-first, then the group's metadata. That one file holds the consolidated metadata of all arrays and the number of
-committed draws, so chiasma, xarray and zarr all see the same finished part, whenever the process was killed. A chunk
-that is only partly filled is padded with zeros and later replaced by a fuller one.
+Every file is written atomically and synced: to a temporary file, which is synced and renamed, then the directory is
+synced. A flush writes chunks of draws and a checkpoint first, then the group's metadata. That one file holds the
+consolidated metadata of all arrays and the number of committed draws, so chiasma, xarray and zarr all see the same
+finished part, whenever the process was killed. A chunk that is only partly filled is padded with zeros and later
+replaced by a fuller one. A new store is made beside its place, synced as a whole, and renamed.
 
     codes (chain, draw, site), log_prior (chain, draw), replica_log_likelihood (chain, draw, replica)
     beta (replica,), and the data: y, starts, gaps
@@ -12,19 +13,14 @@ that is only partly filled is padded with zeros and later replaced by a fuller o
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import io
 import json
 import os
-import shutil
 import time
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
-from uuid import uuid4
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +29,24 @@ from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.kernels.counting import add_counts
 from chiasma.kernels.layout import make_layout, on_bits
+from chiasma.storage.layout import Layout
+from chiasma.storage.locks import make_parent
+from chiasma.storage.reading import (
+    FORMAT,
+    KEY,
+    NO_DIGEST,
+    Run,
+    check_chunks,
+    checkpoint_name,
+    clear_errors,
+    draws_fingerprint,
+    fingerprint,
+    read_block,
+    seal,
+    static_digests,
+)
 from chiasma.storage.trace import Chain, Draws
 
-FORMAT = 1
-KEY = "chiasma"
-_AGAIN = "free some space there, then continue with resume=True: draws up to the last flush are safe"
-_REMEDIES = {"create": "choose another path", "write to": _AGAIN, "read": "check the path"}
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
 CHUNK_BYTES = 8 * 2**20
 FLUSH_SECONDS = 10.0
@@ -46,38 +54,6 @@ FLUSH_SECONDS = 10.0
 COMMIT_SECONDS = 1.0
 # Zstd compression level. Successive draws are similar, so the lowest level compresses them well, at about 3 GB/s.
 LEVEL = 1
-
-
-class Layout(NamedTuple):
-    """Shapes and types of the arrays of a run."""
-
-    name: str  # of the draws: "codes" or "x"
-    n_chains: int
-    n_draws: int
-    n_sites: int
-    n_replicas: int
-    dtype: str
-    n_rows: int  # 0 for plain vectors
-    chunk_draws: int
-    n_values: int = 0  # learned parameters
-    n_pairs: int = 0  # pairs of rungs whose work is kept
-
-    @property
-    def records(self) -> dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]]:
-        """The arrays kept for every draw, in the order of Draws: shape, type and names of the dimensions."""
-        kept: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
-            self.name: ((self.n_sites,), self.dtype, ("site",)),
-            "replica_log_likelihood": ((self.n_replicas,), "float64", ("replica",)),
-            "log_prior": ((), "float64", ()),
-        }
-        if self.n_values:
-            kept["parameters"] = ((self.n_values,), "float64", ("parameter",))
-        if self.n_pairs:
-            kept["work"] = ((self.n_pairs, 2), "float64", ("pair", "side"))
-        return kept
-
-    def chunk_file(self, name: str, chain: int, chunk: int) -> Path:
-        return Path(name, ".".join(["c", str(chain), str(chunk), *("0" for _ in self.records[name][0])]))
 
 
 def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: int) -> int:
@@ -102,21 +78,26 @@ class ChainBuffer:
         ]
         self.counts = np.zeros((layout.n_rows, layout.n_sites), np.int64)
         self.sizes: list[list[int]] = []  # bytes of the files of every full chunk
+        self.digests: list[list[int]] = []  # and their digests
+        self.checkpoint: Path | None = None  # the committed one
         self.written_at = time.monotonic()
 
 
 class ZarrTrace:
     """Streams the draws of a run into a store."""
 
-    def __init__(self, path: Path, layout: Layout, header: dict[str, Any]):
+    def __init__(self, path: Path, layout: Layout, header: dict[str, Any], durable: bool = True):
+        """durable: sync every write, so that a power cut loses nothing that was committed."""
         self.path = path
         self.layout = layout
         self.header = header
+        self.durable = durable
         self.buffers = [ChainBuffer(layout) for _ in range(layout.n_chains)]
         self.checkpoints: list[dict[str, Any]] = [{} for _ in range(layout.n_chains)]
         self.arrays: dict[str, Any] = {}  # metadata of every array
         self.row_layout = make_layout(header["provenance"].get("row_sizes") or [2] * max(layout.n_rows, 1))
         self._lock = Lock()
+        self._stamp: tuple[int, ...] = ()  # of the metadata that we wrote last
 
     @classmethod
     def create(
@@ -126,48 +107,59 @@ class ZarrTrace:
         static: dict[str, tuple[npt.NDArray[Any], str]],
         provenance: dict[str, Any],
         log_evidence: float | None = None,
+        durable: bool = True,
     ) -> ZarrTrace:
         """Create a new store. static: arrays of fixed size, each with the names of its dimensions."""
         check_new(path)
-        header = {
+        header: dict[str, Any] = {
             "format": FORMAT,
+            "digest": NO_DIGEST,
             "layout": layout._asdict(),
             "provenance": provenance,
             "log_evidence": log_evidence,
             "timings": {},
         }
-        trace = cls(path.with_name(f"{path.name}.{uuid4().hex}.partial"), layout, header)
+        trace = cls(atomic.partial_name(path), layout, header, durable=False)
         with clear_errors(path, "create"):
+            atomic.remove(atomic.partials(path.parent, [path.name]))
             try:
                 trace._make_arrays(static)
-                trace._read_arrays([*layout.records, *static])
                 trace._commit()
+                if durable:
+                    atomic.sync_tree(trace.path)
                 trace.path.rename(path)
+                if durable:
+                    atomic.sync_directory(path.parent)
             except BaseException:
-                shutil.rmtree(trace.path, ignore_errors=True)
+                atomic.remove([trace.path])
                 raise
-        trace.path = path
+        trace.path, trace.durable = path, durable
         return trace
 
     @classmethod
-    def reopen(cls, path: Path, n_draws: int) -> ZarrTrace:
-        """Open an existing store to resume its run, up to n_draws."""
-        header, checkpoints = read_run(path)
-        most = max(header["committed"])
+    def reopen(cls, run: Run, n_draws: int, durable: bool = True) -> ZarrTrace:
+        """Continue a run that was read, up to n_draws."""
+        most = max(run.committed)
         if n_draws < most:
             raise StoreError(
-                f"{path} holds {most} draws per chain already, got draws={n_draws}; ask for at least as many, "
+                f"{run.path} holds {most} draws per chain already, got draws={n_draws}; ask for at least as many, "
                 "or open it with open_posterior"
             )
-        check_chunks(path, header, checkpoints)
-        trace = cls(path, Layout(**header["layout"])._replace(n_draws=n_draws), header)
-        header["layout"] = trace.layout._asdict()
-        trace.checkpoints = checkpoints
-        with clear_errors(path, "read"):
-            trace._read_arrays(header["arrays"])
-            for index, checkpoint in enumerate(checkpoints):
+        check_chunks(run)
+        header = dict(run.header)
+        trace = cls(run.path, run.layout._replace(n_draws=n_draws), header, durable)
+        trace.arrays = header.pop("metadata")
+        trace.checkpoints = run.checkpoints
+        with clear_errors(run.path, "read"):
+            trace._refuse_links()
+            trace._stamp = _stamp(run.path)
+            for index, checkpoint in enumerate(run.checkpoints):
                 if checkpoint:
-                    trace._take_up(index, checkpoint)
+                    trace._take_up(index, checkpoint, run)
+            header |= {"format": FORMAT, "digest": NO_DIGEST, "layout": trace.layout._asdict()}
+            header.setdefault("checkpoints", trace._checkpoint_digests())  # format 1 has none
+            header.setdefault("static", static_digests(run.path, trace._static_names()))
+        trace._tidy()
         return trace
 
     @property
@@ -182,7 +174,13 @@ class ZarrTrace:
     def restore(self, chains: Sequence[Chain]) -> None:
         for index, (chain, checkpoint) in enumerate(zip(chains, self.checkpoints, strict=True)):
             if checkpoint:
-                chain.restore(checkpoint)
+                try:
+                    chain.restore(checkpoint)
+                except Exception as error:
+                    raise StoreError(
+                        f"the checkpoint of chain {index} in {self.path} does not fit the run "
+                        f"({type(error).__name__}: {error}); restore it from a backup"
+                    ) from error
                 self._check_functions(index, chain.log_densities(), checkpoint["log_densities"])
 
     def _check_functions(self, index: int, found: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
@@ -218,13 +216,17 @@ class ZarrTrace:
         if buffer.filled == buffer.flushed:
             return
         with clear_errors(self.path, "write to"):
-            if buffer.filled % self.layout.chunk_draws:
-                self._write_partly_filled(index, buffer)
-            self._write_checkpoint(index, buffer, chain)
+            file = self.path / "checkpoints" / checkpoint_name(index, buffer.filled)
+            chunk, tails = self._partly_filled(index, buffer)
+            checkpoint = self._checkpoint(buffer, tails, chain)
+            self._write(chunk | {file: checkpoint} | self._own_metadata())
             with self._lock:
                 buffer.flushed = buffer.filled
+                self.header["checkpoints"][index] = fingerprint(checkpoint)
                 self._commit()
-            self._drop_old_checkpoints(index, buffer)
+            if buffer.checkpoint is not None and buffer.checkpoint != file:
+                buffer.checkpoint.unlink(missing_ok=True)
+            buffer.checkpoint = file
         buffer.written_at = time.monotonic()
 
     def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
@@ -235,6 +237,7 @@ class ZarrTrace:
             self.header["timings"][name] = self.header["timings"].get(name, 0.0) + seconds
         with clear_errors(self.path, "write to"), self._lock:
             self._commit()
+            atomic.write_files(self._own_metadata(), self.durable)
 
     def _make_arrays(self, static: dict[str, tuple[npt.NDArray[Any], str]]) -> None:
         import zarr
@@ -254,21 +257,57 @@ class ZarrTrace:
         for name, (values, dims_of) in static.items():
             group.create_array(name, data=values, dimension_names=tuple(dims_of.split()))
         (self.path / "checkpoints").mkdir()
-
-    def _read_arrays(self, names: list[str]) -> None:
-        self.header["arrays"] = names
+        names = [*self.layout.records, *static]
         self.arrays = {name: json.loads((self.path / name / "zarr.json").read_text()) for name in names}
+        self.header |= {"arrays": names, "checkpoints": [0] * self.layout.n_chains}
+        self.header["static"] = static_digests(self.path, self._static_names())
 
-    def _take_up(self, index: int, checkpoint: dict[str, Any]) -> None:
+    def _static_names(self) -> list[str]:
+        return [name for name in self.header["arrays"] if name not in self.layout.records]
+
+    def _checkpoint_digests(self) -> list[int]:
+        files = [buffer.checkpoint for buffer in self.buffers]
+        return [0 if file is None else fingerprint(file.read_bytes()) for file in files]
+
+    def _refuse_links(self) -> None:
+        """Nothing is written outside the store: its folders must be its own."""
+        for name in (*self.arrays, "checkpoints"):
+            if (self.path / name).is_symlink():
+                raise StoreError(
+                    f"{self.path / name} is a symbolic link, and writing would leave the store; put the folder that it "
+                    "leads to in its place"
+                )
+
+    def _tidy(self) -> None:
+        """Remove what killed writers left. We hold the lock, so nobody is writing it."""
+        kept = {buffer.checkpoint for buffer in self.buffers}
+        unused = [file for file in (self.path / "checkpoints").glob("chain-*.npz") if file not in kept]
+        # Version 0.1 ended its temporary names in .partial as well.
+        torn = [file for name in ("", *self.arrays, "checkpoints") for file in (self.path / name).glob("*.partial")]
+        atomic.remove([*unused, *torn, *atomic.partials(self.path.parent, [self.path.name])])
+
+    def _take_up(self, index: int, checkpoint: dict[str, Any], run: Run) -> None:
         """Continue after the draws on disk: read a partly filled chunk back, to replace it by a fuller one."""
         buffer = self.buffers[index]
         buffer.filled = buffer.flushed = int(checkpoint["n_draws"])
         buffer.counts = checkpoint["counts"]
         buffer.sizes = checkpoint["sizes"].tolist()
+        buffer.checkpoint = self.path / "checkpoints" / checkpoint_name(index, buffer.flushed)
         n_full, kept = divmod(buffer.flushed, self.layout.chunk_draws)
+        if "digests" in checkpoint:
+            buffer.digests = checkpoint["digests"].tolist()
+        else:
+            buffer.digests = [self._first_digests(run, index, number) for number in range(n_full)]
         if kept:
             for values, name in zip(buffer.chunk, self.layout.records, strict=True):
-                values[:kept] = read_chunk(self.path, self.layout, name, index, n_full)[:kept]
+                values[:kept] = read_block(run, name, index, n_full)
+
+    def _first_digests(self, run: Run, index: int, number: int) -> list[int]:
+        """Digests of a chunk of format 1, which has none, once it has proved sound."""
+        for name in self.layout.records:
+            read_block(run, name, index, number)
+        files = [self.path / self.layout.chunk_file(name, index, number) for name in self.layout.records]
+        return [fingerprint(file.read_bytes()) for file in files]
 
     def _fill(self, index: int, buffer: ChainBuffer, new: Draws) -> bool:
         """Add draws to the current chunk and write it whenever it is full; returns whether one was written."""
@@ -282,44 +321,64 @@ class ZarrTrace:
                 values[at : at + n] = more[first : first + n]
             first += n
             if at + n == n_chunk:
-                buffer.sizes.append(self._write_chunk(index, len(buffer.sizes), buffer.chunk))
+                packed = self._pack(index, len(buffer.sizes), buffer.chunk)
+                self._write(packed)
+                buffer.sizes.append([len(content) for content in packed.values()])
+                buffer.digests.append([fingerprint(content) for content in packed.values()])
             buffer.filled += n
         return len(buffer.sizes) > n_full
 
-    def _write_partly_filled(self, index: int, buffer: ChainBuffer) -> None:
+    def _partly_filled(self, index: int, buffer: ChainBuffer) -> tuple[dict[Path, bytes], list[int]]:
+        """Files of the chunk that is being filled, and digests of its draws; none if it is empty."""
+        kept = buffer.filled % self.layout.chunk_draws
+        if not kept:
+            return {}, []
         for values in buffer.chunk:
-            values[buffer.filled % self.layout.chunk_draws :] = 0  # clear what is left of the previous chunk
-        self._write_chunk(index, len(buffer.sizes), buffer.chunk)
+            values[kept:] = 0  # clear what is left of the previous chunk
+        return self._pack(index, len(buffer.sizes), buffer.chunk), [draws_fingerprint(v[:kept]) for v in buffer.chunk]
 
-    def _write_chunk(self, index: int, number: int, chunk: list[npt.NDArray[Any]]) -> list[int]:
-        """Write the files of one chunk; returns their sizes."""
+    def _pack(self, index: int, number: int, chunk: list[npt.NDArray[Any]]) -> dict[Path, bytes]:
+        """The files of one chunk."""
         from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # not needed by runs in memory
 
-        sizes = []
-        for name, values in zip(self.layout.records, chunk, strict=True):
-            # The checksum lets every reader detect a damaged chunk.
-            content = Zstd(level=LEVEL, checksum=True).encode(values)
-            atomic.write_bytes(self.path / self.layout.chunk_file(name, index, number), content)
-            sizes.append(len(content))
-        return sizes
+        # The checksum lets every reader detect a damaged chunk.
+        codec = Zstd(level=LEVEL, checksum=True)
+        return {
+            self.path / self.layout.chunk_file(name, index, number): codec.encode(values)
+            for name, values in zip(self.layout.records, chunk, strict=True)
+        }
 
-    def _write_checkpoint(self, index: int, buffer: ChainBuffer, chain: Chain) -> None:
+    def _checkpoint(self, buffer: ChainBuffer, tails: list[int], chain: Chain) -> bytes:
         content = io.BytesIO()
+        n_records = len(self.layout.records)
         np.savez(
             content,
             **chain.checkpoint(),
             n_draws=buffer.filled,
             counts=buffer.counts,
-            sizes=np.array(buffer.sizes, np.int64).reshape(-1, len(self.layout.records)),
+            sizes=np.array(buffer.sizes, np.int64).reshape(-1, n_records),
+            digests=np.array(buffer.digests, np.uint64).reshape(-1, n_records),
+            tails=np.array(tails, np.uint64),
             log_densities=chain.log_densities(),
         )
-        atomic.write_bytes(self.path / "checkpoints" / checkpoint_name(index, buffer.filled), content.getvalue())
+        return content.getvalue()
 
-    def _drop_old_checkpoints(self, index: int, buffer: ChainBuffer) -> None:
-        keep = checkpoint_name(index, buffer.flushed)
-        for file in (self.path / "checkpoints").glob(f"chain-{index}-*"):
-            if file.name != keep:
-                file.unlink(missing_ok=True)
+    def _own_metadata(self) -> dict[Path, bytes]:
+        """Metadata of every array for readers that ignore the group's: they may see fewer draws, never more."""
+        return {self.path / name / "zarr.json": as_json(self.arrays[name]) for name in self.layout.records}
+
+    def _write(self, files: dict[Path, bytes]) -> None:
+        with self._lock:
+            self._check_alone()
+        atomic.write_files(files, self.durable)
+
+    def _check_alone(self) -> None:
+        """The last guard where locks do not work, or were deleted: stop before the draws of another are overwritten."""
+        if self._stamp and _stamp(self.path) != self._stamp:
+            raise StoreError(
+                f"{self.path} was changed by another process while this one was writing to it; nothing more is "
+                "written. Let one process write at a time, and continue with resume=True"
+            )
 
     def _commit(self) -> None:
         """Replace the group's metadata, which makes the flushed draws visible to readers."""
@@ -332,145 +391,24 @@ class ZarrTrace:
             "attributes": {KEY: self.header},
             "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": self.arrays},
         }
-        atomic.write_bytes(self.path / "zarr.json", as_json(group))
-        # For readers that ignore consolidated metadata; they may see fewer draws, never more.
-        for name in self.layout.records:
-            atomic.write_bytes(self.path / name / "zarr.json", as_json(self.arrays[name]))
+        self._check_alone()
+        atomic.write_bytes(self.path / "zarr.json", seal(as_json(group)), self.durable)
+        self._stamp = _stamp(self.path)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Differs if anybody has replaced the metadata of the store."""
+    found = (path / "zarr.json").stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def check_new(path: Path) -> None:
     """Raise StoreError if the path exists or cannot be written to, before anything is computed."""
-    if path.exists():
+    if os.path.lexists(path):
         raise StoreError(f"{path} exists already; give another path, or resume=True to continue that run")
-    with clear_errors(path, "create"):
-        if path.parent.exists() and not path.parent.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is not a directory")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """The header of a store; raises StoreError if the path is no store, or was written in another format."""
-    file = path / "zarr.json"
-    if not file.exists():
-        raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
-    try:
-        with clear_errors(path, "read"):
-            header = dict(json.loads(file.read_text(encoding="utf-8"))["attributes"][KEY])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is not a chiasma run: its zarr.json has no chiasma entry; check the path") from error
-    if header.get("format") != FORMAT:
-        raise StoreError(
-            f"{path} was written in format {header.get('format')}, this version reads format {FORMAT}; "
-            "open it with the version of chiasma that wrote it"
-        )
-    return _completed(header)
-
-
-def _completed(header: dict[str, Any]) -> dict[str, Any]:
-    """Convert a header written by version 0.1 to the present form."""
-    about, run = header["provenance"], header["provenance"]["run"]
-    if "log_evidence" not in header:
-        header["log_evidence"] = about.pop("log_evidence")
-        about["follows_swaps"] = run["exchange"] == "Swap(rows='all')"
-        layout = header["layout"]
-        about["independent"] = (
-            run["update"].startswith("Exact(") and layout["n_replicas"] == 1 and not layout.get("n_values", 0)
-        )
-        for part in ("update", "exchange"):
-            run[part] = None if run[part] == "None" else run[part]
-        start = run["init"]
-        run["init"] = {"states": start} if isinstance(start, str) else start or {}
-    return header
-
-
-def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The header and the checkpoints that belong to it; works while a running process replaces them."""
-    while True:
-        header = read_header(path)
-        try:
-            return header, [read_checkpoint(path, header, chain) for chain in range(len(header["committed"]))]
-        except StoreError:
-            if read_header(path)["committed"] == header["committed"]:
-                raise
-
-
-def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str, Any]:
-    """The checkpoint of a chain at its last flush; empty if it has none."""
-    n_draws = header["committed"][chain]
-    if n_draws == 0:
-        return {}
-    file = path / "checkpoints" / checkpoint_name(chain, n_draws)
-    try:
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
-        raise StoreError(
-            f"{file} cannot be read ({reason}) and the run cannot be resumed without it; restore it from a backup. "
-            f"The draws are intact: read them with xarray.open_zarr({str(path)!r})"
-        ) from error
-
-
-def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
-    """(chunk_draws, ...): the content of one chunk."""
-    from numcodecs.zstd import Zstd
-
-    last, dtype, _ = layout.records[name]
-    content = Zstd().decode((path / layout.chunk_file(name, chain, chunk)).read_bytes())
-    values = np.frombuffer(content, np.dtype(dtype).newbyteorder("<"))
-    return values.reshape(layout.chunk_draws, *last).astype(dtype)
-
-
-def check_chunks(path: Path, header: dict[str, Any], checkpoints: list[dict[str, Any]]) -> None:
-    """Check for damage: compare file sizes of full chunks with those recorded, and decompress partly filled ones.
-
-    The size of a partly filled chunk proves nothing: a killed process may have replaced it by a fuller one.
-    """
-    layout = Layout(**header["layout"])
-    for chain, checkpoint in enumerate(checkpoints):
-        for chunk, sizes in enumerate(checkpoint.get("sizes", ())):
-            for name, size in zip(layout.records, sizes, strict=True):
-                file = path / layout.chunk_file(name, chain, chunk)
-                found = file.stat().st_size if file.exists() else None
-                if found != size:
-                    what = "is missing" if found is None else f"has {found} bytes and was written with {size}"
-                    raise _damaged(path, layout, name, chain, chunk, what)
-        n_full, kept = divmod(header["committed"][chain], layout.chunk_draws)
-        for name in layout.records if kept else ():
-            try:
-                read_chunk(path, layout, name, chain, n_full)
-            except FileNotFoundError:
-                raise _damaged(path, layout, name, chain, n_full, "is missing") from None
-            except (OSError, ValueError, RuntimeError) as error:
-                raise _damaged(path, layout, name, chain, n_full, f"cannot be decompressed ({error})") from error
-
-
-def _damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what: str) -> StoreError:
-    first = chunk * layout.chunk_draws
-    before = f", or open the draws before it with open_posterior(path, draws={first})" if first else ""
-    return StoreError(
-        f"{path / layout.chunk_file(name, chain, chunk)} {what}: draws {first} and later of chain {chain} are damaged; "
-        f"restore the file from a backup{before}"
-    )
-
-
-def checkpoint_name(chain: int, n_draws: int) -> str:
-    return f"chain-{chain}-{n_draws}.npz"
+    make_parent(path)
 
 
 def as_json(content: dict[str, Any]) -> bytes:
     # Settings may hold NumPy integers, which json cannot write.
     return json.dumps(content, indent=1, default=np.generic.item).encode()
-
-
-@contextlib.contextmanager
-def clear_errors(path: Path, doing: str) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreError(f"cannot {doing} {path}: {reason}; {_REMEDIES[doing]}") from error

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from chiasma.errors import BudgetExceeded
 from chiasma.types import Floats
 
 
@@ -66,7 +67,13 @@ class MemoryTrace:
 
     def __init__(self, n_chains: int, n_draws: int, empty: Draws, log_evidence: float | None = None):
         """empty: Draws with n = 0, which define the shapes and types."""
-        self.draws = Draws(*(np.empty((n_chains, n_draws, *part.shape[1:]), part.dtype) for part in empty))
+        try:
+            self.draws = Draws(*(np.empty((n_chains, n_draws, *part.shape[1:]), part.dtype) for part in empty))
+        except (MemoryError, ValueError) as error:  # ValueError: more bytes than can be counted
+            raise BudgetExceeded(
+                f"{n_chains} chains of {n_draws:,} draws do not fit into memory; take fewer, or write them to a disk "
+                "with store="
+            ) from error
         self.filled = [0] * n_chains
         self.log_evidence = log_evidence
 

@@ -1,0 +1,93 @@
+"""report.html of an answer: the verdict, ranked solutions, why the first is preferred, and figures, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chiasma import atomic
+from chiasma.files import page
+from chiasma.genomics.exports import FLAT, that_matter, verdict
+from chiasma.genomics.solutions import Answer
+
+# Log evidence by which one solution must lead for the page to say that the data prefer it.
+CLEAR = 3.0
+
+
+def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> Path:
+    """entries: as `solution_entries` gives them. The figures must have been written."""
+    sample = answer.bins.sample
+    figures = out / "figures"
+    parts = [
+        page.header(f"{sample}: purity, ploidy and clones", answer.bins.in_words()),
+        page.verdicts(_verdicts(answer, entries)),
+        page.section("Solutions", _table(entries), page.paragraph(_comparison(answer, entries))),
+        page.section("Purity and ploidy", _picture(figures / "purity-ploidy.png", "Log evidence of one clone")),
+        page.section("All solutions", _picture(figures / "solutions.png", "Copies per tumour cell")),
+    ]
+    for i in range(1, len(that_matter(answer)) + 1):
+        told = page.paragraph(
+            page.link("segments", f"solution_{i}/segments.tsv"), f"; SEG, BED and VCF are in solution_{i}/"
+        )
+        picture = _picture(figures / f"solution-{i}.png", f"Depth and alleles with the levels of solution {i}")
+        parts.append(page.section(f"Solution {i}", picture, told))
+    notes = {"source": answer.bins.source, "taken for": answer.bins.kind, "notes": "; ".join(answer.bins.notes)}
+    parts.append(page.section("Data", page.facts(notes)))
+    path = out / "report.html"
+    atomic.write_text(path, page.document(f"{sample}: tumour", *parts))
+    return path
+
+
+def _verdicts(answer: Answer, entries: Sequence[dict[str, Any]]) -> list[page.Verdict]:
+    if answer.flat:
+        text = "Two copies everywhere explain the data as well; the solutions below are not to be trusted."
+        return [page.Verdict(tone="bad", answer=FLAT.capitalize() + ".", text=text)]
+    tone: page.Tone = "good" if entries[0]["probability"] > 0.95 and not entries[0]["warnings"] else "doubt"
+    found = [page.Verdict(tone=tone, answer=verdict(answer) + ".")]
+    found += [page.Verdict(tone="doubt", answer="First solution:", text=f"{text}.") for text in entries[0]["warnings"]]
+    if not answer.data.has_alleles:
+        text = "A genome and its double, or one copy more everywhere, have the same levels: look at the rivals."
+        found.append(page.Verdict(tone="note", answer="Depth alone.", text=text))
+    return found
+
+
+def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
+    names = ["solution", "probability", "purity", "90%", "ploidy", "clones", "doubled", "altered", "unexplained"]
+    rows = [
+        [
+            entry["rank"],
+            f"{entry['probability']:.3g}",
+            f"{entry['purity']:.3f}",
+            f"{entry['purity_low']:.3f}-{entry['purity_high']:.3f}",
+            f"{entry['ploidy']:.2f}",
+            " + ".join(f"{share:.0%}" for share in list(entry["clone_fractions"].values())[1:]),
+            f"{entry['doubled']:.0%}",
+            f"{entry['altered']:.0%}",
+            f"{entry['unexplained']:.0%}",
+        ]
+        for entry in entries
+    ]
+    return page.table(names, rows, rest="solutions.tsv")
+
+
+def _comparison(answer: Answer, entries: Sequence[dict[str, Any]]) -> str:
+    """Whether the data or the prior decide between the first solutions."""
+    if len(entries) < 2:
+        return "There is no other solution."
+    first, second = answer.solutions[:2]
+    by_data = first.best.log_evidence - second.best.log_evidence
+    in_all = first.best.log_mass - second.best.log_mass
+    if by_data > CLEAR:
+        return (
+            f"The data prefer solution 1 to solution 2 by {by_data:.1f} units of log evidence, "
+            f"the posterior by {in_all:.1f}."
+        )
+    return (
+        f"The data hardly tell solutions 1 and 2 apart ({by_data:+.1f} units of log evidence); the prior decides "
+        f"({in_all - by_data:+.1f}): which states are common, how many clones there are, whether the genome doubled."
+    )
+
+
+def _picture(path: Path, caption: str) -> page.Html:
+    return page.picture(path.read_bytes(), caption, caption)

@@ -1,0 +1,350 @@
+"""Reading a run on disk: every byte is compared with a digest that was written with it.
+
+The header (the group's zarr.json) holds a digest of itself, of the checkpoints and of the arrays of fixed size; a
+checkpoint holds those of the chunks of draws. Whatever is damaged, missing or not ours gives a StoreError that names
+the file. Runs of format 1 have no digests; of those, sizes and the checksums of Zstandard are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import ChiasmaError, StoreError
+from chiasma.npy import read_npz
+from chiasma.storage.layout import Layout, check_promise
+
+FORMAT = 2
+FORMATS = (1, 2)
+KEY = "chiasma"
+# Stands in the header while its digest is computed.
+NO_DIGEST = "0" * 16
+_REMEDIES = {
+    "create": "choose another path",
+    "write to": "free some space there, then continue with resume=True: draws up to the last flush are safe",
+    "read": "check the path",
+}
+_RESTORE = "it is damaged or was changed by another program: restore it from a backup"
+
+
+class Run(NamedTuple):
+    """One committed state of a run: its header, and the checkpoint of every chain, empty where it has none."""
+
+    path: Path
+    header: dict[str, Any]
+    checkpoints: list[dict[str, npt.NDArray[Any]]]
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(**self.header["layout"])
+
+    @property
+    def committed(self) -> list[int]:
+        """Draws of every chain."""
+        return list(self.header["committed"])
+
+
+@contextmanager
+def clear_errors(path: Path, doing: str) -> Iterator[None]:
+    """Turn errors of the system into StoreErrors."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"cannot {doing} {path}: {reason}; {_REMEDIES[doing]}") from error
+
+
+@contextmanager
+def only_store_errors(path: Path) -> Iterator[None]:
+    """Turn whatever other packages raise while they read a store into a StoreError."""
+    try:
+        yield
+    except (ChiasmaError, MemoryError):
+        raise
+    except Exception as error:
+        raise StoreError(f"{path} cannot be read ({type(error).__name__}: {error}); {_RESTORE}") from error
+
+
+def fingerprint(content: Any) -> int:
+    """64 bits that differ if any bit of the content, bytes or a contiguous array, does."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+# ---- The header -----------------------------------------------------------------------------------------------------
+
+
+def seal(content: bytes) -> bytes:
+    """A header with NO_DIGEST in it, with its digest instead."""
+    return content.replace(NO_DIGEST.encode(), f"{fingerprint(content):016x}".encode(), 1)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The header of a store; raises StoreError if the path is no store, is damaged, or is of another format."""
+    file = path / "zarr.json"
+    if not file.exists():
+        raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
+    with clear_errors(path, "read"):
+        content = file.read_bytes()
+    try:
+        group = json.loads(content)
+        header = dict(group["attributes"][KEY])
+        found = header.get("format")
+    except Exception as error:
+        raise StoreError(
+            f"{path} is not a chiasma run: its zarr.json has no chiasma entry; check the path, or restore the file "
+            "from a backup"
+        ) from error
+    if found not in FORMATS:
+        raise StoreError(
+            f"{path} was written in format {found}, this version reads formats {' and '.join(map(str, FORMATS))}; "
+            "open it with the version of chiasma that wrote it"
+        )
+    if found > 1:
+        digest = str(header.get("digest")).encode(errors="replace")
+        if seal(content.replace(digest, NO_DIGEST.encode(), 1)) != content:
+            raise StoreError(f"{file} does not match its digest; {_RESTORE}")
+    try:
+        header["metadata"] = group["consolidated_metadata"]["metadata"]
+        return _checked(_completed(header))
+    except Exception as error:
+        raise StoreError(f"{file} does not describe a run ({type(error).__name__}: {error}); {_RESTORE}") from error
+
+
+def _completed(header: dict[str, Any]) -> dict[str, Any]:
+    """Convert a header written by version 0.1 to the present form."""
+    about, run = header["provenance"], header["provenance"]["run"]
+    if "log_evidence" not in header:
+        header["log_evidence"] = about.pop("log_evidence")
+        about["follows_swaps"] = run["exchange"] == "Swap(rows='all')"
+        layout = header["layout"]
+        about["independent"] = (
+            run["update"].startswith("Exact(") and layout["n_replicas"] == 1 and not layout.get("n_values", 0)
+        )
+        for part in ("update", "exchange"):
+            run[part] = None if run[part] == "None" else run[part]
+        start = run["init"]
+        run["init"] = {"states": start} if isinstance(start, str) else start or {}
+    return header
+
+
+def _checked(header: dict[str, Any]) -> dict[str, Any]:
+    """Raise ValueError, KeyError or TypeError where a part is missing or cannot be right."""
+    layout, committed = Layout.read(header["layout"]), header["committed"]
+    if len(committed) != layout.n_chains or not all(type(n) is int and n >= 0 for n in committed):
+        raise ValueError(f"committed draws must be one count per chain, got {committed}")
+    if header["format"] > 1 and len(header["checkpoints"]) != layout.n_chains:
+        raise ValueError("digests of checkpoints must be one per chain")
+    for name in layout.records:
+        if len(header["metadata"][name]["shape"]) < 2:
+            raise ValueError(f"{name} must have a chain and a draw axis")
+    if not all(isinstance(name, str) for name in header["arrays"]) or not isinstance(header.get("static", {}), dict):
+        raise ValueError("arrays must be names, and static files a table")
+    about = header["provenance"]
+    for part in ("model", "data", "run"):
+        dict(about[part])
+    int(about["run"]["seed"])
+    dict(header["timings"])
+    return header
+
+
+# ---- Checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def checkpoint_name(chain: int, n_draws: int) -> str:
+    return f"chain-{chain}-{n_draws}.npz"
+
+
+def read_run(path: Path) -> Run:
+    """The header and the checkpoints that belong to it; works while a running process replaces them."""
+    while True:
+        header = read_header(path)
+        try:
+            return Run(path, header, [read_checkpoint(path, header, c) for c in range(len(header["committed"]))])
+        except StoreError:
+            if read_header(path)["committed"] == header["committed"]:
+                raise
+
+
+def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str, npt.NDArray[Any]]:
+    """The checkpoint of a chain at its last flush; empty if it has none."""
+    n_draws = header["committed"][chain]
+    if n_draws == 0:
+        return {}
+    file = path / "checkpoints" / checkpoint_name(chain, n_draws)
+    try:
+        content = file.read_bytes()
+        if header["format"] > 1 and fingerprint(content) != header["checkpoints"][chain]:
+            raise ValueError("it does not match its digest")
+        return _checked_checkpoint(read_npz(content), Layout(**header["layout"]), n_draws)
+    except (OSError, ValueError, KeyError) as error:
+        reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
+        raise StoreError(
+            f"{file} cannot be read ({reason}) and the run cannot be resumed without it; restore it from a backup. The "
+            f"draws may be intact: look at them with xarray.open_zarr({str(path)!r})"
+        ) from error
+
+
+def _checked_checkpoint(
+    found: dict[str, npt.NDArray[Any]], layout: Layout, n_draws: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Raise ValueError or KeyError where a part is missing or has another shape than the run needs."""
+    if int(found["n_draws"]) != n_draws:
+        raise ValueError(f"it is that of draw {found['n_draws']}, not {n_draws}")
+    shapes = {
+        "states": (layout.n_replicas, layout.n_sites),
+        "betas": (layout.n_replicas,),
+        "counts": (layout.n_rows, layout.n_sites),
+        "sizes": (n_draws // layout.chunk_draws, len(layout.records)),
+        "log_densities": (2, layout.n_replicas),
+    }
+    shapes |= {name: shapes["sizes"] for name in ("digests",) if name in found}
+    for name, shape in shapes.items():
+        if found[name].shape != shape or found[name].dtype.kind not in "biuf":
+            raise ValueError(f"{name} must be numbers of shape {shape}, it has {found[name].shape}")
+    return found
+
+
+# ---- Chunks of draws ------------------------------------------------------------------------------------------------
+
+
+def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
+    """(chunk_draws, ...): the content of one chunk."""
+    file = path / layout.chunk_file(name, chain, chunk)
+    return unpack_chunk(file, layout, name, file.read_bytes())
+
+
+def unpack_chunk(file: Path, layout: Layout, name: str, content: bytes) -> npt.NDArray[Any]:
+    from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # not needed by runs in memory
+
+    last, dtype, _ = layout.records[name]
+    size = layout.chunk_bytes(name)
+    check_promise(file, size, len(content))
+    # Room for what must be there and no more, whatever the file says about itself.
+    room = np.empty(size, np.uint8)
+    n_bytes = Zstd().decode(content, out=room).nbytes
+    if n_bytes != size:
+        raise ValueError(f"{n_bytes} bytes instead of {size}")
+    return room.view(np.dtype(dtype).newbyteorder("<")).reshape(layout.chunk_draws, *last).astype(dtype)
+
+
+def read_block(run: Run, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
+    """(n, ...): the committed draws of one chunk, compared with their digest."""
+    layout, column = run.layout, list(run.layout.records).index(name)
+    checkpoint, n_draws = run.checkpoints[chain], run.committed[chain]
+    file = run.path / layout.chunk_file(name, chain, chunk)
+    n_kept = min(layout.chunk_draws, n_draws - chunk * layout.chunk_draws)
+    is_full = n_kept == layout.chunk_draws
+    try:
+        content = file.read_bytes()
+        if is_full and "digests" in checkpoint and fingerprint(content) != checkpoint["digests"][chunk, column]:
+            raise ValueError("it does not match its digest")
+        values = unpack_chunk(file, layout, name, content)[:n_kept]
+        # A partly filled chunk may have become fuller since: only what was committed is compared.
+        if not is_full and "tails" in checkpoint and draws_fingerprint(values) != checkpoint["tails"][column]:
+            raise ValueError("it does not match its digest")
+    except FileNotFoundError:
+        raise damaged(run.path, layout, name, chain, chunk, "is missing") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        raise damaged(run.path, layout, name, chain, chunk, f"cannot be decompressed ({error})") from error
+    return values
+
+
+def draws_fingerprint(values: npt.NDArray[Any]) -> int:
+    """The digest of draws as they are stored, little-endian."""
+    return fingerprint(np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False)))
+
+
+def read_draws(run: Run, name: str, n_draws: int) -> npt.NDArray[Any]:
+    """(chain, n_draws, ...): the first draws of every chain."""
+    layout = run.layout
+    last, dtype, _ = layout.records[name]
+    out = np.empty((layout.n_chains, n_draws, *last), dtype)
+    for chain in range(layout.n_chains):
+        for chunk, first in enumerate(range(0, n_draws, layout.chunk_draws)):
+            part = out[chain, first : first + layout.chunk_draws]
+            part[:] = read_block(run, name, chain, chunk)[: len(part)]
+    return out
+
+
+def check_chunks(run: Run) -> None:
+    """Look for damage without reading everything: sizes of full chunks, and the content of partly filled ones.
+
+    The size of a partly filled chunk proves nothing: a killed process may have replaced it by a fuller one.
+    """
+    layout = run.layout
+    for chain, checkpoint in enumerate(run.checkpoints):
+        for chunk, sizes in enumerate(checkpoint.get("sizes", ())):
+            for name, size in zip(layout.records, sizes, strict=True):
+                file = run.path / layout.chunk_file(name, chain, chunk)
+                found = file.stat().st_size if file.exists() else None
+                if found != size:
+                    what = "is missing" if found is None else f"has {found} bytes and was written with {size}"
+                    raise damaged(run.path, layout, name, chain, chunk, what)
+        n_full, kept = divmod(run.committed[chain], layout.chunk_draws)
+        for name in layout.records if kept else ():
+            read_block(run, name, chain, n_full)
+
+
+def damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what: str) -> StoreError:
+    first = chunk * layout.chunk_draws
+    before = f", or open the draws before it with open_posterior(path, draws={first})" if first else ""
+    return StoreError(
+        f"{path / layout.chunk_file(name, chain, chunk)} {what}: draws {first} and later of chain {chain} are damaged; "
+        f"restore the file from a backup{before}"
+    )
+
+
+# ---- Arrays of fixed size -------------------------------------------------------------------------------------------
+
+
+def static_digests(path: Path, names: list[str]) -> dict[str, int]:
+    """Digests of the files of some arrays, by their path in the store."""
+    files = sorted(file for name in names for file in (path / name).rglob("*") if file.is_file())
+    return {file.relative_to(path).as_posix(): fingerprint(file.read_bytes()) for file in files}
+
+
+def check_static(run: Run, file: str) -> int:
+    """Compare a file with its digest in the header; returns its size."""
+    path = run.path / file
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise StoreError(f"{path} {reason}; restore it from a backup") from error
+    if fingerprint(content) != run.header["static"][file]:
+        raise StoreError(f"{path} does not match its digest; {_RESTORE}")
+    return len(content)
+
+
+def read_static(run: Run, name: str) -> npt.NDArray[Any]:
+    """An array of fixed size: beta, y, starts or gaps."""
+    import zarr
+
+    for file in run.header.get("static", ()):
+        if file.startswith(f"{name}/"):
+            check_static(run, file)
+    folder, length = run.path / name, run.layout.static[name]
+    try:
+        stored = zarr.open_array(folder, mode="r", zarr_format=3)
+        fits = stored.shape[0] == length or (name == "starts" and 1 <= stored.shape[0] <= length)
+        if stored.ndim > 2 or not fits or stored.dtype.kind not in "iuf":
+            raise StoreError(
+                f"{folder / 'zarr.json'} says shape {stored.shape} of {stored.dtype}, expected {length} numbers; "
+                f"{_RESTORE}"
+            )
+        held = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        check_promise(folder, stored.nbytes, held)
+        return np.asarray(stored[...])
+    except StoreError:
+        raise
+    except Exception as error:  # zarr and its codecs raise whatever they like
+        raise StoreError(f"{folder} cannot be read ({type(error).__name__}: {error}); {_RESTORE}") from error

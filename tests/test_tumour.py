@@ -1,0 +1,306 @@
+"""The tumour model: densities, priors, ranked solutions of small simulated tumours, and files that read back."""
+
+import json
+import re
+from functools import cache
+
+import bioframe
+import numpy as np
+import pandas as pd
+import pysam
+import pytest
+from scipy import integrate, stats
+from typer.testing import CliRunner
+
+from chiasma.cli import app
+from chiasma.datasets.tumours import simulate_tumour
+from chiasma.errors import InvalidInput
+from chiasma.genomics import Alleles, Bins
+from chiasma.genomics.copy_states import CopyStates
+from chiasma.genomics.exports import FLAT, copy_probabilities, draws, solution_table, summary, write_answer
+from chiasma.genomics.genome import assembly, assembly_of, find_region
+from chiasma.genomics.landscape import Bounds, survey
+from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence
+from chiasma.genomics.solutions import solve
+from chiasma.genomics.tumour import analyse, write_figures
+from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
+
+ONE_CLONE = Bounds(clones=(1, 1), purity=(0.3, 0.9), ploidy=(1.3, 5.0))
+
+
+def bins_of(tumour, alleles=True):
+    seen = np.flatnonzero(tumour.sites > 0)
+    counts = Alleles(
+        bin=seen,
+        a=tumour.alpha[seen].astype(float),
+        b=tumour.beta[seen].astype(float),
+        sites=tumour.sites[seen].astype(float),
+    )
+    return Bins(
+        sample="sim 1",
+        source="simulated",
+        kind="simulated",
+        chromosome=tumour.chromosome,
+        start=tumour.start,
+        end=tumour.end,
+        depth=tumour.depth,
+        weight=np.ones(len(tumour.depth)),
+        alleles=counts if alleles else None,
+    )
+
+
+@cache
+def tumour():
+    return simulate_tumour(7, n_bins=700, purity=0.6, doubled=False, clones=1, events=14)
+
+
+@cache
+def answer():
+    return solve(bins_of(tumour()), ONE_CLONE, workers=1)
+
+
+# ---- Densities -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.jit_off
+def test_depth__is_students_t():
+    y, sd, mu = np.array([0.8, np.nan, 1.4]), np.array([0.1, 0.1, 0.2]), np.array([0.5, 1.0])
+    out = np.zeros((3, 2))
+    add_depth(y, sd, mu, np.array([0.7, 1.0]), np.array([False, False]), 5.0, np.array([1.0, 1.0, 0.5]), 0.1, out)
+    scale = np.sqrt((sd[:, None] * [0.7, 1.0]) ** 2 + (0.1 * mu) ** 2)
+    expected = stats.t.logpdf(y[:, None], 5, mu, scale) * np.array([1, 1, 0.5])[:, None]
+    np.testing.assert_allclose(out[[0, 2]], expected[[0, 2]])
+    assert not out[1].any()
+
+
+@pytest.mark.jit_off
+def test_depth__of_an_amplified_state_integrates_to_one():
+    def density(y):
+        out = np.zeros((1, 1))
+        add_depth(
+            np.array([y]), np.array([0.2]), np.array([3.0]), np.ones(1), np.ones(1, bool), 5.0, np.ones(1), 0.0, out
+        )
+        return np.exp(out[0, 0])
+
+    # The part far below 0 is that of the t: small, and finite data never reach it.
+    low = integrate.quad(density, -60, 3, limit=200)[0]
+    high = integrate.quad(lambda u: density(3 / u) * 3 / u**2, 1e-9, 1)[0]
+    assert low + high == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.jit_off
+def test_alleles__beta_binomial_and_interpolation():
+    assert log_beta_binomial(3.0, 10.0, 0.3, 20.0) == pytest.approx(stats.betabinom.logpmf(3, 10, 6, 14))
+    nodes = np.linspace(0.002, 0.5, 201)
+    table = np.zeros((1, 201))
+    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), nodes, 100.0, table)
+    p = nodes[40]
+    both = [stats.betabinom.logpmf(k, 100, 100 * p, 100 * (1 - p)) for k in (30, 70)]
+    assert table[0, 40] == pytest.approx(np.log(0.5) + np.logaddexp(*both))
+    out = np.zeros((1, 2))
+    fraction = np.array([0.31234, 0.3])
+    add_alleles(table, np.array([-7.0]), fraction, np.array([False, True]), out)
+    exact = np.zeros((1, 1))
+    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), 0.002 + 0.996 * fraction[:1], 100.0, exact)
+    assert out[0] == pytest.approx([exact[0, 0], -7.0], abs=1e-5)
+
+
+@pytest.mark.jit_off
+def test_alleles__mirrored_sites_have_the_moments_of_the_folded_normal():
+    rng = np.random.default_rng(1)
+    sites = rng.normal(0.5, 0.5 * np.sqrt(0.02), (20_000, 5))
+    mirrored = np.minimum(sites, 1 - sites).mean(axis=1)
+    nodes = np.linspace(0.002, 0.5, 51)
+    table = np.zeros((1, 51))
+    for fraction in mirrored[:400]:
+        add_fractions(np.array([0]), np.array([fraction]), np.array([0.02]), np.array([5.0]), 0.0, nodes, table)
+    assert nodes[table[0].argmax()] > 0.45  # balanced, though the mean is below 1/2
+    assert mirrored.mean() < 0.45
+    one = np.zeros((1, 51))
+    add_fractions(np.array([0]), np.array([0.3]), np.array([0.02]), np.array([1.0]), 0.0, nodes, one)
+    assert nodes[one[0].argmax()] == pytest.approx(0.3, abs=0.03)
+
+
+@pytest.mark.jit_off
+def test_outside__adds_a_uniform_part():
+    out = np.log(np.array([[0.2, 0.4], [0.1, 0.1]]))
+    or_outside(out, np.log(np.array([0.3, 0.3])), np.log(0.5), np.array([1.0, np.nan]))
+    np.testing.assert_allclose(np.exp(out), [[0.4, 0.5], [1, 1]])
+
+
+# ---- States and the model --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alleles", [True, False])
+@pytest.mark.parametrize("doubled", [True, False])
+def test_states__prior_is_parsimonious(alleles, doubled):
+    states = CopyStates(most=4, alleles=alleles, doubled=doubled)
+    assert states.probabilities.sum() == pytest.approx(1)
+    assert states.change_probabilities.sum() == pytest.approx(1)
+    assert np.all(states.probabilities > 0)
+    best = states.pairs[states.probabilities.argmax()]
+    assert sum(best) == (4 if doubled else 2)
+    assert len(set(states.texts)) == states.n_states
+    assert not any(text.isdecimal() for text in states.texts)
+
+
+def columns(n=6):
+    rng = np.random.default_rng(3)
+    return Columns(
+        depth=rng.uniform(0.5, 1.5, n),
+        sd=np.full(n, 0.05),
+        power=np.ones(n),
+        table=np.empty((n, 0)),
+        starts=np.array([0, 3]),
+        middle=np.arange(n) * 1e6,
+        change_rate=1e-7,
+        noise=Noise(7.0, 0.5, 1.0, 0.02),
+    )
+
+
+def test_landscape__is_the_evidence_of_the_model():
+    """One clone: the fast kernel and the exact passes of the model agree."""
+    pieces = columns()
+    states = pieces.states(False, 4)
+    found = survey(pieces, states, Bounds(purity=(0.6, 0.6), ploidy=(1.5, 3.0)), workers=1)
+    flat = states.probabilities**0.5
+    for j in (0, len(found.scales) // 2, len(found.scales) - 1):
+        if np.isfinite(found.log_evidence[0, j]):
+            own = Parameters(purity=0.6, scale=float(found.scales[j]), slack=0.015)
+            assert log_evidence(pieces, own, 4, flat / flat.sum()) == pytest.approx(found.log_evidence[0, j], abs=0.02)
+
+
+def test_subclone__cannot_lose_what_is_not_there():
+    pieces = columns()
+    one = Parameters(purity=0.6, scale=1.0, slack=0.02)
+    two = Parameters(purity=0.6, scale=1.0, slack=0.02, fractions=(0.3,))
+    assert np.isfinite(log_evidence(pieces, two, 4))
+    assert log_evidence(pieces, one, 4) != log_evidence(pieces, two, 4)
+
+
+# ---- Answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_solve__finds_purity_ploidy_and_copies():
+    found, truth = answer(), tumour()
+    first = found.solutions[0]
+    assert not found.flat
+    assert first.purity == pytest.approx(truth.purity, abs=0.03)
+    assert first.ploidy == pytest.approx(truth.ploidy, abs=0.1)
+    assert sum(one.probability for one in found.solutions) == pytest.approx(1)
+    assert any(one.doubled > 0.5 for one in found.solutions)  # the double is listed, too
+    copies = copy_probabilities(found).argmax(axis=1)
+    assert np.mean(copies == truth.copies[0].sum(axis=0)) > 0.97
+    numbers, drawn, purities = draws(found, 20, seed=1)
+    assert (drawn.shape, len(numbers), len(purities)) == ((20, 700), 20, 20)
+
+
+def test_solve__a_flat_profile_says_so():
+    flat = simulate_tumour(5, n_bins=400, purity=0.7, doubled=False, clones=1, events=0)
+    found = solve(bins_of(flat, alleles=False), ONE_CLONE, workers=1)
+    assert found.flat
+    assert summary(found)["verdict"] == FLAT
+    assert summary(found)["purity"] is None
+
+
+def test_files__read_back(tmp_path):
+    found = answer()
+    written = write_answer(found, tmp_path, {})
+    assert all((tmp_path / name).exists() for name in written)
+    solutions = pd.read_csv(tmp_path / "solutions.tsv", sep="\t")
+    assert solutions["probability"].sum() == pytest.approx(1, abs=1e-4)
+    table = pd.read_csv(tmp_path / "solution_1" / "segments.tsv", sep="\t")
+    assert pd.api.types.is_string_dtype(table["main_state"])
+    assert (table["main_major"] + table["main_minor"] == table["main_total"]).all()
+    bed = bioframe.read_table(tmp_path / "solution_1" / "sim_1.bed", schema="bed9", skiprows=1, dtype={"chrom": str})
+    assert len(bed) == len(table)
+    assert bioframe.is_bedframe(bed)
+    seg = pd.read_csv(tmp_path / "solution_1" / "sim_1.seg", sep="\t")
+    assert list(seg.columns) == ["ID", "chrom", "loc.start", "loc.end", "num.mark", "seg.mean"]
+    with pysam.VariantFile(str(tmp_path / "solution_1" / "sim_1.vcf")) as vcf:
+        records = list(vcf)
+        assert "##fileformat=VCFv4.4" in str(vcf.header)
+    altered = table[table["main_state"] != "1+1"]
+    assert len(records) == len(altered)
+    assert [record.stop for record in records] == altered["end"].tolist()
+    assert [record.samples[0]["CN"] for record in records] == altered["main_total"].tolist()
+    content = json.loads((tmp_path / "summary.json").read_text())
+    assert content["solutions"][0]["purity"] == pytest.approx(found.solutions[0].purity)
+    assert json.loads((tmp_path / "chiasma_mqc.json").read_text())["data"].keys() == {"sim 1"}
+    assert np.load(tmp_path / "draws.npz")["copies"].shape == (200, 700)
+    assert solution_table(found)[0][0] == "rank"
+
+
+def test_figures__are_drawn(tmp_path):
+    written = write_figures(answer(), tmp_path, assembly("hg38"))
+    assert all(path.stat().st_size > 10_000 for path in written)
+
+
+def test_analyse__regions_and_impossible_bounds(tmp_path):
+    small = bins_of(simulate_tumour(3, n_bins=300, purity=0.8, doubled=False, clones=1), alleles=False)
+    analyse(small, tmp_path / "a", bounds=ONE_CLONE, regions=["8q", "1:10-60Mb"], workers=1)
+    assert (tmp_path / "a" / "figures" / "region-8q.png").exists()
+    text = (tmp_path / "a" / "report.html").read_text()
+    assert "Depth alone." in text
+    assert text.count("<img ") >= 3
+    with pytest.raises(InvalidInput, match="widen --purity or --ploidy"):
+        analyse(small, tmp_path / "b", bounds=Bounds(purity=(0.1, 0.12), ploidy=(7.9, 8.0), clones=(1, 1)), workers=1)
+
+
+# ---- Coordinates and the command -------------------------------------------------------------------------------------
+
+
+def test_regions__by_position_and_band():
+    bins = bins_of(tumour())
+    known = assembly_of(bins)
+    assert known.name == "hg38"
+    for text, start, end in (("8:100-120Mb", 100e6, 120e6), ("chr8:100,000,000-120,000,000", 100e6, 120e6)):
+        region = find_region(bins, text, known)
+        assert (region.chromosome, region.start, region.end) == ("8", start, end)
+    arm, band = find_region(bins, "8q", known), find_region(bins, "8q24", known)
+    assert 43e6 < arm.start < 48e6 < 115e6 < band.start < 120e6
+    assert find_region(bins, "8", known).first == find_region(bins, "8:0-1Mb", known).first
+    for text, what in {
+        "chr40": "there is no chromosome 'chr40'",
+        "8q99": "has no band 'q99'",
+        "8:5-3Mb": "ends before it begins",
+        "8:x": "is not a region; write 8:100-120Mb",
+        "8:900-901Mb": "there is no bin in",
+    }.items():
+        with pytest.raises(InvalidInput, match=re.escape(what)):
+            find_region(bins, text, known)
+    with pytest.raises(InvalidInput, match="names a chromosome band"):
+        find_region(bins, "8q", None)
+    with pytest.raises(InvalidInput, match="there is no assembly 'mm1'"):
+        assembly("mm1")
+
+
+def test_command__from_simulation_to_answer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke
+    made = run(
+        app, ["simulate", "t.bb", "--tumour", "--seed", "4", "--sites", "300", "--purity", "0.7", "--clones", "1"]
+    )
+    assert made.exit_code == 0, made.output
+    truth = json.loads((tmp_path / "t.truth.json").read_text())
+    assert truth["purity"] == pytest.approx(0.7)
+    done = run(
+        app, ["tumour", "t.bb", "--clones", "1", "--purity", "0.5-0.9", "--json", "--out", "answer", "--workers", "1"]
+    )
+    assert done.exit_code == 0, done.output
+    content = json.loads(done.stdout)
+    assert content["kind"] == "HATCHet .bb"
+    assert (tmp_path / "answer" / "figures" / "purity-ploidy.png").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    for arguments, what in (
+        (["tumour", "t.bb", "--purity", "2"], "--purity takes a number or LOW-HIGH within 0.05-1, got '2'"),
+        (["tumour", "t.bb", "--clones", "5"], "--clones takes a number or LOW-HIGH within 1-3, got '5'"),
+        (["tumour", "t.bb", "--out", "mine"], "exists and holds no earlier answer"),
+        (["simulate", "t.bb", "--tumour"], "t.bb exists already"),
+        (["simulate", "u.tsv", "--purity", "0.5"], "describe a tumour; add --tumour"),
+        (["simulate", "u.bb", "--tumour", "--purity", "7"], "purity must be above 0 and at most 1"),
+    ):
+        failed = run(app, arguments)
+        assert failed.exit_code == 2
+        assert what in failed.output
