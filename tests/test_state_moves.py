@@ -504,7 +504,7 @@ def test_plan__long_signals_take_smaller_blocks():
         (ch.BlockGibbs(size=4), None, r"size must be in 1..3 \(free rows, equal ones counted as one\), got 4"),
         (ch.BlockGibbs(blocks=[(4,)]), None, r"distinct free rows, here of \[0, 1, 2, 3, 5, 6\], got \(4,\)"),
         (ch.HammingBall(radius=4), None, r"radius must be in 1..3 \(free rows, equal ones counted as one\), got 4"),
-        (ch.RowGibbs(), ch.Swap(rows=[4]), r"distinct free rows, here of \[0, 1, 2, 3, 5, 6\], got \(4,\)"),
+        (ch.RowGibbs(), ch.Swap(rows=[4]), r"distinct free rows, here of \[0, 1, 2, 3, 5, 6\], got \[4\]"),
     ],
 )
 def test_refused(update, exchange, message):
