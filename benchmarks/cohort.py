@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from run import Report
 
 GENOME = 10_877
-TINY = 60
+TINY = 24
 # Samples and rounds of the comparison of one and two workers.
 SAMPLES, ROUNDS = 6, 2
 MOST_TIME = 0.6
@@ -140,7 +140,7 @@ def many_samples(report: Report) -> None:
     )
     rows = []
     for n, n_sites, draws, tables_only in (
-        (MANY, TINY, 50, 1),
+        (MANY, TINY, 20, 1),
         (SAMPLES, GENOME, 1_000, 1),
         (SAMPLES, GENOME, 1_000, 0),
     ):

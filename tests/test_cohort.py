@@ -252,6 +252,8 @@ def test_task__takes_over_what_a_killed_worker_left(inputs, serial, tmp_path, mo
     fit_file(Path(task.path), half, RunDirectory(left), tables_only=True)
     for name in ("states.tsv", "settings.toml"):
         (left / name).unlink()  # a kill may come before any of them is written
+    (left / "states.tsv.0.partial").write_text("half")
+    (left / "run.zarr.0.partial").mkdir()
     outcome = run_task(task)
     assert outcome.status == "done"
     assert not left.exists()

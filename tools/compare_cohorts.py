@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-# Entries of JSON files, and columns of tables, that tell how long something took.
-TIMES = ("seconds", "timings")
+# Entries of JSON files, and columns of tables, that tell how long something took, or are a digest of such entries.
+TIMES = ("seconds", "timings", "digest")
 # It shows what is in cohort.tsv, the times among it.
 PAGE = "index.html"
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from chiasma import atomic
 from chiasma.cohort.outcome import MISSING, Outcome
 from chiasma.errors import InvalidInput, StoreError
 
@@ -65,7 +66,9 @@ class CohortDirectory:
         for left in self.unfinished.glob(f"{name}@*"):
             # Another attempt may take it at the same time.
             with suppress(FileNotFoundError):
-                return left.rename(self._own(name))
+                own = left.rename(self._own(name))
+                _remove_partial(own)
+                return own
         return self.begin_anew(name)
 
     def begin_anew(self, name: str) -> Path:
@@ -89,6 +92,7 @@ class CohortDirectory:
                 raise
             self.discard(own)
             return self.outcome(outcome.name, outcome.seed)
+        atomic.sync_directory(self.samples)
         (self.failures / f"{outcome.name}.json").unlink(missing_ok=True)
         return outcome
 
@@ -101,3 +105,12 @@ class CohortDirectory:
 
     def discard(self, own: Path) -> None:
         shutil.rmtree(own, ignore_errors=True)
+
+
+def _remove_partial(own: Path) -> None:
+    """Remove what was being written when the earlier attempt was killed."""
+    for path in list(own.rglob("*.partial")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
