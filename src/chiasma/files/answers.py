@@ -67,8 +67,8 @@ def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where,
             tone="doubt",
             answer=f"{count(len(doubtful), 'segment')} {'is' if len(doubtful) == 1 else 'are'} not certain.",
             text=f"No state has a probability of {CERTAIN:.0%} there; {several:,} of them "
-            f"{'has' if several == 1 else 'have'} two explanations or more (states of {SERIOUS:.0%} or more). They hold "
-            f"{share:,} of the {n_data:,} sites with data ({share / n_data:.0%}).",
+            f"{'has' if several == 1 else 'have'} two explanations or more (states of {SERIOUS:.0%} or more). They "
+            f"hold {share:,} of the {n_data:,} sites with data ({share / n_data:.0%}).",
         ),
         Verdict(
             tone="doubt",
