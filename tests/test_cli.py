@@ -101,7 +101,7 @@ def test_simulate__refuses(genome):
     assert refused("simulate", "genome.tsv") == "error: genome.tsv exists already; choose another name or remove it"
     assert "the study has its own size" in refused("simulate", "a.tsv", "--preset", "study", "--sites", 9)
     assert "a genome needs at least 22 sites" in refused("simulate", "a.tsv", "--sites", 9)
-    assert "tables are written as .tsv or .csv" in refused("simulate", "a.dat")
+    assert "tables are written as .tsv or .csv, got the suffix '.dat'" in refused("simulate", "a.dat")
     assert "cannot be written" in refused("simulate", "nowhere/a.tsv", "--sites", 60)
 
 

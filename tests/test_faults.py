@@ -40,7 +40,8 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and figures take most of the time of a small fit."""
-    monkeypatch.setattr("chiasma.files.report.write_report", lambda *_: None)
+    for module in ("fitting", "report"):
+        monkeypatch.setattr(f"chiasma.files.{module}.write_report", lambda *_, **__: None)
     monkeypatch.setattr("chiasma.cli.printing.Voice.report", lambda *_: None)
 
 
@@ -158,7 +159,7 @@ def test_demo__that_was_killed_begins_anew(stage, tmp_path, monkeypatch, light_p
     def killed(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    name = "chiasma.sampling.sampler.Run.prepare" if stage == "sample" else "chiasma.files.report.write_figures"
+    name = "chiasma.sampling.sampler.Run.prepare" if stage == "sample" else "chiasma.files.fitting.write_report"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(name, killed)
         assert call("demo", "--out", out, "--sites", 300, "--draws", 5).exit_code == 130
@@ -250,7 +251,8 @@ def test_show__names_damaged_data(how, data, tmp_path, no_report):
 # ---- Hostile names and places ----------------------------------------------------------------------------------------
 
 
-NAMES = ["[/bold]", "[red]x", "\x1b]0;title\x07", "../../x", "<script>", "$\\frac$", "=1+1", "%s{0}", "a\\b"]
+ESCAPE = "\x1b]0;title\x07"
+NAMES = ["[/bold]", "[red]x", "../../x", "<script>", "$\\frac$", "=1+1", "%s{0}", "a\\b"]
 
 
 def test_names__from_a_data_file_are_only_names(tmp_path, light_pictures):
@@ -264,8 +266,11 @@ def test_names__from_a_data_file_are_only_names(tmp_path, light_pictures):
     outputs += [call("show", out, "--region", name) for name in NAMES[:4]]
     for done in outputs:
         assert done.exit_code == 0, done.output
-    outputs.append(call("show", out, "--region", f"{NAMES[2]}:zz"))
-    assert outputs[-1].exit_code == 2
+    outputs.append(call("show", out, "--region", f"{ESCAPE}:zz"))
+    path.write_text(f"chromosome\tvalue\n{ESCAPE}\t1\n")
+    outputs.append(call("fit", path, *MODEL, "--chromosome", "chromosome", "--out", tmp_path / "other"))
+    assert [done.exit_code for done in outputs[-2:]] == [2, 2]
+    assert "control characters" in outputs[-1].output
     assert not any(one in done.output for one in "\x1b\x07" for done in outputs)
     assert not (tmp_path / "x").exists()
     tables = [file.read_text().splitlines() for file in out.glob("*.tsv")]

@@ -30,7 +30,7 @@ def test_calls__of_the_fuzz_are_right_as_they_stand(call):
     function(**valid)
 
 
-@settings(max_examples=700)
+@settings(max_examples=300)
 @given(attempts())
 def test_fuzz__of_every_public_call(tried):
     attempt(*tried)
@@ -168,7 +168,7 @@ options = st.builds(
 )
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(contents, st.sampled_from(["a.csv", "a.tsv", "a.npy", "a.dat", "a.csv.gz"]), options)
 def test_fuzz__of_data_files(tmp_path_factory, content, name, columns):
     path = tmp_path_factory.getbasetemp() / name
@@ -205,7 +205,7 @@ def json_key(key: str) -> str:
     return f'"{key}"'
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.one_of(tables.map(as_toml).map(str.encode), st.binary(max_size=40)))
 def test_fuzz__of_settings(tmp_path_factory, content):
     path: Path = tmp_path_factory.getbasetemp() / "settings.toml"

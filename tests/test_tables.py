@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from chiasma.errors import InvalidInput
+from chiasma.errors import InvalidInput, StoreError
 from chiasma.files.regions import find_region
 from chiasma.files.tables import Columns, Signal, read_signal, write_table
 from chiasma.models.observations import Observations
@@ -188,7 +188,7 @@ def test_save__load_gives_the_same(tmp_path, write, columns):
 
 
 def test_load__refuses_what_is_not_one(write):
-    with pytest.raises(InvalidInput, match=r"data\.npz cannot be read"):
+    with pytest.raises(StoreError, match=r"data\.npz cannot be read"):
         Signal.load(write("1\n", "data.npz"))
 
 

@@ -30,11 +30,12 @@ class Commands(TyperGroup):
                 "error: there is not enough memory; take fewer draws, chains or rows, or a machine with more", MISTAKE
             ) from error
         except OSError as error:
-            if error.errno is None or error.errno == errno.EPIPE:
+            if error.errno in _FULL and error.filename is None:
+                again = "free some space, then let chiasma show write tables and figures again"
+                raise stop(f"error: {error.strerror}; {again}", MISTAKE) from error
+            if error.errno == errno.EPIPE or error.filename is None:
                 raise
-            where = "" if error.filename is None else f"{error.filename}: "
-            remedy = "; free some space; chiasma show writes tables and figures again" if error.errno in _FULL else ""
-            raise stop(f"error: {where}{error.strerror}{remedy}", MISTAKE) from error
+            raise stop(f"error: {error.filename}: {error.strerror}", MISTAKE) from error
 
 
 def stop(message: str, code: int) -> typer.Exit:

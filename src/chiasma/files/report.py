@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from chiasma import atomic, plots
@@ -273,8 +274,9 @@ def _most_doubtful_row(posterior: Posterior, region: Region) -> int:
 
 def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], object]) -> Path:
     figure = Figure(figsize=size, layout="constrained")
-    draw(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.whole_file(path) as partial_file:
+    # A dollar sign in a name from a data file begins no formula.
+    with rc_context({"text.parse_math": False}), atomic.whole_file(path) as partial_file:
+        draw(figure)
         figure.savefig(partial_file, dpi=DPI, format="png")
     return path

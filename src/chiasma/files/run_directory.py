@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chiasma.atomic import partials, remove
+from chiasma.atomic import make_directory, partials, remove
 from chiasma.errors import InvalidInput, StoreError
-from chiasma.storage.locks import lock_file, make_parent, only_writer
+from chiasma.storage.locks import lock_file, only_writer
 
 if TYPE_CHECKING:
     from chiasma.files.settings import Settings
@@ -37,7 +37,8 @@ class RunDirectory:
     def writing(self) -> Iterator[None]:
         """Nobody else writes this run meanwhile; raises StoreError if somebody does."""
         is_new = not self.path.exists()
-        make_parent(self.store)
+        with self._clear_errors():
+            make_directory(self.path)
         self._refuse_links()
         try:
             with only_writer(self.store):
@@ -151,9 +152,7 @@ class RunDirectory:
 
     def wanted_draws(self) -> int:
         """Draws per chain that were requested."""
-        from chiasma.storage.opening import stored_goal
-
-        return stored_goal(self.store)
+        return int(self.stored_settings().sections["sampler"]["draws"])
 
     def about(self) -> dict[str, Any]:
         """The entries of summary.json that describe the run, and what the page says of its settings."""

@@ -310,6 +310,10 @@ def _chromosomes(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArra
         name = row.cells[column].strip()
         if name.lower() in MISSING:
             raise table.error(row.line, f"column {table.names[column]!r} must name a chromosome, got {name!r}")
+        if not name.isprintable():
+            raise table.error(
+                row.line, f"column {table.names[column]!r} holds control characters, {name!r}; write a plain name"
+            )
         key = same_chromosome(name)
         if key != current:
             if key in seen:
