@@ -318,6 +318,7 @@ def test_show__refuses(here):
     )
 
 
+@pytest.mark.slow
 def test_demo__does_the_main_job_again_and_again(here):
     for seed in (1, 2):
         result = run("demo", "--sites", 100, "--seed", seed)

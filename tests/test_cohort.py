@@ -137,6 +137,7 @@ def test_cohort__same_bytes_on_any_number_of_workers(inputs, serial, tmp_path, w
     assert differences(serial, tmp_path / "out") == []
 
 
+@pytest.mark.slow
 def test_cohort__same_bytes_in_threads_of_one_worker__with_reports(inputs, tmp_path):
     records = [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
     run_serially(inputs, tmp_path / "serial", records, tables_only=False)

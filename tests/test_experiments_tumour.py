@@ -167,6 +167,7 @@ def test_real_path__is_none_where_the_file_is_not(folder, monkeypatch, tmp_path)
     assert cases.real_path() is None
 
 
+@pytest.mark.slow
 def test_run__with_a_profile_reports_it_too(tmp_path, profile, monkeypatch):
     monkeypatch.setattr(tumour, "QUICK", tumour.QUICK._replace(n_bins=400, n_iterations=30, n_alone=30))
     result = tumour.run(tmp_path / "tumour", quick=True, seed=2)

@@ -128,7 +128,7 @@ def test_simulation_with_channels_has_their_shape():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: MODEL.simulate(0), "simulate needs at least 1 column, got 0"),
+        (lambda: MODEL.simulate(0), "number of columns must be a whole number of at least 1, got 0"),
         (
             lambda: ch.FactorialHMM(chains=CHAINS, emission=ch.Table(np.zeros((3, 2)))).simulate(3),
             "a Table has no sampler",
@@ -265,7 +265,7 @@ def test_a_beta_that_is_no_number_is_refused():
 
 @pytest.mark.parametrize("n", [0, -3])
 def test_fewer_than_one_draw_is_refused(n):
-    with pytest.raises(ch.InvalidInput, match=f"n must be at least 1 draw, got {n}"):
+    with pytest.raises(ch.InvalidInput, match=f"n must be a whole number of at least 1, got {n}"):
         ch.exact.draws(MODEL, Y, n)
 
 

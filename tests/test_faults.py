@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -127,43 +128,54 @@ def test_signal__that_is_ignored_stays_ignored():
 # ---- Leftovers -------------------------------------------------------------------------------------------------------
 
 
-def test_demo__never_touches_files_that_it_did_not_make(tmp_path, monkeypatch, no_report):
-    """The names of the README's quick start are those of the demo."""
+def solved(data: Path, answer: Path, *_: Any) -> list[Any]:
+    """An answer in no time, in place of that of `chiasma tumour`."""
+    answer.mkdir(exist_ok=True)
+    (answer / "solutions.tsv").write_text("rank")
+    states = SimpleNamespace(totals=np.array([2]))
+    best = SimpleNamespace(
+        parameters=SimpleNamespace(clone_fractions=[0.4, 0.6]), states=states, main=np.ones((300, 1))
+    )
+    return [SimpleNamespace(solutions=[SimpleNamespace(best=best, purity=0.6, ploidy=2.0)])]
+
+
+def test_demo__never_touches_files_that_it_did_not_make(tmp_path, monkeypatch):
+    """A file of its own name, and a directory of the name of its answer."""
     monkeypatch.chdir(tmp_path)
-    assert call("simulate", "genome.tsv", "--seed", 1, "--sites", 300).exit_code == 0
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "states.tsv").write_text("mine")
+    (tmp_path / "tumour.bb").write_text("mine")
+    (tmp_path / "answer").mkdir()
+    (tmp_path / "answer" / "solutions.tsv").write_text("mine")
     before = test_store.files(tmp_path)
-    done = call("demo", "--out", ".", "--sites", 300, "--draws", 5)
+    done = call("demo", "--out", ".", "--sites", 300)
     assert done.exit_code == 2
     assert "holds no earlier demo; choose another --out" in done.output
     assert test_store.files(tmp_path) == before
 
 
-def test_demo__replaces_its_own_and_refuses_what_was_added(tmp_path, no_report):
+def test_demo__replaces_its_own_and_refuses_what_was_added(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_file", solved)
     out = tmp_path / "demo"
     for _ in range(2):
-        assert call("demo", "--out", out, "--sites", 300, "--draws", 5).exit_code == 0
-    (out / "run" / "notes.txt").write_text("mine")
+        assert call("demo", "--out", out, "--sites", 300).exit_code == 0
+    (out / "answer" / "notes.txt").write_text("mine")
     before = test_store.files(out)
-    done = call("demo", "--out", out, "--sites", 300, "--draws", 5)
+    done = call("demo", "--out", out, "--sites", 300)
     assert done.exit_code == 2
     assert "notes.txt; move it away, or choose another --out" in done.output.replace("\n", " ")
     assert test_store.files(out) == before
 
 
-@pytest.mark.parametrize("stage", ["sample", "report"])
-def test_demo__that_was_killed_begins_anew(stage, tmp_path, monkeypatch, light_pictures):
+def test_demo__that_was_killed_begins_anew(tmp_path, monkeypatch):
     out = tmp_path / "demo"
 
-    def killed(*_: Any, **__: Any) -> None:
+    def killed(data: Path, answer: Path, *_: Any) -> None:
+        solved(data, answer)
         raise KeyboardInterrupt
 
-    name = "chiasma.sampling.sampler.Run.prepare" if stage == "sample" else "chiasma.files.fitting.write_report"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(name, killed)
-        assert call("demo", "--out", out, "--sites", 300, "--draws", 5).exit_code == 130
-    assert call("demo", "--out", out, "--sites", 300, "--draws", 5).exit_code == 0
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_file", killed)
+    assert call("demo", "--out", out, "--sites", 300).exit_code == 130
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_file", solved)
+    assert call("demo", "--out", out, "--sites", 300).exit_code == 0
 
 
 def test_resume__of_a_run_that_was_killed_while_it_was_extended(data, tmp_path, monkeypatch, no_report):

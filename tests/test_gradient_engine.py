@@ -244,6 +244,7 @@ def grid_of(model, y, n: int = 80) -> tuple[float, float]:
     return float(np.exp(logsumexp(log[:, depths < 8]) - whole)), float(whole + np.log(2 * 0.5 / n * 40 / n))
 
 
+@pytest.mark.slow
 @needs_jit
 def test_modes__have_the_masses_of_a_fine_grid():
     """Within 3 standard errors, by one rung and by a ladder; so is the evidence, which the proposals give."""

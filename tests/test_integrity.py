@@ -76,6 +76,7 @@ def problems(path: Path) -> tuple[str, ...]:
         return (str(error),)
 
 
+@pytest.mark.slow
 def test_damage__one_flipped_bit_anywhere_is_named_or_changes_nothing(copy):
     expected = everything(copy)
     files = sorted(file for file in copy.rglob("*") if file.is_file())

@@ -112,7 +112,7 @@ def test_geometric__has_equal_ratios():
 
 @pytest.mark.parametrize(("size", "hottest"), [(1, 5.0), (3, 1.0), (3, NAN)])
 def test_geometric__refused(size, hottest):
-    with pytest.raises(InvalidInput, match="size >= 2 and hottest > 1"):
+    with pytest.raises(InvalidInput, match="size >= 2, at most 10000, and hottest > 1"):
         Ladder.geometric(size, hottest)
 
 

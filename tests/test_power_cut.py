@@ -51,6 +51,7 @@ def survived(path: Path, note: list[int] | None, kind: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["exact", "compiled"])
 def test_power_cut__after_any_operation_of_a_run(kind, recorder, tmp_path):
     test_store.whole(kind)
@@ -81,6 +82,7 @@ def test_power_cut__destroys_a_run_that_is_not_durable(recorder, tmp_path):
         ch.open_posterior(tmp_path / "after" / "run")
 
 
+@pytest.mark.slow
 def test_power_cut__after_any_operation_of_a_fit(recorder, tmp_path, monkeypatch):
     """Whatever is left, the same command or the same command with --resume ends with the same draws."""
     data = tmp_path / "data.csv"

@@ -68,6 +68,7 @@ def typical(model):
     return model.with_unchecked_values(at).target(np.zeros(5))
 
 
+@pytest.mark.slow
 @needs_jit
 def test_posterior__of_a_shared_step_is_that_of_a_grid():
     """A group and a row of three states with one step: mean and spread within 4 standard errors of the exact ones."""

@@ -236,6 +236,7 @@ def test_figures__are_drawn(tmp_path):
     assert all(path.stat().st_size > 10_000 for path in written)
 
 
+@pytest.mark.slow
 def test_analyse__regions_and_impossible_bounds(tmp_path):
     small = bins_of(simulate_tumour(3, n_bins=300, purity=0.8, doubled=False, clones=1), alleles=False)
     analyse(small, tmp_path / "a", bounds=ONE_CLONE, regions=["8q", "1:10-60Mb"], workers=1)

@@ -45,7 +45,7 @@ def stop(message: str, code: int) -> typer.Exit:
 
 
 def printable(text: str) -> str:
-    """The text with control characters spelled out: a name from a data file must not steer the terminal.
+    r"""The text with control characters spelled out: a name from a data file must not steer the terminal.
 
     >>> printable("chr1\x1b[31m")
     'chr1\\x1b[31m'

@@ -26,14 +26,17 @@ from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.models.rows import Row
 
 
-def describe_model(model: FactorialHMM | Density) -> dict[str, Any]:
+def describe_model(model: FactorialHMM | Density, registered: bool = True) -> dict[str, Any]:
+    """registered: whether an emission in `EMISSIONS` is described by its parameters; else by all its attributes."""
     if isinstance(model, Density):
         return {"kind": type(model).__name__, **_attributes(model), "dtype": model.dtype.name}
     emission, chains = model.emission, model.chains
     told = {
         "kind": "FactorialHMM",
         "emission": _name(type(emission)),
-        "parameters": _parameters(emission) if type(emission) in EMISSIONS.values() else _attributes(emission),
+        "parameters": _parameters(emission)
+        if registered and type(emission) in EMISSIONS.values()
+        else _attributes(emission),
     }
     if model.rows is not None:
         return told | {"rows": [_row(row) for row in model.rows.given]}
