@@ -23,7 +23,7 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=60 if JIT else 12,
+    max_examples=40 if JIT else 12,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("chiasma")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,13 +44,25 @@ def cores() -> int:
 def local_client(workers: int) -> Iterator[Any]:
     """A client of worker processes on this machine, one thread each."""
     dask = distributed()
-    with (
-        dask.LocalCluster(
+    with _without_interrupts():
+        cluster = dask.LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        dask.Client(cluster, set_as_default=False) as client,
-    ):
+        )
+    with cluster, dask.Client(cluster, set_as_default=False) as client:
         yield client
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started here ignore Ctrl-C: a terminal sends it to them, too, and the command ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _address_in(file: Path) -> str:
