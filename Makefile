@@ -52,11 +52,11 @@ test-jit-off: $(STAMP) ## tests of kernels, as plain Python
 test-jit-on: $(STAMP) ## all tests but the proofs, and docstring examples, kernels compiled
 	$(PYTEST) -m 'not symbolic'
 
-# Tracing doubles the time of a test, so coverage is a run of its own, without the long tests. Compiled kernels cannot be
-# traced: their coverage comes from plain Python, that of everything else from the compiled tests.
+# Tracing doubles the time of a test, so coverage is a run of its own. Compiled kernels cannot be traced: their coverage
+# comes from plain Python, that of everything else from the compiled tests.
 coverage: $(STAMP) ## branch coverage of both kinds of tests, which must reach COVERAGE_MIN; HTML in htmlcov/
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'jit_off and not symbolic' --cov --cov-report=
-	$(PYTEST) -m 'not slow and not symbolic' --cov --cov-append --cov-report=html --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
+	$(PYTEST) -m 'not symbolic' --cov --cov-append --cov-report=html --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
 
 check: lint types imports ## lint, types and imports
 
