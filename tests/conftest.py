@@ -47,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.fsync = lambda handle: None
     # Where tests run in the background, Ctrl-C may be switched off, for the processes they start as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     if JIT and not hasattr(config, "workerinput"):
         compile_kernels()
 
