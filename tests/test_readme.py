@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import zarr
 from typer.testing import CliRunner
 
 import chiasma as ch
@@ -167,3 +168,16 @@ def test_site__every_page_is_in_a_table_of_contents():
             names = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
             listed |= {os.path.normpath((Path(page).parent / name).with_suffix(".md")) for name in names}
     assert {page for page in PAGES if not page.startswith("docs/results/")} == listed
+
+
+def test_store_page__names_the_arrays_of_a_store(tmp_path):
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    data = ch.Observations([0.1, 1.0, 0.9], gaps=[1.0, 2.0])
+    options = {"draws": 4, "warmup": 2, "chains": 2, "seed": 1, "progress": False}
+    ch.sample(model, data, update="exact", exchange=None, store=tmp_path / "run.zarr", **options)
+    group = zarr.open_group(tmp_path / "run.zarr", mode="r")
+    shapes = {name: ", ".join(array.metadata.dimension_names) for name, array in group.arrays()}
+    for names, shape, _ in table(read("docs/how-to/read-a-store.md"), "to read it"):
+        found = [shapes[name] for name in re.findall(r"`(\w+)`", names)]
+        assert found in ([shape], shape.split(", "))
+    assert group.attrs["chiasma"]["committed"] == [4, 4]
