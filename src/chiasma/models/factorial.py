@@ -143,6 +143,8 @@ class FactorialHMM:
 
     @property
     def free_rows(self) -> tuple[int, ...]:
+        if not self.fixed_rows:
+            return tuple(range(self.n_rows))
         return tuple(k for k in range(self.n_rows) if k not in self.fixed_rows)
 
     @property
