@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from functools import cached_property
+from typing import Any
+
 import chiasma
+
+# Modules that are public under another name than that of their file.
+sys.modules["chiasma.calibration"] = chiasma.calibration
+sys.modules["chiasma.diagnostics"] = chiasma.diagnostics
 
 project = "chiasma"
 author = "the chiasma developers"
@@ -19,7 +28,6 @@ extensions = [
 ]
 exclude_patterns = ["results/*.md"]  # findings that paper.md already contains
 templates_path = ["_templates"]
-nitpicky = False
 
 # Pages with code cells are executed, once, and again when their code changes. An error in a cell fails the build.
 nb_execution_mode = "cache"
@@ -33,12 +41,12 @@ suppress_warnings = ["myst.xref_missing"]  # links to files of the repository th
 autosummary_generate = True
 autodoc_typehints = "none"  # signatures show them
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "chiasma"
-html_static_path = ["_static"]
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": True,
@@ -47,3 +55,16 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+
+
+def leave_out(app: Any, kind: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Of a class, show properties, and methods with an example: those without are for the package's own modules."""
+    if kind != "class" or skip:
+        return None
+    if isinstance(thing, property | cached_property):
+        return None
+    return not (inspect.isroutine(thing) and ">>> " in (inspect.getdoc(thing) or ""))
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-skip-member", leave_out)

@@ -1,6 +1,7 @@
 """The public names and where they live; imported when they are first used."""
 
 from . import exact as exact
+from . import plots as plots
 from .cohort import cohort as cohort
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
 from .models.chains import BinaryChains
@@ -87,5 +88,6 @@ __all__ = [
     "log_joint",
     "open_posterior",
     "optimise",
+    "plots",
     "sample",
 ]

@@ -3,6 +3,7 @@
 The package is called like the function that it exists for, so it can be called: `chiasma.cohort.api.cohort` says how.
 """
 
+import inspect
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,20 @@ if TYPE_CHECKING:
 
 
 class _Package(ModuleType):
+    # To help() and notebooks it looks like its function.
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        from chiasma.cohort.api import cohort
+
+        return cohort.__doc__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from chiasma.cohort.api import cohort
+
+        return inspect.signature(cohort)
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         from chiasma.cohort.api import cohort
 

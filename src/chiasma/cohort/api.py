@@ -32,21 +32,37 @@ WORKFLOW = "fit"
 
 @dataclass(frozen=True)
 class Cohort:
-    """What became of every sample, in the order of the sheet, and where the files are."""
+    """What became of every sample of a cohort; `ch.cohort` returns it.
+
+    Parameters
+    ----------
+    path : the directory of the cohort.
+    outcomes : of every sample, in the order of the sheet: name, status, seed, error, warnings, ...
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> found = ch.cohort("sheet.tsv", "results", model="genome.toml")  # doctest: +SKIP
+    >>> found.in_words  # doctest: +SKIP
+    '2 of 2 samples done'
+    """
 
     path: Path
     outcomes: tuple[Outcome, ...]
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
+        """Outcomes of the samples that could not be fitted; `error` says why."""
         return tuple(outcome for outcome in self.outcomes if outcome.status == FAILED)
 
     def count(self, status: str) -> int:
+        """Number of samples with a status: "done", "failed" or "missing"."""
         return sum(outcome.status == status for outcome in self.outcomes)
 
     @property
     def in_words(self) -> str:
-        """
+        """How many samples are done, and what became of the others, in a line.
+
         >>> Cohort(Path("x"), (Outcome(name="a", status="done", seed=1),)).in_words
         '1 of 1 sample done'
         """
@@ -55,7 +71,18 @@ class Cohort:
         return f"{self.count(DONE):,} of {n:,} sample{'s' if n != 1 else ''} done{''.join(others)}"
 
     def summaries(self) -> xr.Dataset:
-        """The content of cohort.zarr, lazily."""
+        """The content of cohort.zarr, lazily.
+
+        Returns
+        -------
+        Dataset with a dimension `sample`.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> found = ch.cohort("sheet.tsv", "results", model="genome.toml")  # doctest: +SKIP
+        >>> found.summaries()["probability"].sel(sample="tumour-7")  # doctest: +SKIP
+        """
         return xr.open_zarr(CohortDirectory(self.path).store)
 
 
@@ -106,8 +133,13 @@ def cohort(
 
     A script that starts local workers needs `if __name__ == "__main__":`, as with every module that starts processes.
 
+    Returns
+    -------
+    Cohort: what became of every sample.
+
     Examples
     --------
+    >>> import chiasma as ch
     >>> cohort = ch.cohort("sheet.tsv", "results", model="genome.toml", workers=4)  # doctest: +SKIP
     >>> cohort.summaries()["probability"].sel(sample="tumour-7")  # doctest: +SKIP
     """

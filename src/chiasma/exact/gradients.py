@@ -51,6 +51,7 @@ def value_and_gradient(
     Parameters
     ----------
     model : a model with priors.
+    data : Observations, or the signal as an array (T,) or (T, D).
     values : numbers or arrays by name; a parameter that is left out has a typical value of its prior.
     beta : inverse temperature of the likelihood.
     memory : bytes that the messages of the filter may take.

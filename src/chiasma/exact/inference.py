@@ -27,6 +27,10 @@ def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int
     beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
     memory : int, bytes that the messages may take; beyond it, only checkpoints are kept and the rest is recomputed.
 
+    Returns
+    -------
+    A float, in nats.
+
     Examples
     --------
     >>> import chiasma as ch
@@ -91,6 +95,19 @@ def probabilities(model: FactorialHMM, data: Data, row: int | str, beta: float =
 def all_probabilities(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = MEMORY) -> list[Floats]:
     """(S_k, T) each: `probabilities` of every row, from one pass.
 
+    Parameters
+    ----------
+    model : FactorialHMM without priors; `model.at(values)` sets those that it has.
+    data : Observations, or the signal as an array (T,) or (T, D).
+    beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
+    memory : int, bytes that the messages may take; beyond it, only checkpoints are kept and the rest is recomputed.
+
+    Returns
+    -------
+    A list of arrays (S_k, T), one per row, fixed rows included.
+
+    Examples
+    --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> [own.round(2).tolist() for own in ch.exact.all_probabilities(model, [0.1, 2.9])]

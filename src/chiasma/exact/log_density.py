@@ -26,7 +26,19 @@ class ParameterDensity:
     """log p(parameters) + log p(y | parameters), the paths integrated out, at unconstrained coordinates x (size,).
 
     Call it for the value; `value_and_gradient` gives both. Where data or parameters are impossible, the value is -inf
-    and the gradient zero.
+    and the gradient zero. `ch.exact.log_density` makes it.
+
+    Parameters
+    ----------
+    model, data, beta, memory : as given to `ch.exact.log_density`.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> function = ch.exact.log_density(model, [0.1, 1.2, 0.9, 0.2])
+    >>> function.size, round(function(function.start({"sd": 0.3})), 3)
+    (1, -5.905)
     """
 
     def __init__(self, model: FactorialHMM, data: Observations, beta: float, memory: int):
@@ -40,7 +52,24 @@ class ParameterDensity:
         return self.value_and_gradient(x)[0]
 
     def value_and_gradient(self, x: npt.ArrayLike) -> tuple[float, Floats]:
-        """The value and its derivatives (size,)."""
+        """The value and its derivatives.
+
+        Parameters
+        ----------
+        x : (size,) unconstrained coordinates.
+
+        Returns
+        -------
+        A float and an array (size,).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> value, slope = ch.exact.log_density(model, [0.1, 1.2, 0.9, 0.2]).value_and_gradient([-1.2])
+        >>> round(value, 3), slope.round(3).tolist()
+        (-5.903, [0.599])
+        """
         parameters = self.model.parameters
         free = as_floats("x", x)
         if free.shape != (self.size,):
@@ -57,16 +86,61 @@ class ParameterDensity:
         return -np.inf, np.zeros(self.size)
 
     def values(self, x: npt.ArrayLike) -> dict[str, Floats]:
-        """Parameters by name at x (size,)."""
+        """Parameters by name at a point.
+
+        Parameters
+        ----------
+        x : (size,) unconstrained coordinates.
+
+        Returns
+        -------
+        A dictionary of arrays.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> ch.exact.log_density(model, [0.1, 1.2]).values([0.0])["sd"].tolist()
+        1.0
+        """
         return self.model.parameters.unpack(self.model.parameters.from_free(as_floats("x", x)))
 
     def start(self, values: Mapping[str, Any] | None = None) -> Floats:
-        """(size,) coordinates of some values; a parameter that is left out has a typical value of its prior."""
+        """Coordinates of some values; a parameter that is left out has a typical value of its prior.
+
+        Parameters
+        ----------
+        values : numbers or arrays by name.
+
+        Returns
+        -------
+        An array (size,) of unconstrained coordinates.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> ch.exact.log_density(model, [0.1, 1.2]).start({"sd": 1.0}).tolist()
+        [0.0]
+        """
         parameters = self.model.parameters
         return parameters.to_free(parameters.pack(values or {}, parameters.centre))
 
     def as_jax(self) -> Callable[[Any], Any]:
-        """A function for JAX, with its gradient, as BlackJAX or NumPyro take it; switch on jax_enable_x64 first."""
+        """A function for JAX, with its gradient, as BlackJAX or NumPyro take it; switch on jax_enable_x64 first.
+
+        Returns
+        -------
+        A function of an array (size,) that jax.grad and jax.vmap work on.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> import jax  # doctest: +SKIP
+        >>> jax.config.update("jax_enable_x64", True)  # doctest: +SKIP
+        >>> log_density = ch.exact.log_density(model, y).as_jax()  # doctest: +SKIP
+        >>> slope = jax.grad(log_density)(x)  # doctest: +SKIP
+        """
         import jax
         import jax.numpy as jnp
 
@@ -84,7 +158,21 @@ class ParameterDensity:
         return function
 
     def as_pytensor(self) -> Any:
-        """An operation for PyTensor, with its gradient, for pm.Potential of a PyMC model."""
+        """An operation for PyTensor, with its gradient, for pm.Potential of a PyMC model.
+
+        Returns
+        -------
+        An operation that takes a vector (size,).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> import pymc as pm  # doctest: +SKIP
+        >>> function = ch.exact.log_density(model, y)  # doctest: +SKIP
+        >>> with pm.Model():  # doctest: +SKIP
+        ...     x = pm.Flat("x", shape=function.size)
+        ...     pm.Potential("log_density", function.as_pytensor()(x))
+        """
         import pytensor.tensor as pt
         from pytensor.graph.op import Op
 
@@ -118,8 +206,13 @@ def log_density(
     Parameters
     ----------
     model : a model with priors.
+    data : Observations, or the signal as an array (T,) or (T, D).
     beta : inverse temperature of the likelihood.
     memory : bytes that the messages of the filter may take.
+
+    Returns
+    -------
+    A ParameterDensity, to be called with unconstrained coordinates.
 
     Examples
     --------

@@ -35,7 +35,8 @@ class BinaryChains(Learnable):
 
     Examples
     --------
-    >>> BinaryChains(enter=0.01, leave=0.03).probabilities(2)[2].tolist()
+    >>> import chiasma as ch
+    >>> ch.BinaryChains(enter=0.01, leave=0.03).probabilities(2)[2].tolist()
     [0.25, 0.25]
     """
 

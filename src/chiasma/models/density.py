@@ -48,9 +48,13 @@ class Density:
 
     Examples
     --------
-    >>> normal = Density(lambda x: -0.5 * (x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=None)
-    >>> normal.log_likelihood(np.array([1.0, 2.0]))
-    -2.5
+    >>> import chiasma as ch
+    >>> normal = ch.Density(
+    ...     lambda x: -0.5 * (x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk(scale=1.0)
+    ... )
+    >>> posterior = ch.sample(normal, ladder=[1, 3], draws=500, warmup=100, seed=1, progress=False)
+    >>> posterior.draws.shape, bool(abs(posterior.draws.std() - 1) < 0.2)
+    ((4, 500, 2), True)
     """
 
     def __init__(
@@ -172,7 +176,9 @@ class BlockModes(Density):
 
     Examples
     --------
-    >>> toy = BlockModes(blocks=2, size=6, alpha=0.1)
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> toy = ch.BlockModes(blocks=2, size=6, alpha=0.1)
     >>> x = np.array([1, 1, 0, 0, 0, 0])
     >>> toy.log_likelihood(x), toy.nearest_mode(x).tolist()
     (-2.302585, [1, 0])
@@ -209,6 +215,7 @@ class BlockModes(Density):
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
+        """The dtype of every state."""
         return np.dtype(np.int8)
 
     def crossover_scores(self, u: Vector, v: Vector, cuts: Integers) -> tuple[Floats, Floats]:

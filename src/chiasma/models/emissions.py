@@ -41,9 +41,21 @@ BACKGROUND = Argument("mean where no row is on.")
 
 
 class Gaussian(Additive):
-    """y ~ N(depth * level, sd^2). With D channels, depth and sd are numbers or one for each.
+    """y ~ N(depth * level, sd^2), where the level of a column is the sum of the weights of its rows that are on.
 
-    >>> emission = Gaussian(weights=[0.5, 0.5], depth=10.0, sd=1.0)
+    Parameters
+    ----------
+    weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
+    depth : signal of a level of 1: a number, or (D,).
+    sd : standard deviation of the noise: a number, or (D,).
+
+    Every parameter may be a prior, and is then learned: sd=ch.HalfNormal(2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> emission = ch.Gaussian(weights=[0.5, 0.5], depth=10.0, sd=1.0)
     >>> emission.log_likelihood(np.array([10.0]), np.array([0.0, 1.0])).round(3).tolist()
     [[-50.919, -0.919]]
     """
@@ -110,6 +122,23 @@ class Gaussian(Additive):
 class IntegratedDepth(Additive):
     """y ~ N(depth_mean * level, sd^2 + depth_sd^2 * level^2): a depth N(depth_mean, depth_sd^2), integrated out
     at every site. The paper's tumour model.
+
+    Parameters
+    ----------
+    weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
+    depth_mean : mean signal of a level of 1.
+    depth_sd : standard deviation of that signal; the noise grows with the level.
+    sd : standard deviation of the noise where no row is on.
+
+    Every parameter may be a prior, and is then learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> emission = ch.IntegratedDepth([0.4, 0.6], depth_mean=10.0, depth_sd=2.0, sd=1.0)
+    >>> emission.log_likelihood(np.array([10.0]), np.array([0.0, 1.0])).round(3).tolist()
+    [[-50.919, -1.724]]
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {
@@ -177,7 +206,27 @@ class IntegratedDepth(Additive):
 
 
 class StudentT(Additive):
-    """y = depth * level + sd * t, with t Student's t of df degrees of freedom: Gaussian with outliers."""
+    """y = depth * level + sd * t, with t Student's t of df degrees of freedom: Gaussian with outliers.
+
+    Parameters
+    ----------
+    weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
+    depth : signal of a level of 1.
+    sd : scale of the noise.
+    df : degrees of freedom; the fewer, the more outliers.
+
+    Every parameter may be a prior, and is then learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> outlier, levels = np.array([9.0]), np.array([0.0, 1.0])
+    >>> ch.Gaussian([1.0]).log_likelihood(outlier, levels).round(2).tolist()
+    [[-41.42, -32.92]]
+    >>> ch.StudentT([1.0], df=4).log_likelihood(outlier, levels).round(2).tolist()
+    [[-8.62, -8.06]]
+    """
 
     arguments: ClassVar[Mapping[str, Argument]] = {
         "weights": WEIGHTS,
@@ -290,7 +339,25 @@ class Counts(Additive):
 
 
 class Poisson(Counts):
-    """y ~ Poisson(depth * level + background)."""
+    """y ~ Poisson(depth * level + background).
+
+    Parameters
+    ----------
+    weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row). Not
+        negative.
+    depth : counts of a level of 1.
+    background : mean count where no row is on.
+
+    Every parameter may be a prior, and is then learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> emission = ch.Poisson([1.0, 2.0], depth=5.0, background=0.5)
+    >>> emission.log_likelihood(np.array([5.0]), np.array([0.0, 1.0])).round(3).tolist()
+    [[-8.753, -1.764]]
+    """
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.expected(level)
@@ -308,7 +375,26 @@ class Poisson(Counts):
 
 
 class NegativeBinomial(Counts):
-    """Counts with mean m = depth * level + background and variance m + dispersion * m^2."""
+    """Counts with mean m = depth * level + background and variance m + dispersion * m^2.
+
+    Parameters
+    ----------
+    weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row). Not
+        negative.
+    depth : counts of a level of 1.
+    dispersion : above 0; Poisson is its limit at 0.
+    background : mean count where no row is on.
+
+    Every parameter may be a prior, and is then learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> emission = ch.NegativeBinomial([1.0, 2.0], depth=5.0, dispersion=0.2, background=0.5)
+    >>> emission.log_likelihood(np.array([5.0]), np.array([0.0, 1.0])).round(3).tolist()
+    [[-7.63, -2.107]]
+    """
 
     arguments: ClassVar[Mapping[str, Argument]] = {
         "weights": WEIGHTS,
@@ -367,13 +453,24 @@ class NegativeBinomial(Counts):
 
 
 class Custom(Additive):
-    """A user-defined density: `function(y, level)` returns log p(y | level), broadcast like NumPy's functions.
+    """Your own density of a column's observation, as a function of the level.
+
+    Parameters
+    ----------
+    function : function(y, level) returns log p(y | level), broadcast like NumPy's functions. Constants matter only
+        where evidences are compared.
+    weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
+    derivative : derivative(y, level) returns d log p / d level, for gradients; without it, by central differences.
 
     Where y is (T, W), the function's y has a last axis W; where levels have D channels, its level has a last axis D. W
     and D need not agree. It returns one number for every column and level, without these axes. Columns that are missing
     altogether never reach the function; other NaN do.
 
-    >>> emission = Custom(lambda y, level: -np.abs(y - 3 * level) - np.log(2), weights=[1.0, 2.0])
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> emission = ch.Custom(lambda y, level: -np.abs(y - 3 * level) - np.log(2), weights=[1.0, 2.0])
     >>> emission.log_likelihood(np.array([3.0]), np.array([0.0, 1.0])).round(3).tolist()
     [[-3.693, -0.693]]
 
@@ -382,7 +479,7 @@ class Custom(Additive):
     >>> def reads(y, level):
     ...     total, share = level[..., 0], level[..., 1] / level[..., 0]
     ...     return -((y[..., 0] - 10 * total) ** 2) / 200 + y[..., 1] * np.log(share)
-    >>> emission = Custom(reads, weights=[[2.0, 1.0], [1.0, 0.5]])
+    >>> emission = ch.Custom(reads, weights=[[2.0, 1.0], [1.0, 0.5]])
     >>> emission.log_likelihood(np.array([[20.0, 4.0]]), np.array([[1.0, 0.5], [2.0, 1.0]])).round(3).tolist()
     [[-3.273, -2.773]]
     """
@@ -400,7 +497,6 @@ class Custom(Additive):
         weights: npt.ArrayLike | Prior | None = None,
         derivative: Callable[[Floats, Floats], Floats] | None = None,
     ):
-        """derivative(y, level): d log p / d level, for gradients; without it, by central differences."""
         super().__init__(weights)
         self.function = function
         self.derivative = derivative
@@ -479,8 +575,25 @@ class Custom(Additive):
 
 
 class Table(Emission):
-    """Any log-likelihoods, log_lik[t, code], for models that are not additive. Of y only the missing columns matter:
-    pass `np.zeros(T)`.
+    """Any log-likelihoods, log_lik[t, code], for models that are not additive.
+
+    Parameters
+    ----------
+    log_lik : (T, 2^K) log p(y_t | code): bit k of a code is the state of row k.
+
+    Of the data only the missing columns matter: pass `np.zeros(T)` as y.
+
+    Examples
+    --------
+    Two switches of which only the difference is seen: the codes 0 (both off) and 3 (both on) give the same signal.
+
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> y, signal = np.array([0.1, 0.9, -1.1]), np.array([0.0, 1.0, -1.0, 0.0])
+    >>> emission = ch.Table(-((y[:, None] - signal) ** 2) / (2 * 0.2**2))
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=emission)
+    >>> ch.exact.marginals(model, np.zeros(3)).round(2).tolist()
+    [[0.5, 1.0, 0.0], [0.5, 0.0, 1.0]]
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {"log_lik": Argument("log-likelihoods (T, 2^K).")}

@@ -19,6 +19,8 @@ from chiasma.models.additive import Additive, Emission
 from chiasma.models.borders import checked
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Counts, Table
+from chiasma.models.html_table import html_facts, html_table, value_text
+from chiasma.models.learnable import Learnable
 from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
@@ -100,6 +102,16 @@ class FactorialHMM:
     def at(self, values: Mapping[str, Any]) -> FactorialHMM:
         """The model with numbers in place of some or all priors.
 
+        Parameters
+        ----------
+        values : numbers or arrays by name; `model.parameters.names` lists the names.
+
+        Returns
+        -------
+        FactorialHMM.
+
+        Examples
+        --------
         >>> import chiasma as ch
         >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
         >>> model.parameters.names, model.at({"sd": 0.5}).parameters.names
@@ -139,16 +151,19 @@ class FactorialHMM:
 
     @property
     def n_rows(self) -> int:
+        """K, fixed rows included."""
         return self.emission.n_rows
 
     @property
     def free_rows(self) -> tuple[int, ...]:
+        """Numbers of the rows that are not fixed."""
         if not self.fixed_rows:
             return tuple(range(self.n_rows))
         return tuple(k for k in range(self.n_rows) if k not in self.fixed_rows)
 
     @property
     def fixed_code(self) -> int:
+        """The bits of the fixed rows in every code."""
         return sum(x << int(self.layout.shifts[k]) for k, x in self.fixed_rows.items())
 
     @cached_property
@@ -200,8 +215,24 @@ class FactorialHMM:
         )
 
     def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
-        """The arrays that updates and exchanges work on, for use step by step; a StateTarget where the model
-        `has_states`.
+        """The arrays that updates and exchanges work on, for use step by step.
+
+        Parameters
+        ----------
+        data : Observations, or the signal as an array (T,) or (T, D).
+        table_bytes : int, up to which size likelihoods of all codes are kept in a table.
+
+        Returns
+        -------
+        A target; a StateTarget where the model `has_states`.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 2.0], sd=0.1))
+        >>> target = model.target([0.1, 2.9])
+        >>> target.n_columns, target.n_states
+        (2, 4)
         """
         return checked(self.exact_target(data, table_bytes))
 
@@ -271,9 +302,27 @@ class FactorialHMM:
         starts: npt.ArrayLike | None = None,
         gaps: npt.ArrayLike | None = None,
     ) -> tuple[npt.NDArray[Any], Floats]:
-        """Draw states (K, T) from the prior and a signal y, (T,) or (T, D), from the emission.
+        """Draw states from the prior and a signal from the emission.
 
         Parameters with a prior take a typical value of it; use `at` to set others.
+
+        Parameters
+        ----------
+        n_columns : int, the length T of the signal.
+        seed : int or Generator; the same seed gives the same signal.
+        starts, gaps : as for ch.Observations.
+
+        Returns
+        -------
+        states (K, T), and y (T,) or (T, D).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 2.0], sd=0.1))
+        >>> states, y = model.simulate(5, seed=1)
+        >>> states.tolist(), y.round(1).tolist()
+        ([[0, 0, 1, 0, 0], [1, 0, 0, 0, 1]], [2.0, 0.1, 0.9, -0.0, 2.0])
         """
         if not isinstance(self.emission, Additive):
             raise InvalidInput("a Table has no sampler for y; only additive emissions can simulate")
@@ -312,6 +361,27 @@ class FactorialHMM:
         fixed = f", fixed_rows={self.fixed_rows}" if self.fixed_rows else ""
         return f"FactorialHMM({self.n_rows} rows, {self.chains}, {type(self.emission).__name__}{fixed})"
 
+    def _repr_html_(self) -> str:
+        facts = [] if self.rows is not None else [("fixed rows", str(self.fixed_rows))] if self.fixed_rows else []
+        for part in (self.chains, self.emission):
+            given = {name: part.given(name) for name in part.arguments} if isinstance(part, Learnable) else {}
+            facts += [(name, value_text(value)) for name, value in given.items() if value is not None]
+        title = f"FactorialHMM: {self.n_rows} row{'s' if self.n_rows > 1 else ''}, {type(self.emission).__name__}"
+        return html_facts(title, facts) + ("" if self.rows is None else self._rows_html(self.rows))
+
+    @staticmethod
+    def _rows_html(rows: Rows) -> str:
+        """One line per row as it was given."""
+        lines = []
+        first = 0
+        for row in rows.given:
+            name = row.name or rows.names[first]
+            first += row.copies
+            chain = f"fixed at {row.fixed}" if row.fixed is not None else str(row.chain)
+            weight = "" if "weight" not in row.priors and row.weight == 1 else value_text(row.given("weight"))
+            lines.append((name, str(row.copies), value_text(row.given("values")), weight, chain))
+        return html_table(("row", "copies", "states add", "times weight", "chain"), lines)
+
 
 def _check_shared(rows: Rows, emission: Additive) -> None:
     """Refuse names that rows and emission both use, and learned values that counts cannot have."""
@@ -337,6 +407,10 @@ def log_joint(
     data : Observations, or the signal as an array (T,) or (T, D).
     states : (K, T) states or (T,) codes.
     beta : float, the power of the likelihood; 0 is the prior alone.
+
+    Returns
+    -------
+    A float, in nats.
 
     Examples
     --------

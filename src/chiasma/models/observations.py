@@ -23,7 +23,8 @@ class Observations:
 
     Examples
     --------
-    >>> data = Observations([0.1, 15.2, float("nan"), 14.8], starts=[2])
+    >>> import chiasma as ch
+    >>> data = ch.Observations([0.1, 15.2, float("nan"), 14.8], starts=[2])
     >>> data.n_columns, data.starts.tolist()
     (4, [0, 2])
     """
@@ -44,6 +45,7 @@ class Observations:
 
     @property
     def n_columns(self) -> int:
+        """T, the length of the signal."""
         return int(self.y.shape[0])
 
     @property
@@ -55,7 +57,14 @@ class Observations:
     def edge_kinds(self) -> tuple[npt.NDArray[np.int32], Floats]:
         """Kind of the edge that leads into each column, (T,), and the gap of each kind; kind 0 is a sequence start.
 
-        >>> edge, gaps = Observations([1.0, 2.0, 3.0, 4.0], starts=[3], gaps=[1, 2.5, 9]).edge_kinds()
+        Returns
+        -------
+        Kinds (T,), and gaps of the kinds.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> edge, gaps = ch.Observations([1.0, 2.0, 3.0, 4.0], starts=[3], gaps=[1, 2.5, 9]).edge_kinds()
         >>> edge.tolist(), gaps.tolist()
         ([0, 1, 2, 0], [inf, 1.0, 2.5])
         """

@@ -23,7 +23,17 @@ _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 
 
 class Prior(ABC):
-    """A distribution of a parameter."""
+    """Base of all priors: the distribution of a parameter, given in place of a number.
+
+    Examples
+    --------
+    Each row has a weight of its own, and both share the noise:
+
+    >>> import chiasma as ch
+    >>> emission = ch.Gaussian(weights=ch.Gamma([2.0, 2.0], 1.0), sd=ch.HalfNormal(1.0))
+    >>> ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission).parameters.names
+    ['weights', 'sd']
+    """
 
     arguments: ClassVar[tuple[str, ...]]
     shape: tuple[int, ...]
@@ -34,6 +44,16 @@ class Prior(ABC):
     def shared(self, name: str) -> Self:
         """The same prior for one parameter that several rows share: all that are given this name have one value.
 
+        Parameters
+        ----------
+        name : str, what the parameter is called in results.
+
+        Returns
+        -------
+        A prior.
+
+        Examples
+        --------
         >>> import chiasma as ch
         >>> step = ch.Gamma(2, 1).shared("step")
         >>> row = ch.Row([0, 1, 2], ch.Sticky(0.1), weight=step)
@@ -151,7 +171,14 @@ def short(values: Floats) -> str:
 class Normal(Independent):
     """N(mean, sd^2).
 
-    >>> Normal([0.0, 5.0], 1.0).shape
+    Parameters
+    ----------
+    mean, sd : numbers, or arrays of one value per entry of the parameter.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> ch.Normal([0.0, 5.0], 1.0).shape
     (2,)
     """
 
@@ -180,7 +207,21 @@ class Normal(Independent):
 
 
 class LogNormal(Independent):
-    """exp(N(mean, sd^2)): mean and sd are those of the logarithm."""
+    """exp(N(mean, sd^2)): positive values, whose logarithm is normal.
+
+    Parameters
+    ----------
+    mean, sd : of the logarithm: numbers, or arrays of one value per entry of the parameter.
+
+    Examples
+    --------
+    Between about 5 and 20, most probably near 10:
+
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> ch.LogNormal(np.log(10), 0.35).centre.round(2)
+    np.float64(10.0)
+    """
 
     arguments = ("mean", "sd")
     mean: Floats
@@ -208,7 +249,18 @@ class LogNormal(Independent):
 
 
 class HalfNormal(Independent):
-    """The absolute value of N(0, sd^2)."""
+    """The absolute value of N(0, sd^2): for a standard deviation of which the size is roughly known.
+
+    Parameters
+    ----------
+    sd : a number, or an array of one value per entry of the parameter.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> round(ch.HalfNormal(2.0).log_density(1.0), 3)
+    -1.044
+    """
 
     arguments = ("sd",)
     sd: Floats
@@ -234,7 +286,20 @@ class HalfNormal(Independent):
 
 
 class Gamma(Independent):
-    """Positive values with mean alpha / beta and variance alpha / beta^2."""
+    """Positive values with mean alpha / beta and variance alpha / beta^2.
+
+    Parameters
+    ----------
+    alpha, beta : shape and rate: numbers, or arrays of one value per entry of the parameter.
+
+    Examples
+    --------
+    Three positive weights, each with mean 2:
+
+    >>> import chiasma as ch
+    >>> ch.Gamma([2.0, 2.0, 2.0], 1.0).centre.tolist()
+    [2.0, 2.0, 2.0]
+    """
 
     arguments = ("alpha", "beta")
     alpha: Floats
@@ -261,7 +326,20 @@ class Gamma(Independent):
 
 
 class Beta(Independent):
-    """Probabilities with mean alpha / (alpha + beta); Beta(1, 99) expects one switch in a hundred columns."""
+    """Probabilities with mean alpha / (alpha + beta).
+
+    Parameters
+    ----------
+    alpha, beta : numbers, or arrays of one value per entry of the parameter.
+
+    Examples
+    --------
+    One switch in a hundred columns is expected:
+
+    >>> import chiasma as ch
+    >>> ch.BinaryChains(enter=ch.Beta(1, 99), leave=ch.Beta(1, 99)).priors["enter"].centre.tolist()
+    0.01
+    """
 
     arguments = ("alpha", "beta")
     alpha: Floats
@@ -289,7 +367,18 @@ class Beta(Independent):
 
 
 class Uniform(Independent):
-    """Equal density between low and high."""
+    """Equal density between low and high.
+
+    Parameters
+    ----------
+    low, high : numbers.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> ch.Uniform(0.0, 4.0).centre.tolist()
+    2.0
+    """
 
     kind = kernel.UNIFORM
     arguments = ("low", "high")
@@ -320,9 +409,16 @@ class Uniform(Independent):
 
 
 class Dirichlet(Prior):
-    """Positive values that add up to 1; equal concentrations make the rows exchangeable.
+    """Positive values that add up to 1, such as shares of cells; equal concentrations make the rows exchangeable.
 
-    >>> Dirichlet([1, 1, 1]).centre.round(3).tolist()
+    Parameters
+    ----------
+    concentration : (K,) positive; the greater they are, the closer the values are to their means.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> ch.Dirichlet([1, 1, 1]).centre.round(3).tolist()
     [0.333, 0.333, 0.333]
     """
 
@@ -372,9 +468,14 @@ class Dirichlet(Prior):
 class DirichletRows(Prior):
     """A transition matrix whose rows are independent Dirichlets: given a path, each row is one again.
 
+    Parameters
+    ----------
     concentration : (S, S), one row per state that is left.
 
-    >>> DirichletRows([[8, 2], [1, 3]]).centre.tolist()
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> ch.DirichletRows([[8, 2], [1, 3]]).centre.tolist()
     [[0.8, 0.2], [0.25, 0.75]]
     """
 

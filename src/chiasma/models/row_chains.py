@@ -127,7 +127,8 @@ class Switch(RowChain):
 
     Examples
     --------
-    >>> Switch(enter=0.01, leave=0.03).initial_distribution(2).tolist()
+    >>> import chiasma as ch
+    >>> ch.Switch(enter=0.01, leave=0.03).initial_distribution(2).tolist()
     [0.75, 0.25]
     """
 
@@ -189,7 +190,9 @@ class Sticky(RowChain):
 
     Examples
     --------
-    >>> Sticky(renew=0.2, probabilities=[0.5, 0.5]).matrices(2, np.array([np.inf, 1.0]))[1].round(12).tolist()
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> ch.Sticky(renew=0.2, probabilities=[0.5, 0.5]).matrices(2, np.array([np.inf, 1.0]))[1].round(12).tolist()
     [[0.9, 0.1], [0.1, 0.9]]
     """
 
@@ -245,7 +248,8 @@ class Markov(RowChain):
 
     Examples
     --------
-    >>> Markov([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.4, 0.0, 0.6]]).initial_distribution(3).round(3).tolist()
+    >>> import chiasma as ch
+    >>> ch.Markov([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.4, 0.0, 0.6]]).initial_distribution(3).round(3).tolist()
     [0.571, 0.286, 0.143]
     """
 

@@ -132,6 +132,7 @@ class Row(Learnable):
 
     @property
     def n_states(self) -> int:
+        """How many states a row has."""
         return len(self.values)
 
     @property
@@ -153,6 +154,7 @@ class Row(Learnable):
 
     @property
     def n_bits(self) -> int:
+        """Bits that its state takes in a code."""
         return (self.n_states - 1).bit_length()
 
     def __repr__(self) -> str:

@@ -28,9 +28,28 @@ PRIOR_DRAWS = 4_000
 def plot_parameters(posterior: Posterior, names: Sequence[str] | None = None, *, fig: Canvas | None = None) -> Canvas:
     """Posterior of every learned value as a histogram, chains as lines, and its prior as a dashed curve.
 
-    names : parameters ("weights") or single values of them ("weights[0]"); default: all. The bar under a histogram
-    spans 5% to 95%, its dot is the mean. Exchangeable rows are sorted by weight (label switching); their priors are
-    those of the sorted weights.
+    The bar under a histogram spans 5% to 95%, its dot is the mean. Exchangeable rows are sorted by weight (label
+    switching); their priors are those of the sorted weights.
+
+    Parameters
+    ----------
+    posterior : Posterior of a model with priors.
+    names : parameters ("weights") or single values of them ("weights[0]"); default: all.
+    fig : matplotlib figure or subfigure to draw on; default: a new figure.
+
+    Returns
+    -------
+    The figure.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> emission = ch.Gaussian([1.0], depth=ch.Normal(1, 1), sd=ch.HalfNormal(1))
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    >>> options = {"update": "exact", "exchange": None, "draws": 50, "warmup": 50, "seed": 1, "progress": False}
+    >>> posterior = ch.sample(model, [0.1, 1.2, 0.9], **options)
+    >>> len(ch.plots.plot_parameters(posterior).axes)
+    2
     """
     chosen = _chosen(posterior, names)
     n_lines, n_columns = _grid(len(chosen))
@@ -47,7 +66,27 @@ def plot_parameters(posterior: Posterior, names: Sequence[str] | None = None, *,
 
 def plot_pairs(posterior: Posterior, names: Sequence[str] | None = None, *, fig: Canvas | None = None) -> Canvas:
     """Scatter plots of all pairs of learned values, as hexagonal bins if there are many draws; histograms on the
-    diagonal. `names` as for plot_parameters.
+    diagonal.
+
+    Parameters
+    ----------
+    posterior : Posterior of a model with priors.
+    names : parameters ("weights") or single values of them ("weights[0]"); default: all.
+    fig : matplotlib figure or subfigure to draw on; default: a new figure.
+
+    Returns
+    -------
+    The figure.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> emission = ch.Gaussian([1.0], depth=ch.Normal(1, 1), sd=ch.HalfNormal(1))
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    >>> options = {"update": "exact", "exchange": None, "draws": 50, "warmup": 50, "seed": 1, "progress": False}
+    >>> posterior = ch.sample(model, [0.1, 1.2, 0.9], **options)
+    >>> len(ch.plots.plot_pairs(posterior, ["depth", "sd"]).axes)
+    4
     """
     chosen = _chosen(posterior, names)
     n = len(chosen)

@@ -66,8 +66,28 @@ def plot_level(
     """The data of sites start to stop - 1, with the posterior mean and 5-95% band of the expected signal.
 
     Stretches without data are blank. A few values far from all others do not stretch the axis: they are triangles at
-    its edge. `channel` selects one of several channels; `labels` name chromosomes and positions; `band` is that of
-    these sites, if it is known already.
+    its edge.
+
+    Parameters
+    ----------
+    posterior : Posterior of a FactorialHMM with an additive emission.
+    ax : matplotlib axes to draw on; default: those of a new figure.
+    start, stop : int, draw sites start..stop-1; default: all.
+    channel : int, which of several channels.
+    labels : names of chromosomes and positions, as ch.plots.Labels.
+    band : the band of these sites, if it is known already.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> ch.plots.plot_level(posterior).get_ylabel()
+    'signal'
     """
     data = _data_with_levels(posterior)
     start, stop = region(start, stop, n_sites(posterior))
@@ -124,8 +144,28 @@ def plot_row(
 ) -> Axes:
     """Heatmap of one row over the draws of a chain, sites start to stop - 1: dark is the highest state, light is 0.
 
-    Omit `row` for a posterior over plain vectors. If there are more draws or sites than pixels, neighbours are
-    averaged.
+    If there are more draws or sites than pixels, neighbours are averaged.
+
+    Parameters
+    ----------
+    posterior : Posterior.
+    row : int, number of the row; omit it for a posterior over plain vectors.
+    ax : matplotlib axes to draw on; default: those of a new figure.
+    chain : int.
+    draws : slice of the draws, such as slice(0, 100).
+    start, stop : int, draw sites start..stop-1; default: all.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> ch.plots.plot_row(posterior, 1).get_ylabel()
+    'draw'
     """
     start, stop = region(start, stop, n_sites(posterior))
     values, kept = _trace_of(posterior, row, chain, draws, start, stop)
@@ -160,11 +200,30 @@ def plot_marginals(
     exact: npt.ArrayLike | None = None,
     labels: Labels | None = None,
 ) -> Canvas:
-    """Posterior probability that a row is on, one panel per row along the sites; `exact`, (K, T), is overlaid.
+    """Posterior probability that a row is on, one panel per row along the sites.
 
     A row of more than two states has the probabilities of its states on top of each other, the highest state darkest.
     Rows that cannot be told apart share a panel: the probabilities that 1, 2, ... of them are on. Stretches without
-    data are blank. `labels` name chromosomes and positions.
+    data are blank.
+
+    Parameters
+    ----------
+    posterior : Posterior of a FactorialHMM.
+    fig : matplotlib figure or subfigure to draw on; default: a new figure.
+    exact : (K, T) exact probabilities, such as those of ch.exact.marginals, drawn over it.
+    labels : names of chromosomes and positions, as ch.plots.Labels.
+
+    Returns
+    -------
+    The figure.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> len(ch.plots.plot_marginals(posterior).axes)
+    2
     """
     shape = (posterior.layout.sizes.size, n_sites(posterior))
     solution = None if exact is None else np.asarray(exact, float)
@@ -253,6 +312,25 @@ def plot_states(
 
     Rows that cannot be told apart are one line: how many of them are on. Where there are more sites than pixels,
     neighbours are averaged. Stretches without data are blank.
+
+    Parameters
+    ----------
+    posterior : Posterior of a FactorialHMM.
+    ax : matplotlib axes to draw on; default: those of a new figure.
+    start, stop : int, draw sites start..stop-1; default: all.
+    labels : names of chromosomes and positions, as ch.plots.Labels.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> [text.get_text() for text in ch.plots.plot_states(posterior).get_yticklabels()]
+    ['row_0', 'row_1']
     """
     start, stop = region(start, stop, n_sites(posterior))
     shown = row_probabilities(posterior)
@@ -287,9 +365,25 @@ def plot_configurations(
 ) -> Canvas:
     """Configurations of a region below each other, the darker the higher the state, each with its probability as a bar.
 
-    A configuration is an item of `Posterior.top_configurations`, or (probability, states (K, L), start). With their
-    posterior, the data of the region and their level are above, and rows have their names. `labels` name chromosomes
-    and positions.
+    Parameters
+    ----------
+    configurations : items of `Posterior.top_configurations`, or tuples (probability, states (K, L), start).
+    fig : matplotlib figure or subfigure to draw on; default: a new figure.
+    posterior : with it, the data of the region and their level are above, and rows have their names.
+    labels : names of chromosomes and positions, as ch.plots.Labels.
+
+    Returns
+    -------
+    The figure.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> fig = ch.plots.plot_configurations(posterior.top_configurations(0, 4), posterior=posterior)
+    >>> fig.axes[0].get_ylabel()
+    'signal'
     """
     patterns = [_pattern(item) for item in configurations]
     if not patterns:

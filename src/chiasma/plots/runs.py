@@ -50,7 +50,24 @@ def plot_log_joint(
     """Traces of the log joint density: one per chain, or those of several named posteriors.
 
     A long trace is drawn faintly, with the means of blocks of draws over it.
+
+    Parameters
+    ----------
+    posteriors : a Posterior, or several by name.
+    ax : matplotlib axes to draw on; default: those of a new figure.
     exact_band : mean, low and high of the exact posterior, drawn as a line in a band.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> ch.plots.plot_log_joint(posterior).get_xlabel()
+    'draw'
     """
     ax = axes_for(ax, (8, 3.4))
     if exact_band is not None:
@@ -86,6 +103,24 @@ def plot_hamming(
     """Box plots of the share of entries in which a draw differs from the draw `lag` later, all chains together.
 
     A box spans the quartiles, its whiskers 5% to 95%; the dots are single pairs of draws.
+
+    Parameters
+    ----------
+    posteriors : a Posterior, or several by name.
+    ax : matplotlib axes to draw on; default: those of a new figure.
+    lags : numbers of draws between the two that are compared.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> ch.plots.plot_hamming(posterior, lags=[1, 10]).get_xlabel()
+    'lag (draws)'
     """
     several = named("posteriors", _several(posteriors, "draws"))
     distances = {name: _distances(posterior, lags) for name, posterior in several.items()}
@@ -121,7 +156,25 @@ def plot_hamming(
 
 
 def plot_jumps(curves: Mapping[str, npt.ArrayLike], *, ax: Axes | None = None) -> Axes:
-    """Cumulative jumps between modes, name -> (runs, iterations): the mean over runs, and a band of their quartiles."""
+    """Cumulative jumps between modes: the mean over runs, and a band of their quartiles.
+
+    Parameters
+    ----------
+    curves : arrays (runs, iterations) by name, such as the `jumps` of ch.diagnostics.mode_jumps.
+    ax : matplotlib axes to draw on; default: those of a new figure.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> curves = {"swap": np.arange(20).reshape(1, 20), "mosaic": 2 * np.arange(20).reshape(1, 20)}
+    >>> ch.plots.plot_jumps(curves).get_xlabel()
+    'iteration'
+    """
     checked = {name: _curve(name, values) for name, values in named("curves", curves).items()}
     ax = axes_for(ax, (6, 3.6))
     n_runs = {len(values) for values in checked.values()}
@@ -148,7 +201,26 @@ def plot_jumps(curves: Mapping[str, npt.ArrayLike], *, ax: Axes | None = None) -
 
 
 def plot_ladder(posterior: Posterior, *, fig: Canvas | None = None) -> Canvas:
-    """Health of the ladder: rejection of whole swaps and columns moved per exchange for each pair, and the barrier."""
+    """Health of the ladder: rejection of whole swaps and columns moved per exchange for each pair, and the barrier.
+
+    Parameters
+    ----------
+    posterior : Posterior of a run with exchanges.
+    fig : matplotlib figure or subfigure to draw on; default: a new figure.
+
+    Returns
+    -------
+    The figure.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> options = {"update": "row", "exchange": "mosaic", "ladder": [1, 3, 9], "draws": 20, "warmup": 20, "seed": 1}
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], **options, progress=False)
+    >>> len(ch.plots.plot_ladder(posterior).axes)
+    3
+    """
     stats = posterior.exchange_stats
     if not stats.sizes.get("pair", 0) or not int(stats["moves"].sum()):
         raise InvalidInput(

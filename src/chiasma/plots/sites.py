@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.models.observations import Observations
-from chiasma.types import Floats, Integers
+from chiasma.types import Floats, Integers, as_floats
 
 MEGABASE = 1e6
 # Up to so many missing sites in a row are drawn like their neighbours; longer gaps are blank.
@@ -25,17 +25,33 @@ BRIDGED = 3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Labels:
-    """What a data file says of its sites.
+    """What a data file says of its sites: pass it as `labels` of a plot.
 
+    Parameters
+    ----------
     names : of the sequences, in their order; default: 1, 2, ...
     position, end : (T,) where each site begins and ends; default of the ends: `site_ends`.
     value : the name of the signal.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> labels = ch.plots.Labels(position=[10.0, 20.0, 30.0, 40.0], value="current (pA)")
+    >>> ch.plots.plot_level(posterior, labels=labels).get_ylabel()
+    'current (pA)'
     """
 
     names: tuple[str, ...] | None = None
     position: Floats | None = None
     end: Floats | None = None
     value: str = "signal"
+
+    def __post_init__(self) -> None:
+        for name in ("position", "end"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, as_floats(name, getattr(self, name)))
 
     @property
     def scale(self) -> float:
@@ -44,6 +60,7 @@ class Labels:
 
     @property
     def unit(self) -> str:
+        """Of the axis; empty where positions have no unit."""
         return "Mb" if self.names is not None else ""
 
 

@@ -29,6 +29,10 @@ def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -
     posterior : Posterior of a run.
     lags : numbers of draws between the two that are compared.
 
+    Returns
+    -------
+    DataArray (chain, lag, draw).
+
     Examples
     --------
     >>> import chiasma as ch
@@ -71,6 +75,10 @@ def mode_jumps(posterior: Posterior, target: BlockModes) -> ModeCounts:
     posterior : Posterior of a run on `target`.
     target : BlockModes, the density with known modes.
 
+    Returns
+    -------
+    jumps (chain, draw), the changes so far, and visited (chain,), distinct modes, as a named tuple.
+
     Examples
     --------
     >>> import chiasma as ch
@@ -105,9 +113,14 @@ def predicted_round_trips(rejection: npt.ArrayLike) -> float:
     ----------
     rejection : (R - 1,) rejection probability of each pair of neighbouring rungs.
 
+    Returns
+    -------
+    A float.
+
     Examples
     --------
-    >>> predicted_round_trips([0.5, 0.5])
+    >>> import chiasma as ch
+    >>> ch.diagnostics.predicted_round_trips([0.5, 0.5])
     0.16666666666666666
     """
     r = np.asarray(rejection, float)
@@ -124,12 +137,17 @@ def round_trip_rate(posterior: Posterior) -> Floats:
     ----------
     posterior : Posterior of a run with exchange="swap".
 
+    Returns
+    -------
+    An array (chain,).
+
     Examples
     --------
     >>> import chiasma as ch
     >>> target = ch.BlockModes(blocks=2, size=6, alpha=0.5)
     >>> options = {"draws": 50, "warmup": 10, "chains": 2, "seed": 1, "progress": False}
-    >>> round_trip_rate(ch.sample(target, exchange="swap", ladder=[1, 5], **options)).shape
+    >>> posterior = ch.sample(target, exchange="swap", ladder=[1, 5], **options)
+    >>> ch.diagnostics.round_trip_rate(posterior).shape
     (2,)
     """
     steps = np.maximum(np.array(posterior.info["exchange_steps"]), 1)

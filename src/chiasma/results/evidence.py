@@ -28,8 +28,11 @@ class Evidence(NamedTuple):
 
     Examples
     --------
-    >>> Evidence(-102.3, 0.2).value
-    -102.3
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> posterior.log_evidence
+    Evidence(value=-7.736, standard_error=0.0)
     """
 
     value: float

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
 from chiasma.models.factorial import FactorialHMM
+from chiasma.results.shown import Shown
 from chiasma.types import Floats
 
 # A table shows at most this many optima.
@@ -36,6 +36,15 @@ class Optimum:
         only a guess.
     starts : how many of the starts led to it.
     model : the model with these numbers in place of the priors.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> _, y = model.at({"sd": 0.3}).simulate(100, seed=1)
+    >>> best = ch.optimise(model, y, starts=2, seed=1, progress=False).best
+    >>> best.text, best.model.parameters.names
+    ('sd 0.28', [])
     """
 
     values: dict[str, Floats]
@@ -57,9 +66,24 @@ class Optimum:
 
 
 @dataclass(frozen=True)
-class Optima:
-    """What ch.optimise found, in the order of their evidence. Print it, index it, or loop over it."""
+class Optima(Shown):
+    """What ch.optimise found, in the order of their evidence. Print it, index it, or loop over it.
 
+    Parameters
+    ----------
+    found : the optima, each an Optimum.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> _, y = model.at({"sd": 0.3}).simulate(100, seed=1)
+    >>> optima = ch.optimise(model, y, starts=2, seed=1, progress=False)
+    >>> [round(float(one.values["sd"]), 2) for one in optima]
+    [0.28]
+    """
+
+    width: ClassVar[int] = 120
     found: tuple[Optimum, ...]
 
     def __len__(self) -> int:
@@ -73,6 +97,7 @@ class Optima:
 
     @property
     def best(self) -> Optimum:
+        """The optimum with the most posterior mass around it."""
         return self.found[0]
 
     def to_dict(self) -> list[dict[str, Any]]:
@@ -105,13 +130,6 @@ class Optima:
         if len(self.found) > SHOWN:
             table.caption = f"and {len(self.found) - SHOWN} more"
         return table
-
-    def __str__(self) -> str:
-        from rich.console import Console
-
-        out = StringIO()
-        Console(file=out, width=120, color_system=None).print(self)
-        return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
 def _short(value: Floats) -> str:

@@ -21,6 +21,7 @@ from chiasma.kernels.layout import Layout, make_layout, on_bits
 from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.html_table import html_facts, value_text
 from chiasma.models.observations import Observations
 from chiasma.results import configurations, export, misfit, segments, summary
 from chiasma.results.arrays import labelled
@@ -68,8 +69,10 @@ class Lazy(Generic[Made]):
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """Draws of the target, and how the run went.
+    """Draws of the target, and how the run went; `ch.sample` and `ch.open_posterior` make it.
 
+    Parameters
+    ----------
     draws : codes (or vectors) of the cold replica, (chain, draw, site).
     log_joint, log_likelihood : (chain, draw).
     replica_log_likelihood : (chain, draw, replica), of every rung.
@@ -80,6 +83,16 @@ class Posterior:
     model, data : the model and its data; None if a stored run could not keep them (a user's own functions).
     row_counts : (K, T) number of draws with each row on, if a stored run has counted them already.
     info : seed, plan, timings, round trips, warnings.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+    >>> posterior
+    Posterior(4 chains x 100 draws x 4 sites, 1 replica(s), log evidence -7.736)
+    >>> posterior.marginals().values.round(1).tolist()
+    [[0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0]]
     """
 
     draws: Lazy[xr.DataArray] = Lazy()
@@ -107,13 +120,48 @@ class Posterior:
         return make_layout(self.info.get("row_sizes") or [2] * self._rows())
 
     def states(self, row: int | str) -> xr.DataArray:
-        """(chain, draw, site) states 0, 1, ... of one row, by its number or name."""
+        """States 0, 1, ... of one row in every draw.
+
+        Parameters
+        ----------
+        row : int or str, number or name of the row.
+
+        Returns
+        -------
+        DataArray (chain, draw, site).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> posterior.states(1)[0, 0].values.tolist()
+        [0, 1, 1, 0]
+        """
         k = self._row(row)
         shift, mask = (self.draws.dtype.type(part[k]) for part in (self.layout.shifts, self.layout.masks))
         return (self.draws >> shift & mask).astype(np.int8 if mask <= 127 else np.int64).rename("states")
 
     def probabilities(self, row: int | str) -> xr.DataArray:
-        """(state, site): share of draws with one row, by its number or name, in each of its states."""
+        """Share of draws with one row in each of its states.
+
+        Parameters
+        ----------
+        row : int or str, number or name of the row.
+
+        Returns
+        -------
+        DataArray (state, site); every column sums to 1.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> fridge = ch.Row([0, 1, 2], ch.Sticky(0.1), name="fridge")
+        >>> model = ch.FactorialHMM(rows=[fridge], emission=ch.Gaussian(sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 1.9, 2.2], draws=100, seed=1, progress=False)
+        >>> posterior.probabilities("fridge").values.round(1).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+        """
         k = self._row(row)
         shift, mask, size = (int(part[k]) for part in (self.layout.shifts, self.layout.masks, self.layout.sizes))
         counts = np.zeros((size, self.draws.sizes["site"]), np.int64)
@@ -125,9 +173,21 @@ class Posterior:
         return labelled("probabilities", counts / n_draws, "state", "site")
 
     def marginals(self) -> xr.DataArray:
-        """(row, site): share of draws with the row on, that is in another state than 0.
+        """Share of draws with each row on, that is in another state than 0.
 
         A stored run counts them while sampling. `probabilities` has every state of a row.
+
+        Returns
+        -------
+        DataArray (row, site).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> posterior.marginals().sel(row=0).values.round(1).tolist()
+        [0.0, 1.0, 1.0, 1.0]
         """
         counts = self.row_counts
         if counts is None:
@@ -138,7 +198,20 @@ class Posterior:
         return self._by_row("marginals", counts / n_draws)
 
     def marginals_error(self) -> xr.DataArray:
-        """(row, site): Monte Carlo standard error of the marginals, by batch means."""
+        """Monte Carlo standard error of the marginals, by batch means.
+
+        Returns
+        -------
+        DataArray (row, site).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> bool((posterior.marginals_error() < 0.02).all())
+        True
+        """
         return self._by_row("marginals_error", segments.marginals_error(self.codes, self.layout))
 
     def _by_row(self, name: str, values: Floats) -> xr.DataArray:
@@ -159,7 +232,25 @@ class Posterior:
         return self.model
 
     def model_at(self, chain: int, draw: int) -> FactorialHMM:
-        """The model with the parameters of one draw; chain and draw count from 0."""
+        """The model with the parameters of one draw.
+
+        Parameters
+        ----------
+        chain, draw : int, counted from 0.
+
+        Returns
+        -------
+        FactorialHMM without priors.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> options = {"update": "exact", "exchange": None, "draws": 20, "warmup": 20, "seed": 1, "progress": False}
+        >>> posterior = ch.sample(model, [0.1, 1.2, 0.9], **options)
+        >>> bool(posterior.model_at(chain=0, draw=5).emission.sd == posterior.parameters["sd"][0, 5])
+        True
+        """
         sizes = self.draws.sizes
         for name, given in (("chain", chain), ("draw", draw)):
             if not 0 <= given < sizes[name]:
@@ -172,9 +263,21 @@ class Posterior:
         return model_at_draw(self.model, self.parameters, chain, draw)
 
     def levels(self) -> xr.DataArray:
-        """(chain, draw, site): sum over rows of weight times value of the state. With channels, a last axis.
+        """Sum over rows of weight times value of the state, in every draw.
 
         Learned weights are those of each draw. The result is lazy if the draws are, or if it would be large.
+
+        Returns
+        -------
+        DataArray (chain, draw, site); with channels, a last axis.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> posterior.levels().mean(("chain", "draw")).values.round(1).tolist()
+        [0.0, 3.0, 3.0, 1.0]
         """
         self._rows()
         weights = self._weights()
@@ -206,33 +309,111 @@ class Posterior:
         return np.ones(self.draws.sizes["site"], bool) if self.data is None else ~self.data.missing
 
     def rows_on(self) -> xr.DataArray:
-        """(chain, draw, site): number of rows in another state than 0, fixed ones included."""
+        """Number of rows in another state than 0, in every draw; fixed ones are included.
+
+        Returns
+        -------
+        DataArray (chain, draw, site).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> posterior.rows_on()[0, 0].values.tolist()
+        [0, 2, 2, 1]
+        """
         return configurations.rows_on(self.codes, self.layout)
 
     def top_configurations(self, start: int, stop: int, n: int = 5) -> list[Configuration]:
-        """The n most probable patterns of columns start..stop-1, the most probable first.
+        """The most probable patterns of a region: its rival explanations.
 
         Columns that differ only by exchanging equal rows count as one.
+
+        Parameters
+        ----------
+        start, stop : int, the region is columns start..stop-1.
+        n : int, how many patterns.
+
+        Returns
+        -------
+        A list, the most probable first. Each has `probability`, `standard_error`, `states` (K, stop - start), `codes`.
+
+        Examples
+        --------
+        One switch of weight 2 and two of weight 1 explain a level of 2:
+
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.4, 0.4), emission=ch.Gaussian([1.0, 1.1, 2.0], sd=0.2))
+        >>> posterior = ch.sample(model, [0.1, 2.0, 2.1, 0.0], draws=500, seed=1, progress=False)
+        >>> for found in posterior.top_configurations(1, 3, n=2):
+        ...     print(found.states.tolist())
+        [[0, 0], [0, 0], [1, 1]]
+        [[1, 1], [1, 1], [0, 0]]
         """
         return configurations.top_configurations(self.codes, self.layout, start, stop, n, self.merging)
 
     def segments(self, min_probability: float = 0.0) -> list[Segment]:
         """Runs of sites with the same most probable code; no run crosses a sequence start.
 
-        Columns that differ only by exchanging equal rows count as one. Runs whose mean probability is below
-        min_probability are left out.
+        Columns that differ only by exchanging equal rows count as one.
+
+        Parameters
+        ----------
+        min_probability : float, leave out runs whose mean probability is below it.
+
+        Returns
+        -------
+        A list. Each has `start`, `stop`, `states` (one per row), `probability` (the mean over its sites), `minimum`.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> [(found.start, found.stop, found.states) for found in posterior.segments()]
+        [(0, 1, (0, 0)), (1, 3, (1, 1)), (3, 4, (1, 0))]
         """
         return segments.segments(self.codes, self.merging, self._starts(), self.seen, min_probability)
 
     def row_segments(self, row: int | str) -> list[RowSegment]:
-        """Runs of sites where P(row is on) > 0.5; no run crosses a sequence start."""
+        """Runs of sites where P(row is on) > 0.5; no run crosses a sequence start.
+
+        Parameters
+        ----------
+        row : int or str, number or name of the row.
+
+        Returns
+        -------
+        A list. Each has `start`, `stop`, `probability` (the mean over its sites) and `minimum`.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> [(found.start, found.stop) for found in posterior.row_segments(1)]
+        [(1, 3)]
+        """
         return segments.row_segments(self.codes, self.layout, self._row(row), self._starts())
 
     def summary(self) -> Summary:
         """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, whether
         the model fits the data, and warnings with remedies.
 
-        Print it, or use its to_dict(). Diagnostics use the cold replica only, at no more than 200 sites.
+        Diagnostics use the cold replica only, at no more than 200 sites.
+
+        Returns
+        -------
+        Summary: print it, or use its to_dict(). Its `warnings` are empty where no problem was found.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> posterior.summary().warnings
+        ()
         """
         series, weights = summary.some_sites(self.draws), self._weights()
         if weights is not None:
@@ -254,10 +435,22 @@ class Posterior:
         )
 
     def to_datatree(self) -> xr.DataTree:
-        """A DataTree for ArviZ: groups posterior, sample_stats, observed_data and constant_data.
+        """The posterior for ArviZ and other packages.
 
         Learned parameters are variables of the group posterior. Lazy draws stay lazy; ArviZ needs its input in memory:
         `tree.sel(site=[10, 20]).load()`.
+
+        Returns
+        -------
+        DataTree with the groups posterior, sample_stats, observed_data and constant_data.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> sorted(posterior.to_datatree()["posterior"].data_vars)
+        ['codes', 'level', 'rows_on']
         """
         variables = [self.draws, *self.parameters.data_vars.values()]
         weights = self._weights()
@@ -312,3 +505,21 @@ class Posterior:
             f"Posterior({sizes['chain']} chains x {sizes['draw']} draws x {sizes['site']} sites, "
             f"{len(self.betas)} replica(s){evidence})"
         )
+
+    def _repr_html_(self) -> str:
+        """What was run and learned. Nothing large is read: `summary()` says whether to trust it."""
+        sizes = self.draws.sizes
+        rows = "" if self.n_rows is None else f", {self.n_rows} rows"
+        facts = [
+            ("draws", f"{sizes['chain']} chains × {sizes['draw']:,} draws × {sizes['site']:,} sites{rows}"),
+            ("plan", self.info.get("plan", "")),
+            ("replicas", f"{len(self.betas)} per chain"),
+            ("seed", str(self.info.get("seed", ""))),
+        ]
+        if self.log_evidence is not None:
+            value, error = self.log_evidence
+            facts.append(("log evidence", f"{value:.3f} ({f'± {error:.2g}' if error else 'exact'})"))
+        for name, drawn in self.parameters.items():
+            mean, sd = (function(("chain", "draw")).values for function in (drawn.mean, drawn.std))
+            facts.append((str(name), f"{value_text(mean)} (posterior mean), {value_text(sd)} (sd)"))
+        return html_facts("Posterior", facts)

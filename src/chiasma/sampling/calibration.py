@@ -45,11 +45,15 @@ def calibration_ranks(
     seed : int; the same seed gives the same ranks.
     options : arguments of ch.sample.
 
+    Returns
+    -------
+    Dataset of ranks, for `uniformity`.
+
     Examples
     --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
-    >>> ranks = calibration_ranks(model, 5, 3, draws=7, warmup=10, update="exact", exchange=None)
+    >>> ranks = ch.calibration.calibration_ranks(model, 5, 3, draws=7, warmup=10, update="exact", exchange=None)
     >>> ranks.sizes["replication"], sorted(ranks)
     (3, ['rows_on', 'sd'])
     """
@@ -86,10 +90,17 @@ def uniformity(ranks: xr.Dataset, draws: int = 63, bins: int = 8) -> xr.Dataset:
     draws : int, as given to `calibration_ranks`.
     bins : int, a divisor of draws + 1.
 
+    Returns
+    -------
+    Dataset of p-values; a small one says that the sampler, or its length, is wrong.
+
     Examples
     --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> import chiasma as ch
     >>> ranks = xr.Dataset({"sd": ("replication", np.arange(64))})
-    >>> float(uniformity(ranks)["sd"])
+    >>> float(ch.calibration.uniformity(ranks)["sd"])
     1.0
     """
     if (draws + 1) % bins:

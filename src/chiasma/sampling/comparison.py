@@ -58,6 +58,7 @@ class Comparison(Shown):
 
     @property
     def best(self) -> str:
+        """Name of the most probable model."""
         return self.names[int(np.argmax(self.probabilities))]
 
     def to_dict(self) -> dict[str, dict[str, float]]:
@@ -98,6 +99,10 @@ def compare(
     data : the observations, the same for all models.
     prior : prior probability of every model; default: equal.
     options : arguments of ch.sample, used for models that have priors or are too large for the exact evidence.
+
+    Returns
+    -------
+    Comparison: print it for a table.
 
     Examples
     --------

@@ -34,9 +34,10 @@ class Ladder:
 
     Examples
     --------
-    >>> Ladder.of([1, 5]).betas
+    >>> import chiasma as ch
+    >>> ch.Ladder.of([1, 5]).betas
     (0.2, 1.0)
-    >>> Ladder.geometric(4, hottest=8).betas
+    >>> ch.Ladder.geometric(4, hottest=8).betas
     (0.125, 0.25, 0.5, 1.0)
     """
 
@@ -57,7 +58,22 @@ class Ladder:
 
     @classmethod
     def of(cls, temperatures: npt.ArrayLike) -> Ladder:
-        """A fixed ladder from temperatures, the paper's way: [1, 5]."""
+        """A fixed ladder from temperatures, the paper's way.
+
+        Parameters
+        ----------
+        temperatures : (R,) increasing from 1.
+
+        Returns
+        -------
+        Ladder.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> ch.Ladder.of([1, 2, 4]).betas
+        (0.25, 0.5, 1.0)
+        """
         given = as_floats("temperatures", temperatures)
         if given.ndim != 1 or given.size == 0:
             raise InvalidInput("a ladder needs at least one temperature, got none; [1] is the plain target")
@@ -70,7 +86,24 @@ class Ladder:
 
     @classmethod
     def geometric(cls, size: int, hottest: float, prior: bool = False) -> Ladder:
-        """`size` rungs with equal ratios from temperature `hottest` to 1; `prior` adds beta = 0 at the hot end."""
+        """A fixed ladder with equal ratios between its temperatures.
+
+        Parameters
+        ----------
+        size : int, number of rungs.
+        hottest : temperature of the first of them; the last is at 1.
+        prior : bool, add beta = 0, the prior, at the hot end; the evidence needs it.
+
+        Returns
+        -------
+        Ladder.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> ch.Ladder.geometric(3, hottest=4, prior=True).betas
+        (0.0, 0.25, 0.5, 1.0)
+        """
         given = as_floats("hottest", hottest)
         if not is_count(size, least=2) or size > MOST_RUNGS or given.shape != () or not 1 < given < np.inf:
             raise InvalidInput(
@@ -85,7 +118,23 @@ class Ladder:
 
     @classmethod
     def adapted(cls, size: int | None = None, hottest: float = 1000.0) -> Ladder:
-        """A ladder from the prior to the target, adapted during warm-up; size=None also adapts the number of rungs."""
+        """A ladder from the prior to the target, adapted during warm-up.
+
+        Parameters
+        ----------
+        size : int, number of rungs; None: warm-up also adapts their number.
+        hottest : temperature of the hottest rung below the prior, at the start.
+
+        Returns
+        -------
+        Ladder.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> len(ch.Ladder.adapted(size=6)), ch.Ladder.adapted().resize
+        (6, True)
+        """
         if size is not None and not is_count(size, least=3):
             raise InvalidInput(f"an adapted ladder needs size >= 3, between its fixed ends, got {shown(size)}")
         start = cls.geometric((size or 10) - 1, hottest, prior=True)

@@ -67,11 +67,16 @@ def optimise(
     Parameters
     ----------
     model : a model with priors.
+    data : Observations, or the signal as an array (T,) or (T, D).
     starts : draws from the prior; every second one is moved to what the signal suggests (its noise, the range of its
         levels, how often it jumps).
     seed : the same seed gives the same optima for any number of workers.
     workers : threads; default: one per core.
     progress : say how far it is, on stderr.
+
+    Returns
+    -------
+    Optima: print it for a table; `.best.values` are the parameters of the highest one by name.
 
     Examples
     --------

@@ -76,8 +76,9 @@ def sample(
     Parameters
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
-    update : "auto", "exact", "row", "block", "hamming-ball", or an object such as ch.HammingBall(radius=3). Parameters
-        with a prior are updated given the paths, or with the paths integrated out if update is "exact".
+    update : "auto", "exact", "row", "block", "hamming-ball", "collapsed", or an object such as
+        ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
+        if update is "exact", or "collapsed", which follows gradients.
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
     exchange_every : iterations between exchange steps.
@@ -93,7 +94,9 @@ def sample(
     durable : sync every write to the disk, so that a power cut loses no more than a kill; False: for scratch stores.
     progress : show what was chosen and a progress display, if the output is a terminal.
 
-    Ctrl-C ends the run and returns what all chains have drawn.
+    Returns
+    -------
+    Posterior. Ctrl-C ends the run, which then returns what all chains have drawn.
 
     Examples
     --------

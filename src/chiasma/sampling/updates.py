@@ -291,8 +291,21 @@ class Collapsed(Update):
     """For models with priors: parameters with the paths integrated out, by gradients; paths are drawn exactly (FFBS).
 
     Chains start near the optima of the posterior, jump between them, and move by Hamiltonian Monte Carlo.
-    starts : starts of the search for the optima, see ch.optimise.
-    memory : bytes for the messages of one replica.
+
+    Parameters
+    ----------
+    starts : int, starts of the search for the optima, see ch.optimise.
+    memory : int, bytes for the messages of one replica.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> _, y = model.at({"sd": 0.3}).simulate(50, seed=1)
+    >>> options = {"draws": 50, "warmup": 50, "chains": 2, "seed": 1, "progress": False}
+    >>> posterior = ch.sample(model, y, update=ch.Collapsed(starts=4), **options)
+    >>> posterior.parameters["sd"].shape
+    (2, 50)
     """
 
     number: ClassVar[str] = "starts"

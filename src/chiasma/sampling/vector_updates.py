@@ -55,8 +55,13 @@ class SiteGibbs(VectorUpdate):
 
     Examples
     --------
-    >>> SiteGibbs(alphabet=(0, 1, 2)).alphabet
-    (0, 1, 2)
+    >>> import chiasma as ch
+    >>> def smooth(x):
+    ...     return -abs(x[:, 1:] - x[:, :-1]).sum(axis=1)
+    >>> density = ch.Density(smooth, size=5, init=[0] * 5, update=ch.SiteGibbs(alphabet=(0, 1, 2)))
+    >>> posterior = ch.sample(density, exchange=None, ladder=[1], draws=50, warmup=10, seed=1, progress=False)
+    >>> sorted(set(posterior.draws.values.ravel().tolist()))
+    [0, 1, 2]
     """
 
     alphabet: Sequence[float] = (0, 1)
@@ -93,8 +98,12 @@ class RandomWalk(VectorUpdate):
 
     Examples
     --------
-    >>> RandomWalk(scale=0.5, sites=1).scale
-    0.5
+    >>> import chiasma as ch
+    >>> normal = ch.Density(
+    ...     lambda x: -0.5 * (x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk(scale=[0.5, 2.0])
+    ... )
+    >>> ch.sample(normal, ladder=[1, 3], draws=50, warmup=10, seed=1, progress=False).draws.shape
+    (4, 50, 2)
     """
 
     scale: float | Sequence[float] = 1.0

@@ -24,7 +24,19 @@ from chiasma.storage.reading import (
 
 @dataclass(frozen=True, kw_only=True)
 class StoreCheck:
-    """What `check_store` found: how much was read, and what is wrong, each with the file and the remedy."""
+    """What `check_store` found.
+
+    Parameters
+    ----------
+    n_files, n_bytes : how much was read.
+    problems : what is wrong, each with the file and the remedy; empty where the store is sound.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> ch.StoreCheck(n_files=12, n_bytes=4096, problems=()).problems
+    ()
+    """
 
     n_files: int
     n_bytes: int
@@ -38,9 +50,14 @@ def check_store(path: str | Path) -> StoreCheck:
     ----------
     path : the store, as given to sample(store=...).
 
+    Returns
+    -------
+    StoreCheck: its `problems` are empty where the store is sound.
+
     Examples
     --------
-    >>> import tempfile, chiasma as ch
+    >>> import tempfile
+    >>> import chiasma as ch
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, store=f"{folder}/run", progress=False)

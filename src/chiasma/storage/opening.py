@@ -50,6 +50,20 @@ def open_posterior(
     path : the store, as given to sample(store=...).
     draws : open only the first `draws` draws of every chain.
     model : the model, needed only if it contains a user's own function and could not be stored.
+
+    Returns
+    -------
+    Posterior.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, store=f"{folder}/run.zarr", progress=False)
+    ...     ch.open_posterior(f"{folder}/run.zarr", draws=3)
+    Posterior(4 chains x 3 draws x 3 sites, 1 replica(s), log evidence -5.891)
     """
     folder = as_path("path", path)
     with only_store_errors(folder):
