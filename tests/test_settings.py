@@ -173,7 +173,7 @@ def test_keys__of_every_section():
         "priors": parameters,
         "sampler": [
             *("draws", "warmup", "chains", "thin", "update"),
-            *("exchange", "ladder", "exchange_every", "seed", "workers"),
+            *("exchange", "ladder", "exchange_every", "exact_seconds", "seed", "workers"),
         ],
     }
 
