@@ -15,7 +15,7 @@ from chiasma.exact.passes import MEMORY
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, Update
+from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Update
 from chiasma.types import as_floats, shown
 
 # Default time budget of an exact filter in seconds, `exact_seconds` of sample(); replicas are used above it.
@@ -239,6 +239,8 @@ def _named_update(update: Any, target: AnyTarget) -> Update:
         return update
     if isinstance(update, str) and update in UPDATES:
         kind = UPDATES[update]
+        if kind is GaussianBlocks:
+            return GaussianBlocks(size=min(GaussianBlocks.size, target.n_axes))
         return BlockGibbs(size=block_rows(target)) if kind is BlockGibbs else kind()
     raise InvalidInput(
         f'update must be "auto", {", ".join(map(repr, UPDATES))} or an object such as ch.HammingBall(radius=2), '

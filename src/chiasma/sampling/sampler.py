@@ -77,8 +77,9 @@ def sample(
     Parameters
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
-    update : "auto", "exact", "row", "block", "hamming-ball", or an object such as ch.HammingBall(radius=3). Parameters
-        with a prior are updated given the paths, or with the paths integrated out if update is "exact".
+    update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", or an object such as
+        ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
+        if update is "exact".
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
     exchange_every : iterations between exchange steps.
