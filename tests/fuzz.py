@@ -102,6 +102,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda **o: ch.sample(model(), Y, update="row", exchange=None, **QUICK | o),
         {"draws": 2, "warmup": 1, "chains": 1, "thin": 1, "seed": 1, "workers": 1, "exchange_every": 1},
     ),
+    "sample, budget": (lambda **o: ch.sample(model(), Y, **QUICK | o), {"exact_seconds": 1.0}),
     "sample, rows": (lambda **o: ch.sample(rows(), **QUICK | o), {"data": Y, "init": [1] * 6, "update": "exact"}),
     "sample, learned": (
         lambda **o: ch.sample(learned(), **QUICK | {"warmup": 1} | o),

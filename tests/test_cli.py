@@ -385,7 +385,7 @@ def test_help__tells_the_defaults_of_sample():
     import inspect
 
     shown = {option.name: option.help for option in get_command(app).commands["fit"].params}
-    for name in ("draws", "warmup", "chains", "thin", "exchange_every"):
+    for name in ("draws", "warmup", "chains", "thin", "exchange_every", "exact_seconds"):
         default = inspect.signature(ch.sample).parameters[name].default
         assert shown[name].endswith(f"Default: {default}.")
 
