@@ -40,8 +40,8 @@ SPREAD = 2.0
 LENGTH, MOST_STEPS = np.pi / 2, 24
 # Wanted acceptance of trajectories, and how fast their step size follows it.
 ACCEPTANCE, LEARNING_RATE = 0.8, 0.6
-# Jumps in an iteration: enough that one of them is accepted, at most so many.
-MOST_JUMPS = 8
+# Jumps in an iteration: as many as lead to so many accepted ones, and at most so many.
+ACCEPTED, MOST_JUMPS = 2, 8
 # Iterations from trajectory to trajectory, by the least share of jumps that are accepted: where most are, trajectories
 # take a small part of the time.
 SCHEDULE = ((0.4, 32), (0.25, 8), (0.1, 2), (0.0, 1))
@@ -238,7 +238,7 @@ class GradientEngine(CollapsedEngine):
             self._learn_proposals(r)
         if n:
             share = accepted / n
-            self.n_jumps[r] = int(np.clip(np.ceil(2 / max(share, 1e-3)), 1, MOST_JUMPS))
+            self.n_jumps[r] = int(np.clip(np.ceil(ACCEPTED / max(share, 1e-3)), 1, MOST_JUMPS))
             self.every_hmc[r] = next(every for least, every in SCHEDULE if share >= least)
         self.tried[r] = 0.0
 
