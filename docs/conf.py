@@ -34,21 +34,29 @@ nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables of commands
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository that are no pages
 
+default_role = "code"  # of `text` in docstrings
 autosummary_generate = True
 autodoc_typehints = "none"  # signatures show them
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "chiasma"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
+html_sidebars = {page: [] for page in ("start", "paper", "glossary", "comparison", "threat-model", "development")}
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
     "navigation_with_keys": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
