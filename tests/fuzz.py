@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         lambda **o: ch.sample(model(), Y, update="row", exchange=None, **QUICK | o),
         {"draws": 2, "warmup": 1, "chains": 1, "thin": 1, "seed": 1, "workers": 1, "exchange_every": 1},
     ),
+    "sample, budget": (lambda **o: ch.sample(model(), Y, **QUICK | o), {"exact_seconds": 1.0}),
     "sample, rows": (lambda **o: ch.sample(rows(), **QUICK | o), {"data": Y, "init": [1] * 6, "update": "exact"}),
     "sample, learned": (
         lambda **o: ch.sample(learned(), **QUICK | {"warmup": 1} | o),
@@ -177,13 +178,20 @@ ragged = st.sampled_from([[[1], [1, 2]], [1, [2]], [[]], [None, 1.0], ["1", 2], 
 anything = st.one_of(numbers, lists, lists, arrays, odd, ragged, st.text(max_size=3))
 
 
-def attempt(call: str, changes: dict[str, Any]) -> None:
-    """Make the call; raises whatever is neither an answer nor a ChiasmaError."""
+def attempt(call: str, changes: dict[str, Any]) -> str:
+    """Make one of CALLS; returns the text of its ChiasmaError, "" for an answer. Raises whatever is neither."""
     function, valid = CALLS[call]
+    return error_of(lambda: function(**valid | changes))
+
+
+def error_of(function: Callable[[], Any]) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with suppress(ChiasmaError):
-            function(**valid | changes)
+        try:
+            function()
+        except ChiasmaError as error:
+            return str(error)
+    return ""
 
 
 @st.composite
@@ -192,3 +200,11 @@ def attempts(draw: Any) -> tuple[str, dict[str, Any]]:
     call = draw(st.sampled_from(sorted(CALLS)))
     names = draw(st.lists(st.sampled_from(sorted(CALLS[call][1])), min_size=1, max_size=2, unique=True))
     return call, {name: draw(anything) for name in names}
+
+
+def in_words(error: str) -> bool:
+    """Whether the text of an error, if there is one, says in one line what came or what to do."""
+    if error == "":
+        return True
+    told = re.search(r"\bgot\b|\bneeds?\b|[;?] \w", error)
+    return told is not None and "\n" not in error and not re.search(r"Traceback|\w+(Error|Exception)\b", error)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from html.parser import HTMLParser
@@ -248,7 +248,8 @@ def test_task__takes_over_what_a_killed_worker_left(inputs, serial, tmp_path, mo
     """A run that stopped in the middle goes on, and ends with the bytes of one that never stopped."""
     directory, plan = planned(inputs, tmp_path / "out")
     task = task_of(directory, plan, plan.samples[0])
-    left = directory.begin("a")
+    with directory.attempt("a") as left:
+        pass
     half = Settings(**task.settings).merged(sampler={"draws": 4})
     fit_file(Path(task.path), half, RunDirectory(left), tables_only=True)
     for name in ("states.tsv", "settings.toml"):
@@ -264,7 +265,8 @@ def test_task__takes_over_what_a_killed_worker_left(inputs, serial, tmp_path, mo
 def test_task__what_is_left_of_other_data_is_dropped(inputs, serial, tmp_path):
     directory, plan = planned(inputs, tmp_path / "out")
     task = task_of(directory, plan, plan.samples[0])
-    left = directory.begin("a")
+    with directory.attempt("a") as left:
+        pass
     fit_file(inputs / "d.tsv", Settings(**task.settings), RunDirectory(left), tables_only=True)
     assert run_task(task).status == "done"
     assert list(directory.unfinished.iterdir()) == []
@@ -272,18 +274,18 @@ def test_task__what_is_left_of_other_data_is_dropped(inputs, serial, tmp_path):
 
 
 def test_task__that_was_given_up_does_no_harm(inputs, serial, tmp_path):
-    """A worker that comes back after its sample was given to another one, which is faster, or has taken over."""
+    """A worker that lost its scheduler runs a sample that another one runs as well, and ends later."""
     directory, plan = planned(inputs, tmp_path / "out")
     task = task_of(directory, plan, plan.samples[0])
-    slow = directory.begin("a")
-    assert run_task(task).status == "done"
-    assert not slow.exists()
-    late = directory.begin("a")
-    (late / "data.npz").write_text("late")
-    kept = directory.complete(late, Outcome(name="a", status="done", seed=0))
+    with directory.attempt("a") as slow:
+        (slow / "data.npz").write_text("half")
+        with ThreadPoolExecutor(1) as elsewhere:
+            assert elsewhere.submit(run_task, task).result().status == "done"
+        assert (slow / "data.npz").read_text() == "half"
+        kept = directory.complete(slow, Outcome(name="a", status="done", seed=0))
     assert kept.seed == plan.seed_of(plan.samples[0])
-    assert not late.exists()
     assert directory.fail(Outcome(name="a", status="failed", seed=0, error="late")).status == "done"
+    assert list(directory.unfinished.iterdir()) == []
     assert differences(serial / "samples/a", directory.samples / "a") == []
 
 
@@ -688,7 +690,7 @@ def test_scheduler__by_address_and_by_file__and_killed(inputs, tmp_path, cluster
     assert f"continue with: chiasma cohort {tmp_path}/sheet.tsv --out {out} --resume" in result.stderr
     assert 5 <= n_done(out) < 8
     done = cohort(tmp_path / "sheet.tsv", out, client, resume=True, progress=False)
-    assert done.in_words == "8 of 8 samples done"
+    assert done.in_words == "8 of 8 samples done", done.failed
     run_serially(inputs, tmp_path / "serial", tmp_path / "sheet.tsv")
     assert differences(tmp_path / "serial", out) == []
 

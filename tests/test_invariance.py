@@ -38,6 +38,19 @@ REJECTED = 1e-4
 NAN = math.nan
 
 
+def remember_likelihoods(target: Target) -> None:
+    """A proof asks for the same few codes thousands of times; as plain Python most of its time would be theirs."""
+    around, found = target.likelihood.around, {}
+
+    def remembered(centres, offsets):
+        key = centres.tobytes(), offsets.tobytes()
+        if key not in found:
+            found[key] = around(centres, offsets)
+        return found[key].copy()
+
+    target.likelihood.around = remembered
+
+
 @dataclass(frozen=True)
 class Case:
     """A tiny model, said twice: as plain numbers and functions, and as the package's objects."""
@@ -65,7 +78,11 @@ class Case:
         chains = ch.BinaryChains(self.enter, self.leave, self.initial)
         model = ch.FactorialHMM(chains=chains, emission=self.emission, fixed_rows=self.fixed)
         data = ch.Observations(self.y, starts=self.starts, gaps=self.gaps)
-        return model.exact_target(data, table_bytes=0) if streamed else model.exact_target(data)
+        if not streamed:
+            return model.exact_target(data)
+        target = model.exact_target(data, table_bytes=0)
+        remember_likelihoods(target)
+        return target
 
     def bits(self, code: int) -> tuple[int, ...]:
         """Settings of all rows, from a code of the free ones."""

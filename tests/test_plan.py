@@ -11,10 +11,11 @@ import pytest
 import rich.console
 
 import chiasma as ch
-from chiasma.errors import InvalidInput
+from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import Passes
 from chiasma.sampling.ladder import Ladder
-from chiasma.sampling.plan import Plan, exact_cost, plan_paths, plan_replicas
+from chiasma.sampling.learning import Learning
+from chiasma.sampling.plan import Plan, exact_cost, plan_learning, plan_paths, plan_replicas
 
 
 def model(n_rows: int) -> ch.FactorialHMM:
@@ -62,6 +63,38 @@ def test_auto__looks_at_time_and_memory(n_rows, n_columns):
     seconds, memory = exact_cost(model(n_rows).target(np.zeros(n_columns)))
     assert plan(n_rows, n_columns).is_exact == (seconds <= 60 and memory <= 512 * 2**20)
     assert plan(n_rows, n_columns).is_exact == (n_rows == 10)
+
+
+@pytest.mark.parametrize(("budget", "exact"), [(0, False), (1e-6, False), (60.0, True), (np.inf, True)])
+def test_exact_seconds__is_the_budget(budget, exact):
+    target = model(6).target(np.zeros(200))
+    chosen = plan_paths(target, "auto", "auto", "auto", budget)
+    assert chosen.is_exact == exact
+    if not exact:
+        assert f"over the budget of {budget:g} s and 512 MiB" in chosen.reason
+
+
+def test_exact_seconds__of_sample():
+    y = np.array([0.3, 1.2, 0.9, 0.1])
+    options = {"draws": 4, "warmup": 6, "chains": 2, "seed": 123, "progress": False}
+    assert ch.sample(model(2), y, exact_seconds=60, **options).info["plan"].startswith("exact independent draws")
+    assert "over the budget of 0 s" in ch.sample(model(2), y, exact_seconds=0, **options).info["plan"]
+
+
+@pytest.mark.parametrize("budget", [-1, np.nan, [1, 2], "long"])
+def test_exact_seconds__refused(budget):
+    with pytest.raises(InvalidInput, match="exact_seconds must be"):
+        ch.sample(model(2), np.zeros(4), exact_seconds=budget)
+
+
+def test_exact_seconds__of_learning():
+    """Without exact passes, parameters are learned given the paths; rows with values have no other way."""
+    unknown = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1)))
+    target = Learning(unknown, ch.Observations(np.zeros(20))).typical
+    assert plan_learning(target, "auto", "auto", "auto").update == ch.Collapsed(starts=32)
+    assert plan_learning(target, "auto", "auto", "auto", exact_seconds=0.0).update == ch.BlockGibbs(size=2)
+    with pytest.raises(BudgetExceeded, match=r"raise exact_seconds \(0 s\)"):
+        plan_learning(target, "auto", "auto", "auto", with_rows=True, exact_seconds=0.0)
 
 
 def test_exact_cost__covers_what_the_passes_ask_for():

@@ -318,7 +318,7 @@ def test_new_update__by_its_name_and_its_number(monkeypatch):
     monkeypatch.setitem(UPDATES, "pairs", Pairs)
     assert Settings(sampler={"update": "pairs:2"}).sampler()["update"] == Pairs(size=2)
     assert "hamming-ball:RADIUS, pairs or pairs:SIZE." in fit_help()
-    with pytest.raises(ch.InvalidInput, match="block:SIZE or hamming-ball:RADIUS or pairs:SIZE, got 'row:2'"):
+    with pytest.raises(ch.InvalidInput, match="gaussian-blocks:SIZE or hamming-ball:RADIUS or pairs:SIZE, got 'row:2'"):
         Settings(sampler={"update": "row:2"}).sampler()
     model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     options = {"exchange": None, "draws": 4, "warmup": 0, "chains": 1, "seed": 1, "progress": False}

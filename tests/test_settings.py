@@ -127,7 +127,8 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
         (lambda: parse_fixed_rows("fixed_rows", ["5=2"]), "got '5=2'"),
         (
             lambda: make_update("row:2"),
-            "an update with a number is collapsed:STARTS or block:SIZE or hamming-ball:RADIUS, got 'row:2'",
+            "an update with a number is collapsed:STARTS or block:SIZE or gaussian-blocks:SIZE or hamming-ball:RADIUS, "
+            "got 'row:2'",
         ),
         (lambda: make_update("block:two"), "got 'block:two'"),
         (lambda: make_update("ball:2"), "got 'ball:2'"),
@@ -173,7 +174,7 @@ def test_keys__of_every_section():
         "priors": parameters,
         "sampler": [
             *("draws", "warmup", "chains", "thin", "update"),
-            *("exchange", "ladder", "exchange_every", "seed", "workers"),
+            *("exchange", "ladder", "exchange_every", "exact_seconds", "seed", "workers"),
         ],
     }
 

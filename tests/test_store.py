@@ -26,6 +26,7 @@ import xarray as xr
 import zarr
 
 import chiasma as ch
+from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.sampling import engines, sampler
 from chiasma.storage import reading, store
@@ -234,7 +235,9 @@ def commits(path: Path) -> list[tuple[list[int], int]]:
     return [tuple(json.loads(line)) for line in Path(f"{path}.log").read_text().splitlines()]
 
 
-def _driver(kind: str, folder: Path, step: int, flush: int, instants: list[float], options: dict[str, Any]) -> None:
+def _driver(
+    kind: str, folder: Path, step: int, flush: int | None, instants: list[float], options: dict[str, Any]
+) -> None:
     """Kill runs at every event of one flush and at every `step`-th of all (0: at none), and at some instants, given as
     shares of the time of an uninterrupted run.
     """
@@ -245,14 +248,15 @@ def _driver(kind: str, folder: Path, step: int, flush: int, instants: list[float
     _fork(kind, folder / "uninterrupted", options)
     lasted = time.monotonic() - began
     ends = [n for _, n in commits(folder / "uninterrupted")]
-    for n in sorted({*range(0, ends[-1], step), *range(*ends[flush : flush + 2])}) if step else ():
+    whole_flush = () if flush is None else range(*ends[flush : flush + 2])
+    for n in sorted({*range(0, ends[-1], step), *whole_flush}) if step else ():
         _fork(kind, folder / f"event-{n}", options, fatal=n)
     for share in instants:
         _fork(kind, folder / f"instant-{share:.4f}", options, after=share * lasted)
 
 
 def killed(
-    kind: str, folder: Path, step: int = 0, flush: int = 0, instants: tuple[float, ...] = (), **options: Any
+    kind: str, folder: Path, step: int = 0, flush: int | None = None, instants: tuple[float, ...] = (), **options: Any
 ) -> list[Path]:
     """Where the stores of killed runs are; some were killed before there was one."""
     jobs = json.dumps([kind, str(folder), step, flush, instants, options])
@@ -310,11 +314,11 @@ def assert_plain_readers_agree(path: Path, expected: ch.Posterior, n_draws: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "step", "flush"), [("compiled", 110, 2), ("exact", 450, 0)])
+@pytest.mark.parametrize(("kind", "step", "flush"), [("compiled", 110, 2), ("exact", 60, None)])
 def test_kill__between_any_two_steps_of_writing(kind, step, flush, tmp_path):
     """Inside creation, at every step of a flush that replaces a partly filled chunk, and all along the run."""
     stores = killed(kind, tmp_path, step, flush)
-    assert len(stores) > (35 if flush else 7)
+    assert len(stores) > (35 if flush else 10)
     reached = {assert_survived(path, kind) for path in stores}
     assert {(0, 0), (DRAWS, DRAWS)} <= reached
     assert any(n and not m for n, m in reached)
@@ -695,6 +699,23 @@ def test_full_disk__when_draws_are_written(room, tmp_path):
             "log_prior/c.0.0",
         }
     assert_same(run("exact", path, resume=True), whole("exact"))
+
+
+def test_full_disk__after_the_metadata_were_replaced(tmp_path, monkeypatch):
+    """The first sync of a folder after a commit fails: no other chain takes the new metadata for a stranger's."""
+    run("exact", tmp_path / "run")
+    trace = store.ZarrTrace.reopen(reading.read_run(tmp_path / "run"), DRAWS)
+    replaced = []
+
+    def sync_directory(folder):
+        replaced.append(folder)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(atomic, "sync_directory", sync_directory)
+    with pytest.raises(OSError, match="No space left"):
+        trace._commit()
+    assert replaced == [tmp_path / "run"]
+    trace._check_alone()
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 
 import bioframe
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from chiasma.cli import app
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
-from chiasma.genomics import Alleles, Bins
+from chiasma.genomics.bins import simulated_bins
 from chiasma.genomics.copy_states import CopyStates
 from chiasma.genomics.exports import FLAT, copy_probabilities, draws, solution_table, summary, write_answer
 from chiasma.genomics.genome import assembly, assembly_of, find_region
@@ -29,24 +30,8 @@ ONE_CLONE = Bounds(clones=(1, 1), purity=(0.3, 0.9), ploidy=(1.3, 5.0))
 
 
 def bins_of(tumour, alleles=True):
-    seen = np.flatnonzero(tumour.sites > 0)
-    counts = Alleles(
-        bin=seen,
-        a=tumour.alpha[seen].astype(float),
-        b=tumour.beta[seen].astype(float),
-        sites=tumour.sites[seen].astype(float),
-    )
-    return Bins(
-        sample="sim 1",
-        source="simulated",
-        kind="simulated",
-        chromosome=tumour.chromosome,
-        start=tumour.start,
-        end=tumour.end,
-        depth=tumour.depth,
-        weight=np.ones(len(tumour.depth)),
-        alleles=counts if alleles else None,
-    )
+    bins = simulated_bins(tumour, sample="sim 1")
+    return bins if alleles else replace(bins, alleles=None)
 
 
 @cache

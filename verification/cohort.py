@@ -119,7 +119,7 @@ def verify_kills(report: Report, sheet: Path, model: Path, folder: Path, serial:
     process.kill()
     process.wait()
     ended = gone(workers)
-    left = len(list((out / "unfinished").iterdir()))
+    left = sum(path.is_dir() for path in (out / "unfinished").iterdir())
     steps.append(["the scheduler", f"{found}", f"{left} samples are unfinished"])
     resumed = start(sheet, model, out, "--resume")
     _, told = resumed.communicate()

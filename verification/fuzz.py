@@ -27,7 +27,7 @@ N_BOUNDS = 3_000
 
 def tried(n_calls: int) -> list[str]:
     """What went wrong, each kind once."""
-    from fuzz import attempt, attempts
+    from fuzz import attempt, attempts, in_words
 
     found: dict[tuple[str, str, str], str] = {}
 
@@ -42,7 +42,8 @@ def tried(n_calls: int) -> list[str]:
     @given(attempts())
     def probe(one: tuple[str, dict[str, Any]]) -> None:
         try:
-            attempt(*one)
+            told = attempt(*one)
+            assert in_words(told), told
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)
             place = next((frame for frame in reversed(last) if "chiasma" in frame.filename), last[-1])

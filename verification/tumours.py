@@ -15,7 +15,8 @@ import numpy as np
 from run import on_all_cores
 
 from chiasma.datasets.tumours import Tumour, simulate_tumour
-from chiasma.genomics import Alleles, Bins, read_bins
+from chiasma.genomics import read_bins
+from chiasma.genomics.bins import simulated_bins
 from chiasma.genomics.solutions import Answer, solve
 
 if TYPE_CHECKING:
@@ -88,34 +89,12 @@ def simulated(report: Report) -> None:
 
 def one_tumour(seed: int) -> Outcome:
     truth = simulate_tumour(seed)
-    answer = solve(bins_of(truth), workers=1)
+    answer = solve(simulated_bins(truth), workers=1)
     low, high = np.quantile(answer.purity_draws(20_000), [0.05, 0.95])
     rank = rank_of(answer, truth.purity, truth.ploidy)
     promised, correct = accuracy(answer, truth)
     inside = bool(low <= truth.purity <= high)
     return Outcome(seed, truth.purity, truth.ploidy, len(truth.copies), rank, inside, promised, correct)
-
-
-def bins_of(tumour: Tumour) -> Bins:
-    """A simulated tumour as if it had been read from a file."""
-    seen = np.flatnonzero(tumour.sites > 0)
-    alleles = Alleles(
-        bin=seen,
-        a=tumour.alpha[seen].astype(float),
-        b=tumour.beta[seen].astype(float),
-        sites=tumour.sites[seen].astype(float),
-    )
-    return Bins(
-        sample="simulated",
-        source="simulated",
-        kind="simulated",
-        chromosome=tumour.chromosome,
-        start=tumour.start,
-        end=tumour.end,
-        depth=tumour.depth,
-        weight=np.ones(len(tumour.depth)),
-        alleles=alleles,
-    )
 
 
 def rank_of(answer: Answer, purity: float, ploidy: float) -> int:

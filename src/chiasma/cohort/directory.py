@@ -8,20 +8,24 @@
     failures/NAME.json    why a sample failed, until it is done
     unfinished/NAME@ID/   a run directory while it is written, or where a run was stopped
 
-A run directory is renamed into its place when it is complete. A new attempt takes over what an earlier one left by
-renaming it: whoever still writes there, such as a worker that was given up too early, then finds its directory gone.
+A run directory is renamed into its place when it is complete. While it is written, its owner holds
+unfinished/NAME@ID.lock. A new attempt takes over what an earlier one left, unless its owner is alive, such as a worker
+that lost its scheduler and works on what it was given: then both run, and the first to end is the one that counts. With
+one seed they write the same.
 """
 
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from chiasma import atomic
 from chiasma.cohort.outcome import MISSING, Outcome
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.storage.locks import only_writer
 
 
 class CohortDirectory:
@@ -61,24 +65,32 @@ class CohortDirectory:
                 return Outcome.read(file)
         return Outcome(name=name, status=MISSING, seed=seed)
 
-    def begin(self, name: str) -> Path:
-        """A directory of one's own for a sample: what an earlier attempt left, or a new one."""
-        for left in self.unfinished.glob(f"{name}@*"):
-            # Another attempt may take it at the same time.
-            with suppress(FileNotFoundError):
-                own = left.rename(self._own(name))
-                _remove_partial(own)
-                return own
-        return self.begin_anew(name)
+    @contextmanager
+    def attempt(self, name: str) -> Iterator[Path]:
+        """A directory for a sample that nobody else writes to: what an earlier attempt left, or a new one."""
+        with ExitStack() as locks:
+            yield self._left(name, locks) or self._new(name, locks)
 
-    def begin_anew(self, name: str) -> Path:
-        """An empty directory of one's own for a sample."""
-        own = self._own(name)
+    def _left(self, name: str, locks: ExitStack) -> Path | None:
+        for left in self.unfinished.glob(f"{name}@*"):
+            if left.suffix == ".lock":
+                continue
+            with ExitStack() as lock:
+                try:
+                    lock.enter_context(only_writer(left))
+                except StoreError:  # its owner is alive
+                    continue
+                if left.exists():  # or its owner has just completed it
+                    locks.push(lock.pop_all())
+                    _remove_partial(left)
+                    return left
+        return None
+
+    def _new(self, name: str, locks: ExitStack) -> Path:
+        own = self.unfinished / f"{name}@{uuid4().hex}"
+        locks.enter_context(only_writer(own))
         own.mkdir()
         return own
-
-    def _own(self, name: str) -> Path:
-        return self.unfinished / f"{name}@{uuid4().hex}"
 
     def complete(self, own: Path, outcome: Outcome) -> Outcome:
         """Move the run directory into its place; returns the outcome that counts."""
@@ -105,6 +117,10 @@ class CohortDirectory:
 
     def discard(self, own: Path) -> None:
         shutil.rmtree(own, ignore_errors=True)
+
+    def empty(self, own: Path) -> None:
+        self.discard(own)
+        own.mkdir()
 
 
 def _remove_partial(own: Path) -> None:

@@ -22,7 +22,7 @@ from chiasma.cohort.plan import Plan
 from chiasma.cohort.sheet import Sample
 from chiasma.cohort.summaries import grid_of, save_summaries
 from chiasma.cohort.workflows import WORKFLOWS, Result
-from chiasma.errors import ChiasmaError, StoreError
+from chiasma.errors import ChiasmaError
 
 
 class Task(NamedTuple):
@@ -61,49 +61,49 @@ def run_task(task: Task) -> Outcome:
     if directory.is_done(task.name):
         return directory.outcome(task.name, task.seed)
     began = perf_counter()
-    own = directory.begin(task.name)
+    with directory.attempt(task.name) as own:
+        try:
+            result = _run_or_start_again(task, directory, own)
+            seconds = perf_counter() - began
+            save_summaries(result.summaries, own / "summaries.npz")
+            write_picture(result.picture, own / "picture.png")
+            outcome = Outcome(
+                name=task.name,
+                status=DONE,
+                seed=task.seed,
+                seconds=seconds,
+                evidence=result.evidence,
+                warnings=tuple(result.warnings),
+                key_results=result.key_results,
+                parameters=result.parameters,
+                grid=grid_of(result.summaries),
+            )
+            return directory.complete(own, outcome)
+        except Exception as error:
+            directory.discard(own)
+            known = isinstance(error, ChiasmaError)
+            return directory.fail(
+                Outcome(
+                    name=task.name,
+                    status=FAILED,
+                    seed=task.seed,
+                    seconds=perf_counter() - began,
+                    error=str(error) if known else f"{type(error).__name__}: {error}",
+                    traceback="" if known else traceback.format_exc(),
+                )
+            )
+
+
+def _run_or_start_again(task: Task, directory: CohortDirectory, own: Path) -> Result:
     left = any(own.iterdir())
     try:
-        try:
-            result = _run(task, own)
-        except StoreError:
-            if not left:
-                raise
-            # What was left is of other data, or damaged, or its first owner is alive and still writes.
-            directory.discard(own)
-            own = directory.begin_anew(task.name)
-            result = _run(task, own)
-        seconds = perf_counter() - began
-        save_summaries(result.summaries, own / "summaries.npz")
-        write_picture(result.picture, own / "picture.png")
-        outcome = Outcome(
-            name=task.name,
-            status=DONE,
-            seed=task.seed,
-            seconds=seconds,
-            evidence=result.evidence,
-            warnings=tuple(result.warnings),
-            key_results=result.key_results,
-            parameters=result.parameters,
-            grid=grid_of(result.summaries),
-        )
-        return directory.complete(own, outcome)
-    except Exception as error:
-        if not own.exists():
-            # Another attempt has taken over: it is the one that counts.
-            return directory.outcome(task.name, task.seed)
-        directory.discard(own)
-        known = isinstance(error, ChiasmaError)
-        return directory.fail(
-            Outcome(
-                name=task.name,
-                status=FAILED,
-                seed=task.seed,
-                seconds=perf_counter() - began,
-                error=str(error) if known else f"{type(error).__name__}: {error}",
-                traceback="" if known else traceback.format_exc(),
-            )
-        )
+        return _run(task, own)
+    except ChiasmaError:
+        if not left:
+            raise
+        # What an earlier attempt left is of other data, or damaged.
+        directory.empty(own)
+        return _run(task, own)
 
 
 def _run(task: Task, own: Path) -> Result:

@@ -159,6 +159,7 @@ class FitWorkflow(Workflow):
     def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
         """Sample the first columns in the way that was chosen for all of them."""
         from chiasma.models.observations import Observations
+        from chiasma.sampling.plan import EXACT_SECONDS
         from chiasma.sampling.problems import pose
         from chiasma.sampling.sampler import sample
 
@@ -166,7 +167,9 @@ class FitWorkflow(Workflow):
         signal = read_any(source, given.columns())
         model, chosen = estimated(given, signal.data, learn)[0].learning(learn).model(), given.sampler()
         update, exchange, ladder = (chosen.get(name, "auto") for name in ("update", "exchange", "ladder"))
-        _, plan, _ = pose(model, signal.data, update, exchange, ladder, None)
+        _, plan, _ = pose(
+            model, signal.data, update, exchange, ladder, None, chosen.get("exact_seconds", EXACT_SECONDS)
+        )
         data = signal.data
         first = Observations(
             data.y[:FIRST], data.starts[data.starts < FIRST], None if data.gaps is None else data.gaps[: FIRST - 1]

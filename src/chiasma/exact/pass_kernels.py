@@ -52,7 +52,6 @@ class BinaryKernels:
         self.linear = linear
         self.trans = target.trans if linear else target.log_trans
         self.diagonal = np.empty(target.n_states)
-        self.scratch = np.empty(target.n_states)
 
     def filter(self, lik: Floats, first: int, message: Floats, alpha: Floats, stay: Floats) -> float:
         return float(tensor.filter_block(lik, self.trans, self.edge, first, message, alpha, stay, self.diagonal))
@@ -66,7 +65,7 @@ class BinaryKernels:
         tensor.stay_after(self.trans, self.edge[column], message, self.diagonal, out)
 
     def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None:
-        weights = np.empty(len(self.scratch))
+        weights = np.empty_like(self.diagonal)
         if self.linear:
             tensor.draw_blocks(alpha, stay, self.trans, self.edge, first, uniforms, paths, weights)
         else:
@@ -74,11 +73,11 @@ class BinaryKernels:
                 logspace.log_draw_block(alpha, self.trans, self.edge, first, numbers, path, weights)
 
     def best(self, alpha: Floats, first: int, path: Integers) -> None:
-        logspace.best_block(alpha, self.trans, self.edge, first, path, self.scratch)
+        logspace.best_block(alpha, self.trans, self.edge, first, path, np.empty_like(self.diagonal))
 
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = tensor.smooth_block if self.linear else logspace.log_smooth_block
-        kernel(alpha, self.trans, self.edge, first, gamma, out, self.diagonal, self.scratch)
+        kernel(alpha, self.trans, self.edge, first, gamma, out, self.diagonal, np.empty_like(self.diagonal))
 
     def count(self, alpha: Floats, first: int, gamma: Floats, counts: Floats) -> None:
         n_kinds, n_rows, _ = self.trans.shape
@@ -116,7 +115,7 @@ class StateKernels:
 
     def draw(self, alpha: Floats, stay: Floats, first: int, uniforms: Floats, paths: Integers) -> None:
         arrays = self.trans, self.layout, self.edge
-        weights = np.empty(len(self.diagonal))
+        weights = np.empty_like(self.diagonal)
         if self.linear:
             state_passes.draw_blocks(alpha, stay, *arrays, first, uniforms, paths, weights)
         else:

@@ -193,6 +193,7 @@ def _sampler_settings() -> list[Setting]:
         Setting("sampler", "exchange", exchanges),
         Setting("sampler", "ladder", "auto (default), auto:RUNGS, or temperatures: 1,5.", parse=parse_ladder),
         Setting("sampler", "exchange_every", "Iterations from exchange to exchange. Default: 1.", int),
+        Setting("sampler", "exact_seconds", "Time budget of exact draws; 0: never. Default: 60.0.", float),
         Setting("sampler", "seed", "Default: a fresh one, which is printed.", int, least=0),
         Setting("sampler", "workers", "Threads. Default: one per core.", int),
     ]
@@ -238,7 +239,7 @@ def update_names(with_number: bool = False) -> list[str]:
     """Names of the updates, including those with a number after a colon; with_number: only the latter.
 
     >>> update_names(with_number=True)
-    ['collapsed:STARTS', 'block:SIZE', 'hamming-ball:RADIUS']
+    ['collapsed:STARTS', 'block:SIZE', 'gaussian-blocks:SIZE', 'hamming-ball:RADIUS']
     """
     names = []
     for name, kind in UPDATES.items():

@@ -67,7 +67,7 @@ class Settings:
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidInput(f"{path} is not a TOML file: {error}") from error
+            raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
         _check_kinds(path, content)
         known = keys()
         for name, section in content.items():

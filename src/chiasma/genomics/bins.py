@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from chiasma.datasets.tumours import Tumour
 from chiasma.errors import InvalidInput
 from chiasma.files.sheets import listed
 from chiasma.files.tables import same_chromosome
@@ -162,3 +163,25 @@ def attach_alleles(bins: Bins, sites: Bins) -> Bins:
     order = np.flatnonzero(known)[np.argsort(bin_of[known], kind="stable")]
     note = f"{len(order):,} of {alleles.n_units:,} heterozygous sites of {sites.source} ({sites.kind}) are used"
     return replace(bins, alleles=alleles.ordered(order, bin_of[order]), notes=(*bins.notes, note))
+
+
+def simulated_bins(tumour: Tumour, sample: str = "simulated") -> Bins:
+    """The bins of a simulated tumour, as if they had been read from a file."""
+    seen = np.flatnonzero(tumour.sites > 0)
+    alleles = Alleles(
+        bin=seen,
+        a=tumour.alpha[seen].astype(float),
+        b=tumour.beta[seen].astype(float),
+        sites=tumour.sites[seen].astype(float),
+    )
+    return Bins(
+        sample=sample,
+        source="simulated",
+        kind="simulated",
+        chromosome=tumour.chromosome,
+        start=tumour.start,
+        end=tumour.end,
+        depth=tumour.depth,
+        weight=np.ones(len(tumour.depth)),
+        alleles=alleles,
+    )

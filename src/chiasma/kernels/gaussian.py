@@ -91,7 +91,7 @@ def make_factors(weights, base, depth, sd, beta):
 
 
 @inlined_njit
-def _products(powers, i, n, lik, first, shape):
+def code_products(powers, i, n, lik, first, shape):
     """lik[first + s] = shape[s] * powers[i] * the product of powers[(k + 1) * n + i] over the rows k of s."""
     n_states = shape.shape[0]
     n_rows = powers.shape[0] // n - 1
@@ -178,7 +178,7 @@ def gaussian_columns(y, factors, lik, tops):
         for t in range(first, first + n):
             z = y[t] - factors.centre
             if abs(z) <= limit:
-                _products(powers, t - first, n, flat, t * n_states, shape)
+                code_products(powers, t - first, n, flat, t * n_states, shape)
             elif math.isnan(z):
                 lik[t] = 1.0
                 tops[t] = 0.0

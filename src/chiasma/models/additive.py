@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,14 @@ _PIECE = 2**15
 # A forward filter bound to data; it filters columns first..stop-1 like tensor.filter_block: (trans, edge, first, stop,
 # message, alpha, stay, diagonal, lik, tops) -> log evidence; lik (n, S) and tops (n,) are scratch for n columns.
 FusedFilter = Callable[..., float]
+
+
+class GaussianParts(NamedTuple):
+    """y_d = sum of the steps of the rows that are on + normal noise, in every channel d."""
+
+    y: Floats  # (D, T) less what fixed rows add; NaN: missing
+    steps: Floats  # (K, D) of the free rows
+    sd: Floats  # (D,)
 
 
 class Emission(Learnable, ABC):
@@ -243,6 +251,10 @@ class Additive(Emission):
         """A compiled filter that computes the likelihoods of all codes of rows with these weights on the fly. None
         where the density has no such filter; likelihoods are then evaluated before columns are filtered.
         """
+        return None
+
+    def gaussian_parts(self, y: Floats, weights: Floats, base: Floats) -> GaussianParts | None:
+        """Data, steps and noise for rows with these weights on top of the level `base`; None if not Gaussian."""
         return None
 
     def _channels(self, y: Floats, level: Floats) -> Floats:

@@ -126,4 +126,4 @@ def _probability(name: str, values: npt.ArrayLike) -> Floats:
 def _per_row(name: str, values: Floats, n_rows: int) -> Floats:
     if values.ndim == 1 and len(values) != n_rows:
         raise InvalidInput(f"{name} must be a scalar or have {n_rows} values (rows), got {len(values)}")
-    return values.copy() if values.ndim else np.full(n_rows, float(values))
+    return values.copy() if values.ndim else values.repeat(n_rows)

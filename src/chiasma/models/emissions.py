@@ -23,7 +23,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
 from chiasma.kernels.gaussian_filter import filter_gaussian
 from chiasma.kernels.weighted_sums import add_weighted
-from chiasma.models.additive import Additive, Emission, FusedFilter, difference_step
+from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
@@ -108,6 +108,14 @@ class Gaussian(Additive):
             return None
         factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
         return partial(filter_gaussian, y, factors) if factors.farthest < _FARTHEST else None
+
+    def gaussian_parts(self, y: Floats, weights: Floats, base: Floats) -> GaussianParts | None:
+        n_channels = self.n_channels or 1
+        depth, sd = (np.broadcast_to(value, (n_channels,)).copy() for value in (self.depth, self.sd))
+        seen = y.reshape(len(y), n_channels) - depth * base.reshape(-1)
+        return GaussianParts(
+            np.ascontiguousarray(seen.T), np.ascontiguousarray(depth * weights.reshape(len(weights), n_channels)), sd
+        )
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)

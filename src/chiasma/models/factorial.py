@@ -157,6 +157,8 @@ class FactorialHMM:
     @property
     def free_rows(self) -> tuple[int, ...]:
         """Numbers of the rows that are not fixed."""
+        if not self.fixed_rows:
+            return tuple(range(self.n_rows))
         return tuple(k for k in range(self.n_rows) if k not in self.fixed_rows)
 
     @property

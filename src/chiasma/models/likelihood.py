@@ -17,7 +17,7 @@ from chiasma.kernels.codes import add_levels, levels_around, subset_sums, withou
 from chiasma.kernels.exponential import temper_columns
 from chiasma.kernels.layout import Layout, bits_of, index_of_codes, make_layout, sub_layout
 from chiasma.kernels.state_paths import add_levels as add_state_levels
-from chiasma.models.additive import Additive, FusedFilter
+from chiasma.models.additive import Additive, FusedFilter, GaussianParts
 from chiasma.models.observations import Observations
 from chiasma.types import Floats, Integers
 
@@ -33,6 +33,9 @@ class Likelihood(Protocol):
 
     def fused_filter(self, beta: float) -> FusedFilter | None:
         """A compiled filter that computes likelihoods on the fly; None where it has to use `tempered`."""
+
+    def gaussian_parts(self) -> GaussianParts | None:
+        """Data, steps and noise if the noise is Gaussian; None if not."""
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
@@ -65,6 +68,9 @@ class Levels:
 
     def fused_filter(self, beta: float) -> FusedFilter | None:
         return self.emission.fused_filter(self.y, self.weights, self.base, beta)
+
+    def gaussian_parts(self) -> GaussianParts | None:
+        return self.emission.gaussian_parts(self.y, self.weights, self.base)
 
     def at(self, codes: Integers) -> Floats:
         channels = self.weights.shape[1:]
@@ -194,6 +200,9 @@ class Lookup:
         _temper(self.table[first:stop], first, beta, lik, tops)
 
     def fused_filter(self, beta: float) -> None:
+        return None
+
+    def gaussian_parts(self) -> None:
         return None
 
     def at(self, codes: Integers) -> Floats:

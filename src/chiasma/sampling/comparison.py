@@ -19,7 +19,7 @@ from chiasma.models.observations import Observations
 from chiasma.results.evidence import Evidence
 from chiasma.results.posterior import Posterior
 from chiasma.results.shown import Shown
-from chiasma.sampling.plan import EXACT_SECONDS, exact_cost
+from chiasma.sampling.plan import EXACT_SECONDS, as_budget, exact_cost
 from chiasma.sampling.sampler import sample
 from chiasma.types import Floats, as_floats, is_a, shown
 
@@ -98,7 +98,8 @@ def compare(
     models : a dict by name, or a list, whose models are named by their number of free rows.
     data : the observations, the same for all models.
     prior : prior probability of every model; default: equal.
-    options : arguments of ch.sample, used for models that have priors or are too large for the exact evidence.
+    options : arguments of ch.sample, used for models that have priors or are too large for the exact evidence;
+        exact_seconds is the budget of the latter too.
 
     Returns
     -------
@@ -119,12 +120,13 @@ def compare(
         raise InvalidInput("compare needs at least one model, got none")
     weights = _weights(prior, len(named))
     seen = Observations.of(data)
+    budget = as_budget(options.get("exact_seconds", EXACT_SECONDS))
     evidence: list[Evidence] = []
     posteriors: dict[str, Posterior] = {}
     for name, model in named.items():
         if not isinstance(model, FactorialHMM):
             raise InvalidInput(f"models must be FactorialHMMs, got {type(model).__name__} for {name!r}")
-        if not model.parameters and _affordable(model, seen):
+        if not model.parameters and _affordable(model, seen, budget):
             evidence.append(Evidence(log_evidence(model, seen), 0.0))
             continue
         posteriors[name] = sample(model, seen, **options)
@@ -167,6 +169,6 @@ def _weights(prior: npt.ArrayLike | None, n: int) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
-def _affordable(model: FactorialHMM, data: Observations) -> bool:
+def _affordable(model: FactorialHMM, data: Observations, exact_seconds: float) -> bool:
     seconds, memory = exact_cost(model.target(data))
-    return seconds <= EXACT_SECONDS and memory <= MEMORY
+    return seconds <= exact_seconds and memory <= MEMORY

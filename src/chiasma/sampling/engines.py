@@ -25,7 +25,7 @@ from chiasma.sampling.borders import check_checkpoint
 from chiasma.sampling.problems import PathProblem, Problem, RowsProblem, Start, State, StateProblem
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
-from chiasma.sampling.updates import Exact, make_program, make_work, uniforms_per_sweep
+from chiasma.sampling.updates import Exact, GaussianBlocks, make_program, make_work, uniforms_per_sweep
 from chiasma.storage.trace import Draws
 from chiasma.types import Floats, Integers
 
@@ -236,7 +236,11 @@ class CompiledEngine(StateEngine):
 
     @staticmethod
     def serves(problem: Problem) -> bool:
-        return isinstance(problem, PathProblem) and problem.target.tabulated and not isinstance(problem.update, Exact)
+        return (
+            isinstance(problem, PathProblem)
+            and problem.target.tabulated
+            and not isinstance(problem.update, Exact | GaussianBlocks)
+        )
 
     def _bind(self) -> None:
         target = self.problem.target

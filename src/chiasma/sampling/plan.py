@@ -15,9 +15,10 @@ from chiasma.exact.passes import MEMORY
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, Update
+from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Update
+from chiasma.types import as_floats, shown
 
-# Time budget of an exact filter in seconds; replicas are used above it.
+# Default time budget of an exact filter in seconds, `exact_seconds` of sample(); replicas are used above it.
 EXACT_SECONDS = 60.0
 # Cost of the exact filter per column, state and (row + 2); an order of magnitude.
 FILTER_SECONDS = 1.0e-9
@@ -57,6 +58,14 @@ class Plan:
         return isinstance(self.update, Exact) and len(self.ladder) == 1 and not self.learns
 
 
+def as_budget(seconds: Any) -> float:
+    """exact_seconds as a float, or an error."""
+    given = as_floats("exact_seconds", seconds)
+    if given.shape != () or not given >= 0:
+        raise InvalidInput(f"exact_seconds must be a number of at least 0 (0: never exact), got {shown(seconds)}")
+    return float(given)
+
+
 def exact_cost(target: AnyTarget) -> tuple[float, float]:
     """Estimated seconds of one exact filter, and the minimum memory of its messages in bytes."""
     states = float(target.n_states)
@@ -90,12 +99,14 @@ def _block_axes(target: StateTarget) -> int:
     return size
 
 
-def plan_paths(target: AnyTarget, update: Any, exchange: Any, ladder: Any) -> Plan:
+def plan_paths(
+    target: AnyTarget, update: Any, exchange: Any, ladder: Any, exact_seconds: float = EXACT_SECONDS
+) -> Plan:
     """Choose the update, the exchange and the ladder for a factorial HMM."""
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
     cost = exact_cost_text(target)
-    affordable = seconds <= EXACT_SECONDS and memory <= MEMORY
+    affordable = seconds <= exact_seconds and memory <= MEMORY
     if isinstance(update, str) and update == "auto":
         alone = ((isinstance(exchange, str) and exchange == "auto") or exchange is None) and (
             isinstance(ladder, str) or len(as_ladder(ladder)) == 1
@@ -106,7 +117,7 @@ def plan_paths(target: AnyTarget, update: Any, exchange: Any, ladder: Any) -> Pl
             )
         chosen: Update = BlockGibbs(size=block_rows(target))
         why = f"blocks of {block_rows(target)} rows"
-        why += "" if affordable else f": {cost}, over the budget of {EXACT_SECONDS:.0f} s and {MEMORY / 2**20:,.0f} MiB"
+        why += "" if affordable else f": {cost}, over the budget of {exact_seconds:g} s and {MEMORY / 2**20:,.0f} MiB"
     else:
         chosen, why = _named_update(update, target), "update as given"
     if isinstance(chosen, Exact) and exchange in ("auto", None) and isinstance(ladder, str):
@@ -114,7 +125,14 @@ def plan_paths(target: AnyTarget, update: Any, exchange: Any, ladder: Any) -> Pl
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
 
 
-def plan_learning(target: AnyTarget, update: Any, exchange: Any, ladder: Any, with_rows: bool = False) -> Plan:
+def plan_learning(
+    target: AnyTarget,
+    update: Any,
+    exchange: Any,
+    ladder: Any,
+    with_rows: bool = False,
+    exact_seconds: float = EXACT_SECONDS,
+) -> Plan:
     """Choose them for a model with parameters to learn; target: the paths at typical parameters.
 
     with_rows : the model is one of rows with values, whose parameters are learned with the paths integrated out.
@@ -123,7 +141,10 @@ def plan_learning(target: AnyTarget, update: Any, exchange: Any, ladder: Any, wi
     """
     _check_ladder_name(ladder)
     if isinstance(update, str) and update == "auto":
-        chosen, why = _auto_rows(target) if with_rows else _auto_learning(target, exchange)
+        if with_rows:
+            chosen, why = _auto_rows(target, exact_seconds)
+        else:
+            chosen, why = _auto_learning(target, exchange, exact_seconds)
     else:
         chosen, why = _named_update(update, target), "update as given"
     collapsed = isinstance(chosen, Exact | Collapsed)
@@ -144,21 +165,21 @@ def plan_learning(target: AnyTarget, update: Any, exchange: Any, ladder: Any, wi
     return replace(plan, learns=True)
 
 
-def _auto_rows(target: AnyTarget) -> tuple[Update, str]:
+def _auto_rows(target: AnyTarget, exact_seconds: float) -> tuple[Update, str]:
     seconds, memory = exact_cost(target)
-    starts = int(min(MOST_STARTS, EXACT_SECONDS / (FILTERS_PER_START * (seconds + EVALUATION_SECONDS))))
+    starts = int(min(MOST_STARTS, exact_seconds / (FILTERS_PER_START * (seconds + EVALUATION_SECONDS))))
     if starts < FEWEST_STARTS or memory > MEMORY:
         raise BudgetExceeded(
             f"{exact_cost_text(target)}, too much to learn parameters: a search for optima takes "
-            f"{FEWEST_STARTS * FILTERS_PER_START:,} of them; take fewer rows or states, or insist with "
-            "update=ch.Collapsed(starts=...)"
+            f"{FEWEST_STARTS * FILTERS_PER_START:,} of them; take fewer rows or states, raise exact_seconds "
+            f"({exact_seconds:g} s), or insist with update=ch.Collapsed(starts=...)"
         )
     rate = 1 / (FILTERS_PER_DRAW * (seconds + EVALUATION_SECONDS))
     why = "parameters with the paths integrated out, by gradients"
     return Collapsed(starts=starts), f"{why}: about {_rate(rate)} effective draws per second"
 
 
-def _auto_learning(target: AnyTarget, exchange: Any) -> tuple[Update, str]:
+def _auto_learning(target: AnyTarget, exchange: Any, exact_seconds: float) -> tuple[Update, str]:
     assert not isinstance(target, StateTarget)
     seconds, memory = exact_cost(target)
     seconds += EVALUATION_SECONDS
@@ -166,7 +187,7 @@ def _auto_learning(target: AnyTarget, exchange: Any) -> tuple[Update, str]:
     sweep = FILTER_SECONDS * target.n_columns * (rows + 2) * math.ceil(target.n_rows / rows) * 2.0**rows
     given_paths = EFFECTIVE_PER_ITERATION / (TYPICAL_RUNGS * (sweep + PARAMETER_SECONDS))
     integrated = 1 / (FILTERS_PER_DRAW * seconds)
-    starts = int(min(MOST_STARTS, EXACT_SECONDS / (FILTERS_PER_START * seconds)))
+    starts = int(min(MOST_STARTS, exact_seconds / (FILTERS_PER_START * seconds)))
     rates = f"about {_rate(integrated)} effective draws per second, {_rate(given_paths)} given the paths"
     swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
     if swaps and integrated >= given_paths and starts >= FEWEST_STARTS and memory <= MEMORY:
@@ -218,6 +239,8 @@ def _named_update(update: Any, target: AnyTarget) -> Update:
         return update
     if isinstance(update, str) and update in UPDATES:
         kind = UPDATES[update]
+        if kind is GaussianBlocks:
+            return GaussianBlocks(size=min(GaussianBlocks.size, target.n_axes))
         return BlockGibbs(size=block_rows(target)) if kind is BlockGibbs else kind()
     raise InvalidInput(
         f'update must be "auto", {", ".join(map(repr, UPDATES))} or an object such as ch.HammingBall(radius=2), '

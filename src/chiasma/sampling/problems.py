@@ -22,7 +22,7 @@ from chiasma.models.target import Target, tempered_table
 from chiasma.results.provenance import digest
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
 from chiasma.sampling.learning import Learning
-from chiasma.sampling.plan import Plan, plan_learning, plan_paths, plan_replicas
+from chiasma.sampling.plan import EXACT_SECONDS, Plan, plan_learning, plan_paths, plan_replicas
 from chiasma.sampling.updates import Collapsed, Exact, Update
 from chiasma.sampling.vector_exchanges import VectorPair, check_exchange, prepare_exchange
 from chiasma.sampling.vector_updates import SiteGibbs, VectorStep, prepare_update, resolve_update
@@ -242,6 +242,7 @@ def pose(
     exchange: Any,
     ladder: Any,
     init: Any,
+    exact_seconds: float = EXACT_SECONDS,
 ) -> tuple[Problem, Plan, Start]:
     """Turn the arguments of sample() into the problem, the plan of how to sample it, and the initial values."""
     if isinstance(model, Density):
@@ -251,9 +252,9 @@ def pose(
     if data is None:
         raise InvalidInput("a FactorialHMM needs data: sample(model, y)")
     if model.parameters:
-        return _pose_learning(model, Observations.of(data), update, exchange, ladder, init)
+        return _pose_learning(model, Observations.of(data), update, exchange, ladder, init, exact_seconds)
     target = model.exact_target(data)
-    plan = plan_paths(target, update, exchange, ladder)
+    plan = plan_paths(target, update, exchange, ladder, exact_seconds)
     assert plan.update is not None
     given = None if init is None else check_states(model, target.n_columns, init)
     if isinstance(target, StateTarget):
@@ -277,10 +278,16 @@ def _pose_vectors(
 
 
 def _pose_learning(
-    model: FactorialHMM, data: Observations, update: Any, exchange: Any, ladder: Any, init: Any
+    model: FactorialHMM,
+    data: Observations,
+    update: Any,
+    exchange: Any,
+    ladder: Any,
+    init: Any,
+    exact_seconds: float,
 ) -> tuple[Problem, Plan, Start]:
     learning = Learning(model, data)
-    plan = plan_learning(learning.typical, update, exchange, ladder, with_rows=model.rows is not None)
+    plan = plan_learning(learning.typical, update, exchange, ladder, model.rows is not None, exact_seconds)
     assert plan.update is not None
     if isinstance(plan.update, Exact | Collapsed):
         learning.memory = plan.update.memory

@@ -30,7 +30,7 @@ from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.optimise import as_optima
-from chiasma.sampling.plan import Plan
+from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget
 from chiasma.sampling.problems import LearningProblem, Problem, RowsProblem, Start, pose
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
@@ -59,6 +59,7 @@ def sample(
     exchange: Any = "auto",
     ladder: Any = "auto",
     exchange_every: int = 1,
+    exact_seconds: float = EXACT_SECONDS,
     draws: int = 1000,
     warmup: int = 1000,
     chains: int = 4,
@@ -76,12 +77,14 @@ def sample(
     Parameters
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
-    update : "auto", "exact", "row", "block", "hamming-ball", "collapsed", or an object such as
+    update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", "collapsed", or an object such as
         ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
         if update is "exact", or "collapsed", which follows gradients.
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
     exchange_every : iterations between exchange steps.
+    exact_seconds : time budget of one exact filter. Past it, update="auto" takes replicas in place of exact draws, and
+        models with priors are learned given the paths; 0: never exact.
     draws, warmup : draws kept per chain, after thinning, and warm-up iterations before them.
     chains : independent runs. Each has a replica at every rung of the ladder; draws of the coldest one are kept.
     thin : keep every thin-th iteration.
@@ -110,7 +113,7 @@ def sample(
     _check_counts(1, draws=draws, chains=chains, thin=thin, exchange_every=exchange_every)
     _check_counts(1, workers=1 if workers is None else workers)
     _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
-    problem, plan, start = pose(model, data, update, exchange, ladder, init)
+    problem, plan, start = pose(model, data, update, exchange, ladder, init, as_budget(exact_seconds))
     seen = None if data is None else Observations.of(data)
     path = None if store is None else Path(store)
     resumes = path is not None and resume and path.exists()

@@ -392,8 +392,11 @@ class ZarrTrace:
             "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": self.arrays},
         }
         self._check_alone()
-        atomic.write_bytes(self.path / "zarr.json", seal(as_json(group)), self.durable)
-        self._stamp = _stamp(self.path)
+        try:
+            atomic.write_bytes(self.path / "zarr.json", seal(as_json(group)), self.durable)
+        finally:
+            # A write may fail after it has replaced the file: then the other chains must not blame another process.
+            self._stamp = _stamp(self.path)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
