@@ -15,7 +15,13 @@ import pytest
 from test_browser import is_wrong
 
 SITE = Path(__file__).parents[1] / "build/site"
-PAGES = ("index.html", "start.html", "examples/ion-channels.html", "reference/api/chiasma.Posterior.html")
+PAGES = (
+    "index.html",
+    "start.html",
+    "examples/ion-channels.html",
+    "explanation/crossovers.html",
+    "reference/api/chiasma.Posterior.html",
+)
 # What people search for, and a page that must be among the answers.
 SEARCHES = {"label switching": "labels.html", "mosaic": "crossovers.html", "forward filtering": "passes.html"}
 
@@ -39,16 +45,20 @@ def served():
 
 @contextmanager
 def opened(browser, url, **options):
-    """A page; fails on any error that it reports. Only formulas may come from elsewhere, and there is no network."""
+    """A page; fails on any error that it reports, and on anything but MathJax that it loads from elsewhere."""
     context = browser.new_context(viewport={"width": 1250, "height": 900}, **options)
     context.route(lambda address: "mathjax" in address, lambda route: route.fulfill(body=""))
     page = context.new_page()
-    said = []
+    said, asked = [], []
+    page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text) if is_wrong(message) else None)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.goto(url)
     yield page
     assert said == []
+    home = url.split("/")[2]
+    others = [address for address in asked if address.startswith("http") and address.split("/")[2] != home]
+    assert [address for address in others if "mathjax" not in address] == []
     context.close()
 
 
@@ -75,6 +85,14 @@ def test_pages__fit_a_phone(browser, served):
             page.set_viewport_size({"width": 375, "height": 700})
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, path
+
+
+def test_formulas__are_drawn_without_a_network(browser, served):
+    with opened(browser, f"{served}/explanation/ladders.html") as page:
+        assert page.locator("math").count() > 5
+        assert "$" not in page.locator("article").inner_text()
+        boxes = page.evaluate("[...document.querySelectorAll('math')].map((m) => m.getBoundingClientRect().width)")
+        assert min(boxes) > 0
 
 
 def answers(page):
