@@ -33,11 +33,8 @@ settings.load_profile("chiasma")
 
 
 def compile_kernels() -> None:
-    """Compile, or find compiled, what a run needs, in a process of its own."""
-    program = (
-        "import test_rows, test_state_moves, test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)\n"
-    )
-    program += "test_rows.use_every_pass()\ntest_state_moves.use_every_move()"
+    """Compile, or find compiled, what tests need, in a process of its own."""
+    program = "import compiling; compiling.use_everything()"
     subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
 
 
