@@ -20,9 +20,14 @@ from chiasma.cli import app
 from chiasma.datasets.genome import tumour_genome
 from chiasma.datasets.study import compare_updates, simulation_study
 from chiasma.files.settings import Settings, settings_of
+from chiasma.models.emissions import EMISSIONS
+from chiasma.models.priors import PRIORS
 from chiasma.results import warnings
 from chiasma.results.convergence import RHAT
 from chiasma.results.misfit import IMPROBABLE
+from chiasma.sampling.exchanges import EXCHANGES
+from chiasma.sampling.plan import EXACT_SECONDS
+from chiasma.sampling.updates import UPDATES
 from chiasma.storage.store import FLUSH_SECONDS
 from test_cli import FILES
 
@@ -215,6 +220,18 @@ def test_reference__lists_every_public_name():
     assert wanted - listed == set()
     for name in listed:
         assert pkgutil.resolve_name(f"chiasma.{name}"), name
+
+
+def test_choices__are_all_on_the_page_that_compares_them():
+    page = read("docs/how-to/choose.md")
+    errors = {
+        name for name in ch.__all__ if isinstance(getattr(ch, name), type) and issubclass(getattr(ch, name), Exception)
+    }
+    kinds = {kind.__name__ for registry in (EMISSIONS, PRIORS, UPDATES, EXCHANGES) for kind in registry.values()}
+    named = set(re.findall(r"`ch\.(\w+)`", page))
+    assert kinds | errors | {"Custom", "Table", "Compose"} <= named
+    assert named <= set(ch.__all__)
+    assert f"(`exact_seconds=`, {EXACT_SECONDS:g} by default" in page
 
 
 def test_site__every_page_is_in_a_table_of_contents():
