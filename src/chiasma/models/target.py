@@ -167,8 +167,8 @@ class Target:
 
 def check_beta(beta: float) -> float:
     """The inverse temperature as a float, or an error."""
-    if type(beta) is float and 0 <= beta < np.inf:
-        return beta
+    if isinstance(beta, float) and 0 <= beta < np.inf:
+        return float(beta)
     given = as_floats("beta", beta)
     if given.shape != () or not 0 <= given < np.inf:
         raise InvalidInput(f"beta must be a finite number >= 0, got {beta}")
