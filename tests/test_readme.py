@@ -228,7 +228,7 @@ def test_choices__are_all_on_the_page_that_compares_them():
         name for name in ch.__all__ if isinstance(getattr(ch, name), type) and issubclass(getattr(ch, name), Exception)
     }
     kinds = {kind.__name__ for registry in (EMISSIONS, PRIORS, UPDATES, EXCHANGES) for kind in registry.values()}
-    named = set(re.findall(r"`ch\.(\w+)`", page))
+    named = set(re.findall(r"`ch\.(\w+) <chiasma\.\1>`", page))
     assert kinds | errors | {"Custom", "Table", "Compose"} <= named
     assert named <= set(ch.__all__)
     assert f"(`exact_seconds=`, {EXACT_SECONDS:g} by default" in page
