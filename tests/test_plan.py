@@ -42,9 +42,54 @@ def test_auto__is_exact_where_that_is_affordable():
     )
 
 
-def test_auto__is_an_ensemble_where_exact_is_not():
+OVER = "the exact filter over 24 free rows x 2,000 columns takes about 872 s and 17,280 MiB, over the budget of 60 s"
+
+
+def test_auto__asks_the_pilot_where_exact_is_too_much():
     chosen = plan(24, 2000)
     assert not chosen.is_exact
+    assert chosen.update == ch.GaussianBlocks(size=7)
+    assert chosen.exchange is None
+    assert len(chosen.ladder) == 1
+    assert chosen.reason.startswith(f"blocks of 7 rows: {OVER}")
+    trial = chosen.trial
+    assert trial is not None
+    assert [update for update, _ in trial.updates] == [ch.GaussianBlocks(size=size) for size in (5, 7, 9)]
+    assert trial.ladders
+    assert trial.because.startswith(OVER)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "ladder", "ladders"), [("auto", "auto", True), (None, "auto", False), ("auto", [1], False)]
+)
+def test_auto__pilot_tries_no_ladder_against_the_users_will(exchange, ladder, ladders):
+    chosen = plan(24, 2000, "auto", exchange, ladder)
+    assert chosen.trial is not None
+    assert chosen.trial.ladders == ladders
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "sizes"), [(24, 2000, [5, 7, 9]), (6, 2000, [5, 6]), (24, 50_000, [5, 7]), (24, 10**7, [5])]
+)
+def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes):
+    chosen = plan_paths(model(n_rows).target(np.zeros(n_columns)), "auto", "auto", "auto", 0.0)
+    assert chosen.trial is not None
+    assert [update.size for update, _ in chosen.trial.updates] == sizes
+    assert chosen.update in [update for update, _ in chosen.trial.updates]
+
+
+def test_auto__other_emissions_take_block_gibbs():
+    counts = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Poisson(np.linspace(1, 2, 24), background=1))
+    chosen = plan_paths(counts.target(np.zeros(2000)), "auto", "auto", "auto")
+    assert chosen.update == ch.BlockGibbs(size=5)
+    assert chosen.trial is not None
+    assert [update for update, _ in chosen.trial.updates] == [ch.BlockGibbs(size=size) for size in (3, 5, 7)]
+
+
+def test_evidence__takes_a_complete_ladder_where_exact_is_too_much():
+    chosen = plan_paths(model(24).target(np.zeros(2000)), "auto", "auto", "auto", evidence=True)
+    assert not chosen.is_exact
+    assert chosen.trial is None
     assert chosen.update == ch.BlockGibbs(size=5)
     assert chosen.exchange == ch.MosaicCrossover()
     assert chosen.ladder == Ladder.adapted()
@@ -85,6 +130,19 @@ def test_exact_seconds__of_sample():
 def test_exact_seconds__refused(budget):
     with pytest.raises(InvalidInput, match="exact_seconds must be"):
         ch.sample(model(2), np.zeros(4), exact_seconds=budget)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"evidence": "yes"}, "evidence must be True or False, got 'yes'"),
+        ({"evidence": True, "update": "row", "exchange": None}, "evidence=True needs a ladder .* got 1 rung"),
+        ({"evidence": True, "exact_seconds": 0, "ladder": [1, 5]}, "got 2 rung.s. from beta = 0.2"),
+    ],
+)
+def test_evidence__refused(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        ch.sample(model(2), np.zeros(4), **options)
 
 
 def test_exact_seconds__of_learning():

@@ -114,6 +114,16 @@ def test_workers__adapted_ladder_of_open_size():
     assert_same_for_any_workers(*paths(), update="row", exchange="mosaic", ladder=ch.Ladder.adapted())
 
 
+def test_workers__gaussian_blocks():
+    ladder = ch.Ladder(betas=(0.0, 0.2, 0.6, 1.0))
+    assert_same_for_any_workers(*paths(), update=ch.GaussianBlocks(size=2), exchange="mosaic", ladder=ladder)
+
+
+def test_workers__pilot():
+    """The candidates are compared over all chains together."""
+    assert_same_for_any_workers(*paths(), exact_seconds=0)
+
+
 @pytest.mark.jit_off
 @pytest.mark.parametrize("exchange", ["swap", "random", "augmented", "mosaic"])
 @pytest.mark.parametrize("update", ["row", "block", "hamming-ball"])

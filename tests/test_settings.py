@@ -174,7 +174,7 @@ def test_keys__of_every_section():
         "priors": parameters,
         "sampler": [
             *("draws", "warmup", "chains", "thin", "update"),
-            *("exchange", "ladder", "exchange_every", "exact_seconds", "seed", "workers"),
+            *("exchange", "ladder", "exchange_every", "exact_seconds", "evidence", "seed", "workers"),
         ],
     }
 

@@ -454,8 +454,8 @@ def cost(report: Report, folder: Path) -> None:
             [f"{lasted[True]:.2f}", f"{lasted[False]:.2f}", f"{ratios[-1]:.3f}", f"{waited[1]}", f"{waited[0]:.3f}"]
         )
     report.text(
-        f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored with "
-        "durable=True and durable=False in turns. Wall-clock seconds on the file system of temporary files; seconds in "
+        f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored "
+        "with durable=True and durable=False in turns. Wall-clock seconds on the file system of temporary files; seconds in "
         "syncs are summed over both chains, which wait at the same time."
     )
     report.table(["durable, s", "not durable, s", "ratio", "syncs", "s in syncs"], rows)

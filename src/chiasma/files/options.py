@@ -194,6 +194,7 @@ def _sampler_settings() -> list[Setting]:
         Setting("sampler", "ladder", "auto (default), auto:RUNGS, or temperatures: 1,5.", parse=parse_ladder),
         Setting("sampler", "exchange_every", "Iterations from exchange to exchange. Default: 1.", int),
         Setting("sampler", "exact_seconds", "Time budget of exact draws; 0: never. Default: 60.0.", float),
+        Setting("sampler", "evidence", "Estimate the log evidence: a ladder from the prior to the target.", bool),
         Setting("sampler", "seed", "Default: a fresh one, which is printed.", int, least=0),
         Setting("sampler", "workers", "Threads. Default: one per core.", int),
     ]

@@ -25,6 +25,7 @@ from chiasma.models.html_table import html_facts, value_text
 from chiasma.models.observations import Observations
 from chiasma.results import configurations, export, misfit, segments, summary
 from chiasma.results.arrays import labelled
+from chiasma.results.chain_modes import chains_apart, mode_warnings
 from chiasma.results.configurations import Configuration
 from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.evidence import Evidence
@@ -416,6 +417,7 @@ class Posterior:
         ()
         """
         series, weights = summary.some_sites(self.draws), self._weights()
+        apart = [] if self.n_rows is None else mode_warnings(chains_apart(series, self.merging), self.layout)
         if weights is not None:
             series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:
@@ -431,7 +433,7 @@ class Posterior:
             exchange_stats=self.exchange_stats,
             log_evidence=self.log_evidence,
             misfit=None if self.n_rows is None else misfit.misfit(self),
-            info={**self.info, "warnings": [*self.info.get("warnings", ()), *learned]},
+            info={**self.info, "warnings": [*apart, *self.info.get("warnings", ()), *learned]},
         )
 
     def to_datatree(self) -> xr.DataTree:

@@ -129,7 +129,7 @@ def compare(
         if not model.parameters and _affordable(model, seen, budget):
             evidence.append(Evidence(log_evidence(model, seen), 0.0))
             continue
-        posteriors[name] = sample(model, seen, **options)
+        posteriors[name] = sample(model, seen, **{"evidence": True} | options)
         found = posteriors[name].log_evidence
         if found is None:
             raise InvalidInput(

@@ -1,14 +1,18 @@
 """The defaults of `sample`: how "auto" chooses update, exchange and ladder, with the reason in words.
 
-Exact draws are used when their filter fits the time and memory budgets. Otherwise replicas on an adapted ladder
-use block Gibbs updates of a few rows and mosaic crossovers.
+Exact draws are used when their filter fits the time and memory budgets. Otherwise `pilot` tries blocks of several
+sizes, and where chains sit in different modes a few rungs with mosaic crossovers. A complete ladder, from the prior to
+the target and adapted in warm-up, is used where the evidence is wanted.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import MEMORY
@@ -29,6 +33,11 @@ FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
 # The same for rows of any number of states: joint states of a block.
 BLOCK_STATES = 64
+# Candidates of the pilot: rows per block with likelihoods computed on the fly, and from a table or on demand; joint
+# states of a block of rows with any number of states. All others begin where the middle one has been. Messages of a
+# candidate fit the last level of the caches.
+FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (5, 7, 9), (3, 5, 7), (16, 64, 256)
+TRIED_BYTES = 2**26
 # Learning with the paths integrated out, by gradients: exact filters per effective draw (jumps, now and then a
 # trajectory, the draw of a path), filters per start of the search for optima, and what a filter costs besides itself.
 FILTERS_PER_DRAW = 12
@@ -43,6 +52,15 @@ PARAMETER_SECONDS = 1.0e-3
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What the pilot is to choose from, and why there is one."""
+
+    updates: tuple[tuple[Update, str], ...]  # candidates, each with its name
+    ladders: bool  # whether ladders may be tried
+    because: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Update, exchange and ladder of a run; reason says how they were chosen."""
 
@@ -51,6 +69,7 @@ class Plan:
     ladder: Ladder
     reason: str
     learns: bool = False  # whether parameters are learned
+    trial: Trial | None = None  # what the pilot has still to decide
 
     @property
     def is_exact(self) -> bool:
@@ -100,9 +119,17 @@ def _block_axes(target: StateTarget) -> int:
 
 
 def plan_paths(
-    target: AnyTarget, update: Any, exchange: Any, ladder: Any, exact_seconds: float = EXACT_SECONDS
+    target: AnyTarget,
+    update: Any,
+    exchange: Any,
+    ladder: Any,
+    exact_seconds: float = EXACT_SECONDS,
+    evidence: bool = False,
 ) -> Plan:
-    """Choose the update, the exchange and the ladder for a factorial HMM."""
+    """Choose the update, the exchange and the ladder for a factorial HMM.
+
+    evidence : whether the evidence is wanted, for which a ladder has to reach the prior.
+    """
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
     cost = exact_cost_text(target)
@@ -115,14 +142,52 @@ def plan_paths(
             return Plan(
                 update=Exact(), exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"exact independent draws: {cost}"
             )
+        over = f"{cost}, over the budget of {exact_seconds:g} s and {MEMORY / 2**20:,.0f} MiB"
+        if alone and not evidence:
+            return _tried(target, exchange is not None and isinstance(ladder, str), over)
         chosen: Update = BlockGibbs(size=block_rows(target))
         why = f"blocks of {block_rows(target)} rows"
-        why += "" if affordable else f": {cost}, over the budget of {exact_seconds:g} s and {MEMORY / 2**20:,.0f} MiB"
+        why += "" if affordable else f": {over}"
     else:
         chosen, why = _named_update(update, target), "update as given"
     if isinstance(chosen, Exact) and exchange in ("auto", None) and isinstance(ladder, str):
         return Plan(update=chosen, exchange=None, ladder=Ladder(betas=(1.0,)), reason=f"exact draws as asked: {cost}")
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
+
+
+def _tried(target: AnyTarget, ladders: bool, over: str) -> Plan:
+    """Blocks of several sizes without a ladder, from which the pilot is to choose."""
+    kind: type[BlockGibbs] | type[GaussianBlocks] = GaussianBlocks if GaussianBlocks.serves(target) else BlockGibbs
+    sizes = [min(size, target.n_axes) for size in _tried_sizes(target, kind)]
+    fitting = [size for size in sizes if 8 * target.n_columns * target.widest(size) <= TRIED_BYTES]
+    middle = sizes[len(sizes) // 2] if len(fitting) == len(sizes) else (fitting or [sizes[0]])[-1]
+    candidates = tuple((kind(size=size), f"blocks of {size} rows") for size in sorted({*fitting, middle}))
+    return Plan(
+        update=kind(size=middle),
+        exchange=None,
+        ladder=Ladder(betas=(1.0,)),
+        reason=f"blocks of {middle} rows: {over}",
+        trial=Trial(updates=candidates, ladders=ladders, because=over),
+    )
+
+
+def _tried_sizes(target: AnyTarget, kind: type[Update]) -> Sequence[int]:
+    if not isinstance(target, StateTarget):
+        return FUSED_ROWS if kind is GaussianBlocks else TRIED_ROWS
+    typical = math.log(target.n_states) / target.n_axes
+    return [max(1, int(math.log(states) / typical + 1e-9)) for states in TRIED_STATES]
+
+
+def check_evidence(plan: Plan, evidence: Any) -> None:
+    """Raise InvalidInput if a run that is asked for the evidence would not give it."""
+    if not isinstance(evidence, bool | np.bool_):
+        raise InvalidInput(f"evidence must be True or False, got {shown(evidence)}")
+    if evidence and not (plan.is_exact or isinstance(plan.update, Collapsed) or plan.ladder.betas[0] == 0):
+        raise InvalidInput(
+            "evidence=True needs a ladder that reaches the prior, and exchanges; leave ladder='auto' and "
+            f"exchange='auto', or use ch.Ladder.adapted(), got {len(plan.ladder)} rung(s) from beta = "
+            f"{plan.ladder.betas[0]:g}"
+        )
 
 
 def plan_learning(

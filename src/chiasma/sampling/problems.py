@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from chiasma.results.provenance import digest
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.plan import EXACT_SECONDS, Plan, plan_learning, plan_paths, plan_replicas
-from chiasma.sampling.updates import Collapsed, Exact, Update
+from chiasma.sampling.updates import Collapsed, Exact, GaussianBlocks, Update
 from chiasma.sampling.vector_exchanges import VectorPair, bind_exchange, check_exchange
 from chiasma.sampling.vector_updates import VectorStep, VectorUpdate, bind_update, resolve_update
 from chiasma.types import Floats, Integers
@@ -238,6 +239,7 @@ def pose(
     ladder: Any,
     init: Any,
     exact_seconds: float = EXACT_SECONDS,
+    evidence: bool = False,
 ) -> tuple[Problem, Plan, Start]:
     """Turn the arguments of sample() into the problem, the plan of how to sample it, and the initial values."""
     if isinstance(model, Density):
@@ -249,7 +251,7 @@ def pose(
     if model.parameters:
         return _pose_learning(model, Observations.of(data), update, exchange, ladder, init, exact_seconds)
     target = model.exact_target(data)
-    plan = plan_paths(target, update, exchange, ladder, exact_seconds)
+    plan = plan_paths(target, update, exchange, ladder, exact_seconds, evidence)
     assert plan.update is not None
     given = None if init is None else check_states(model, target.n_columns, init)
     if isinstance(target, StateTarget):
@@ -257,6 +259,8 @@ def pose(
         states = given if given is None or plan.is_exact else target.reduce(given)
         return RowsProblem(target, plan.update, plan.exchange), plan, Start(states)
     start = Start(None if given is None else target.reduce(given))
+    if isinstance(plan.update, GaussianBlocks):
+        target = replace(target, table_bytes=0)  # a table would cost more than it saves
     return PathProblem(target, plan.update, plan.exchange), plan, start
 
 

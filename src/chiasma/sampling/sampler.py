@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,9 @@ from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.optimise import as_optima
-from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget
-from chiasma.sampling.problems import LearningProblem, Problem, RowsProblem, Start, pose
+from chiasma.sampling.pilot import decide
+from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget, check_evidence
+from chiasma.sampling.problems import CodesProblem, LearningProblem, Problem, RowsProblem, Start, pose
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Collapsed, Exact, Update
@@ -40,7 +41,7 @@ from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
-from chiasma.types import as_count
+from chiasma.types import Integers, as_count
 
 Model = FactorialHMM | Density
 
@@ -60,6 +61,7 @@ def sample(
     ladder: Any = "auto",
     exchange_every: int = 1,
     exact_seconds: float = EXACT_SECONDS,
+    evidence: bool = False,
     draws: int = 1000,
     warmup: int = 1000,
     chains: int = 4,
@@ -85,6 +87,8 @@ def sample(
     exchange_every : iterations between exchange steps.
     exact_seconds : time budget of one exact filter. Past it, update="auto" takes replicas in place of exact draws, and
         models with priors are learned given the paths; 0: never exact.
+    evidence : whether log_evidence is wanted. It is a by-product of exact draws; otherwise update="auto" then takes a
+        ladder from the prior to the target, which is slower than what it takes for the draws alone.
     draws, warmup : draws kept per chain, after thinning, and warm-up iterations before them.
     chains : independent runs. Each has a replica at every rung of the ladder; draws of the coldest one are kept.
     thin : keep every thin-th iteration.
@@ -113,21 +117,35 @@ def sample(
     _check_counts(1, draws=draws, chains=chains, thin=thin, exchange_every=exchange_every)
     _check_counts(1, workers=1 if workers is None else workers)
     _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
-    problem, plan, start = pose(model, data, update, exchange, ladder, init, as_budget(exact_seconds))
+    problem, plan, start = pose(model, data, update, exchange, ladder, init, as_budget(exact_seconds), evidence)
+    check_evidence(plan, evidence)
     seen = None if data is None else Observations.of(data)
     path = None if store is None else Path(store)
     resumes = path is not None and resume and path.exists()
     if path is not None and not resumes:
         check_new(path)
     entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
+    n_workers = min(workers or os.cpu_count() or 1, chains)
+    began, left = time.perf_counter(), warmup
+    pilot_states: list[Integers] = []
+    if plan.trial is not None:
+        assert isinstance(problem, CodesProblem)
+        plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers)
+        assert plan.update is not None
+        problem.update, problem.exchange = plan.update, plan.exchange
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
     trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
-    engines = make_engines(problem, plan, exchange_every, entropy, chains, start)
-    with Run(engines, min(workers or os.cpu_count() or 1, chains), Progress(progress, plan.reason, entropy)) as run:
+    starts = [start] * chains
+    if start.states is None:
+        starts[: len(pilot_states)] = [Start(states) for states in pilot_states[:chains]]
+    engines = make_engines(problem, plan, exchange_every, entropy, starts)
+    with Run(engines, n_workers, Progress(progress, plan.reason, entropy)) as run:
+        if pilot_states:
+            run.timings["pilot"] = time.perf_counter() - began
         log_evidence = run.prepare()
         if not plan.is_exact and (trace is None or not trace.all_began):
-            run.warm_up(warmup, plan)
+            run.warm_up(left, plan)
         if trace is None:
             if isinstance(problem, LearningProblem) and problem.peaks is not None:
                 about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
@@ -180,9 +198,9 @@ def describe_run(
 
 
 def make_engines(
-    problem: Problem, plan: Plan, exchange_every: int, entropy: int, n_chains: int, start: Start
+    problem: Problem, plan: Plan, exchange_every: int, entropy: int, starts: Sequence[Start]
 ) -> list[Engine]:
-    """One engine per chain, each with its own streams of random numbers."""
+    """One engine per chain, each with its own start and its own streams of random numbers."""
     kind: type[Engine]
     if isinstance(problem, RowsProblem):
         kind = RowsEngine if plan.is_exact else RowsStepEngine
@@ -194,7 +212,9 @@ def make_engines(
     else:
         kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
     every = exchange_every if plan.exchange is not None else 0
-    return [kind(problem, plan.ladder.betas, every, Streams(entropy, chain), start) for chain in range(n_chains)]
+    return [
+        kind(problem, plan.ladder.betas, every, Streams(entropy, chain), start) for chain, start in enumerate(starts)
+    ]
 
 
 def new_trace(

@@ -1,0 +1,95 @@
+"""Chains that sit in different modes: each is sure of its explanation of a site, and they are not the same.
+
+R-hat of levels does not see it where the explanations add up to the same level. Columns that differ only by exchanging
+equal rows are one explanation (`equal_rows.Merging`): labels may differ between chains without any harm.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from chiasma.kernels.layout import Layout, unpack_codes
+from chiasma.results.configurations import state_name
+from chiasma.results.equal_rows import Merging
+
+# Two chains sit in different modes at a site where each has one explanation in at least this share of its draws, of
+# which the other has less than RARE. Chains that mix do not come near it, whatever the posterior.
+SURE, RARE = 0.8, 0.05
+# Shorter chains are not judged.
+FEWEST_DRAWS = 20
+
+
+class Apart(NamedTuple):
+    """Sites at which two chains are sure of different explanations, and the clearest of them."""
+
+    n: int
+    n_sites: int
+    site: int
+    chains: tuple[int, int]
+    codes: tuple[int, int]
+    shares: tuple[float, float]
+
+
+def chains_apart(codes: xr.DataArray, merging: Merging) -> Apart | None:
+    """codes: (chain, draw, site), at some sites; None where all chains agree.
+
+    >>> from chiasma.kernels.layout import make_layout
+    >>> stuck = xr.DataArray(np.repeat([[[1]], [[2]]], 50, axis=1), dims=("chain", "draw", "site"))
+    >>> stuck["site"] = [7]
+    >>> chains_apart(stuck, Merging(make_layout([2, 2]), []))
+    Apart(n=1, n_sites=1, site=7, chains=(0, 1), codes=(1, 2), shares=(1.0, 1.0))
+    >>> chains_apart(stuck, Merging(make_layout([2, 2]), [[0, 1]])) is None
+    True
+    """
+    n_chains, n_draws, n_sites = codes.shape
+    if n_draws < FEWEST_DRAWS:
+        return None
+    merged = merging(codes.values)
+    n, clearest = 0, None
+    for t in range(n_sites):
+        found = _at_site(merged[:, :, t], n_chains)
+        if found is not None:
+            n += 1
+            if clearest is None or min(found[2]) > min(clearest[1][2]):
+                clearest = t, found
+    if clearest is None:
+        return None
+    t, (pair, modes, shares) = clearest
+    return Apart(n, n_sites, int(codes["site"].values[t]), pair, modes, shares)
+
+
+def _at_site(
+    codes: npt.NDArray[Any], n_chains: int
+) -> tuple[tuple[int, int], tuple[int, int], tuple[float, float]] | None:
+    """The first two chains that are apart at one site, codes (chain, draw): their modes and the shares of these."""
+    modes = [np.unique(chain, return_counts=True) for chain in codes]
+    top = [int(values[np.argmax(counts)]) for values, counts in modes]
+    share = [float(counts.max() / counts.sum()) for _, counts in modes]
+    for i, j in combinations(range(n_chains), 2):
+        if top[i] != top[j] and min(share[i], share[j]) >= SURE:
+            rare = max(float(np.mean(codes[i] == top[j])), float(np.mean(codes[j] == top[i])))
+            if rare < RARE:
+                return (i, j), (top[i], top[j]), (share[i], share[j])
+    return None
+
+
+def mode_warnings(apart: Apart | None, layout: Layout) -> list[str]:
+    """What it means that chains are apart, with a remedy."""
+    if apart is None:
+        return []
+    names = [state_name(states) for states in unpack_codes(np.array(apart.codes), layout).T.tolist()]
+    first, second = (
+        f"chain {chain} has the rows in {name} in {share:.0%} of its draws"
+        for chain, name, share in zip(apart.chains, names, apart.shares, strict=True)
+    )
+    return [
+        f"the chains sit in different modes at {apart.n} of {apart.n_sites} sites, each sure of its explanation: at "
+        f"site {apart.site} {first}, {second}; each may be right, but how probable they are is not known: let "
+        "update='auto' choose, take larger blocks (update=ch.BlockGibbs(size=8)), or a ladder with crossovers "
+        "(exchange='mosaic', ladder='auto')"
+    ]

@@ -1,0 +1,154 @@
+"""The pilot: what it finds out, what it says, what it costs, and that it leaves the draws exact and reproducible."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+import chiasma as ch
+from chiasma.kernels.layout import unpack_codes
+from chiasma.sampling import pilot
+from chiasma.sampling.plan import plan_paths
+from chiasma.sampling.problems import PathProblem
+
+needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="long runs of compiled kernels")
+
+
+def lattice(n_columns: int = 600) -> tuple[ch.FactorialHMM, np.ndarray]:
+    """Eight rows of about 3 and six of about 4: four of the one stand for three of the other, seven rows at once."""
+    rng = np.random.default_rng(1)
+    weights = np.repeat([3.0, 4.0], [8, 6]) * (1 + rng.uniform(-0.01, 0.01, 14))
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.005, 0.005), emission=ch.Gaussian(weights, sd=0.35))
+    return model, model.simulate(n_columns, seed=1)[1]
+
+
+def easy(n_rows: int = 10, n_columns: int = 60) -> tuple[ch.FactorialHMM, np.ndarray]:
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian(np.linspace(0.5, 1.5, n_rows), sd=1.0)
+    )
+    return model, model.simulate(n_columns, seed=1)[1]
+
+
+def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4) -> Any:
+    target = model.exact_target(y, table_bytes=0)
+    plan = plan_paths(target, "auto", "auto", "auto", 0.0)
+    assert plan.update is not None
+    return pilot.decide(PathProblem(target, plan.update, None), plan, 7, chains, warmup, 1)
+
+
+def disagreements(reason: str) -> dict[str, float]:
+    return {name: float(number) for number, name in re.findall(r"(\d\.\d{3}) with ([^,)]*)", reason)}
+
+
+@needs_jit
+def test_pilot__takes_larger_blocks_where_smaller_ones_are_stuck():
+    plan, states, _ = decide(*lattice(), warmup=2000)
+    assert plan.update in (ch.GaussianBlocks(size=7), ch.GaussianBlocks(size=9))
+    found = disagreements(plan.reason)
+    assert found["blocks of 5 rows"] > 1.2 * min(found.values())
+    assert len(states) == 4
+
+
+@needs_jit
+def test_pilot__takes_small_blocks_where_they_mix():
+    plan, _, left = decide(*easy(), warmup=400)
+    assert plan.update == ch.GaussianBlocks(size=5)
+    assert plan.exchange is None
+    # Chains mix, so no ladder is tried, and what that would have taken is left for the warm-up.
+    assert not any("rungs" in name for name in disagreements(plan.reason))
+    assert left > 400 * (1 - pilot.SHARE)
+    assert "no evidence (ask for it with evidence=True)" in plan.reason
+
+
+@needs_jit
+@pytest.mark.parametrize(("gain", "n_rungs"), [(0.0, 1), (np.inf, 2)])
+def test_pilot__takes_a_ladder_only_where_it_pays(gain, n_rungs, monkeypatch):
+    monkeypatch.setattr(pilot, "STUCK", 0.0)
+    monkeypatch.setattr(pilot, "GAIN", gain)
+    plan, _, left = decide(*easy(), warmup=400)
+    assert {"blocks of 5 rows and 2 rungs", "blocks of 5 rows and 4 rungs"} <= set(disagreements(plan.reason))
+    assert (len(plan.ladder) > 1) == (n_rungs > 1)
+    assert (plan.exchange == ch.MosaicCrossover()) == (n_rungs > 1)
+    assert left >= 400 * (1 - pilot.SHARE) - 10
+
+
+def test_pilot__needs_some_warmup():
+    plan, states, left = decide(*easy(), warmup=4)
+    assert plan.update == ch.GaussianBlocks(size=7)
+    assert plan.reason.endswith("the warm-up is too short for a pilot")
+    assert (states, left) == ([], 4)
+
+
+def test_pilot__has_nothing_to_choose_where_one_block_holds_all():
+    plan, states, left = decide(*easy(n_rows=4), warmup=400)
+    assert plan.update == ch.GaussianBlocks(size=4)
+    assert (states, left) == ([], 400)
+
+
+def test_work__grows_with_blocks_and_rungs():
+    model, y = easy()
+    target = model.exact_target(y)
+    plans = [plan_paths(target, ch.BlockGibbs(size=size), None, "auto") for size in (1, 5, 9)]
+    works = [pilot.work_of(target, plan) for plan in plans]
+    assert works[1] < works[2]
+    on_a_ladder = plan_paths(target, ch.BlockGibbs(size=5), "mosaic", [1, 5])
+    assert pilot.work_of(target, on_a_ladder) > 2 * works[1]
+    fused = plan_paths(target, ch.GaussianBlocks(size=5), None, "auto")
+    assert pilot.work_of(target, fused) < works[1]
+
+
+def problems() -> dict[str, tuple[ch.FactorialHMM, np.ndarray]]:
+    counts = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.2, 0.3), emission=ch.Poisson(np.linspace(1, 2, 9), depth=1.5, background=0.5)
+    )
+    given = [ch.Row([0, 1.0, 2.0 + 0.3 * k], ch.Sticky(renew=0.3)) for k in range(4)]
+    states = ch.FactorialHMM(rows=[*given, ch.Row([0, 0.7], ch.Switch(0.2, 0.2), copies=3)], emission=ch.Gaussian(sd=1))
+    return {
+        "fused": easy(),
+        "table": (counts, counts.simulate(30, seed=1)[1]),
+        "states": (states, states.simulate(30, seed=1)[1]),
+    }
+
+
+@needs_jit
+@pytest.mark.parametrize("name", ["fused", "table", "states"])
+def test_marginals__are_the_exact_ones(name):
+    """Four chains in 40 batches: no probability further than six standard errors of the batch means plus 0.002.
+
+    Some 600 of them; Student's t with 39 degrees of freedom exceeds 6 once in two million: a false alarm in 3,000 runs.
+    """
+    model, y = problems()[name]
+    draws = 400 if name == "states" else 1500
+    posterior = ch.sample(model, y, exact_seconds=0, draws=draws, warmup=200, chains=4, seed=4, progress=False)
+    assert "chains of a pilot disagree least" in posterior.info["plan"]
+    states = unpack_codes(posterior.codes.values.reshape(40, draws // 10, -1), model.layout)
+    exact = ch.exact.all_probabilities(model, y)
+    for k in range(model.n_rows):
+        for s in range(1, len(exact[k])):
+            batches = (states[:, :, k] == s).mean(axis=1)
+            error = batches.std(axis=0, ddof=1) / np.sqrt(40)
+            assert np.all(np.abs(batches.mean(axis=0) - exact[k][s]) <= 6 * error + 2e-3)
+
+
+def test_init__is_where_chains_start_all_the_same():
+    """Pilot chains start elsewhere, but what the user gives is not overruled."""
+    model, y = easy(n_columns=12)
+    options = {"exact_seconds": 0, "warmup": 60, "draws": 2, "chains": 1, "progress": False}
+    zeros, ones = (np.full((10, 12), x) for x in (0, 1))
+    runs = [ch.sample(model, y, init=init, seed=1, **options).codes.values for init in (zeros, ones)]
+    again = ch.sample(model, y, init=zeros, seed=1, **options).codes.values
+    np.testing.assert_array_equal(runs[0], again)
+
+
+def test_resume__is_exact(tmp_path):
+    model, y = easy(n_columns=20)
+    options = {"exact_seconds": 0, "warmup": 80, "chains": 2, "seed": 5, "progress": False}
+    whole = ch.sample(model, y, draws=12, **options)
+    ch.sample(model, y, draws=5, store=tmp_path / "run.zarr", **options)
+    resumed = ch.sample(model, y, draws=12, store=tmp_path / "run.zarr", resume=True, **options)
+    np.testing.assert_array_equal(resumed.codes.values, whole.codes.values)
+    assert resumed.info["plan"] == whole.info["plan"]

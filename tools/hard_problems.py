@@ -1,0 +1,94 @@
+"""Problems past row Gibbs, with a posterior that is known: from the exact filter, or from parts that have one.
+
+Weights are random unless a line says otherwise. Parts are seen in channels of their own, so that the posterior is a
+product over them; the sampler is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import chiasma as ch
+
+
+class Hard(NamedTuple):
+    """A model, its data and the exact probabilities, one array (S_k, T) per row."""
+
+    model: ch.FactorialHMM
+    data: ch.Observations
+    exact: list[np.ndarray]
+
+
+def random_weights(n_rows: int, n_columns: int, sd: float, switch: float, seed: int, starts: int = 1) -> Hard:
+    """Weights between 0.2 and 1; `starts` sequences of equal length."""
+    weights = np.random.default_rng(seed).uniform(0.2, 1.0, n_rows)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(switch, switch), emission=ch.Gaussian(weights, sd=sd))
+    first = np.arange(starts) * (n_columns // starts)
+    _, y = model.simulate(n_columns, seed=seed, starts=first)
+    return known(model, ch.Observations(y, starts=first))
+
+
+def known(model: ch.FactorialHMM, data: ch.Observations) -> Hard:
+    return Hard(model, data, ch.exact.all_probabilities(model, data))
+
+
+def lattice(n_columns: int, seed: int = 1) -> Hard:
+    """Long segments, eight rows of about 3 and six of about 4: rival explanations need seven rows changed at once."""
+    rng = np.random.default_rng(seed)
+    weights = np.repeat([3.0, 4.0], [8, 6]) * (1 + rng.uniform(-0.01, 0.01, 14))
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.005, 0.005), emission=ch.Gaussian(weights, sd=0.35))
+    return known(model, ch.Observations(model.simulate(n_columns, seed=seed)[1]))
+
+
+def in_channels(parts: list[np.ndarray], n_columns: int, depth: float, sd: float, switch: float) -> Hard:
+    """Every part (its weights) in a channel of its own."""
+    weights = np.zeros((sum(map(len, parts)), len(parts)))
+    first = 0
+    for channel, own in enumerate(parts):
+        weights[first : first + len(own), channel] = own
+        first += len(own)
+    chains = ch.BinaryChains(switch, switch)
+    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights, depth=depth, sd=sd))
+    _, y = model.simulate(n_columns, seed=1)
+    exact = []
+    for own, channel in zip(parts, y.T, strict=True):
+        part = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(own, depth=depth, sd=sd))
+        exact += ch.exact.all_probabilities(part, channel)
+    return Hard(model, ch.Observations(y), exact)
+
+
+def random_parts(n_parts: int, n_rows: int, n_columns: int) -> Hard:
+    rng = np.random.default_rng(n_parts)
+    return in_channels([rng.uniform(0.2, 1.0, n_rows) for _ in range(n_parts)], n_columns, 1.0, 0.25, 0.02)
+
+
+def states(sizes: list[int], n_columns: int, sd: float, seed: int) -> Hard:
+    """Rows of any number of states: appliances that are off, or take some power between 0.3 and 2."""
+    rng = np.random.default_rng(seed)
+    rows = [ch.Row([0.0, *np.sort(rng.uniform(0.3, 2.0, size - 1))], ch.Sticky(renew=0.05)) for size in sizes]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=sd))
+    return known(model, ch.Observations(model.simulate(n_columns, seed=seed)[1]))
+
+
+SIX: dict[str, Callable[[], Hard]] = {
+    "K = 8, T = 2,000": lambda: random_weights(8, 2000, 0.3, 0.02, 1),
+    "K = 10, T = 1,000": lambda: random_weights(10, 1000, 0.2, 0.02, 2),
+    "K = 12, T = 1,000": lambda: random_weights(12, 1000, 0.4, 0.05, 3),
+    "K = 12, T = 300": lambda: random_weights(12, 300, 0.4, 0.05, 4),
+    "K = 14, T = 600, sharp and sticky": lambda: random_weights(14, 600, 0.1, 0.01, 5),
+    "K = 16, T = 500": lambda: random_weights(16, 500, 0.5, 0.05, 6),
+}
+MORE: dict[str, Callable[[], Hard]] = {
+    "K = 14, T = 600, seven rows at once": lambda: lattice(600),
+    "K = 12, T = 1,000, ten sequences": lambda: random_weights(12, 1000, 0.3, 0.03, 7, starts=10),
+    "K = 24, T = 2,000, 8 groups of 3": lambda: in_channels([np.array([0.21, 0.31, 0.48])] * 8, 2000, 15.0, 1.0, 0.01),
+    "K = 40, T = 500, 5 parts of 8": lambda: random_parts(5, 8, 500),
+    "K = 60, T = 500, 10 parts of 6": lambda: random_parts(10, 6, 500),
+}
+STATES: dict[str, Callable[[], Hard]] = {
+    "7 rows of 3 states, T = 300": lambda: states([3] * 7, 300, 0.3, 1),
+    "12 appliances of 2 to 4 states, T = 200": lambda: states([2] * 6 + [3] * 3 + [4] * 3, 200, 0.3, 2),
+}
