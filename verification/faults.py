@@ -455,8 +455,8 @@ def cost(report: Report, folder: Path) -> None:
         )
     report.text(
         f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored "
-        "with durable=True and durable=False in turns. Wall-clock seconds on the file system of temporary files; seconds in "
-        "syncs are summed over both chains, which wait at the same time."
+        "with durable=True and durable=False in turns. Wall-clock seconds on the file system of temporary files; seconds "
+        "in syncs are summed over both chains, which wait at the same time."
     )
     report.table(["durable, s", "not durable, s", "ratio", "syncs", "s in syncs"], rows)
     middle = float(np.median(ratios))
