@@ -455,7 +455,7 @@ def cost(report: Report, folder: Path) -> None:
         )
     report.text(
         f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored "
-        "with durable=True and durable=False in turns. Seconds by the clock on the file system of temporary files; those "
+        "with durable=True and durable=False in turns. Seconds by the clock, in the folder of temporary files; those "
         "in syncs are summed over both chains, which wait at the same time."
     )
     report.table(["durable, s", "not durable, s", "ratio", "syncs", "s in syncs"], rows)
