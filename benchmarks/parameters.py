@@ -75,14 +75,14 @@ def _genome(report: Report) -> None:
     """Four chains from starts of their own, the search for optima included."""
     model, y, _ = example(*GENOME)
     began = perf_counter()
-    posterior = ch.sample(model, y, draws=200, warmup=100, chains=4, seed=1, progress=False)
+    posterior = ch.sample(model, y, draws=400, warmup=200, chains=4, seed=1, progress=False)
     seconds = perf_counter() - began
     names = ("weights", "depth", "sd", "enter", "leave")
     draws = [posterior.parameters[name].values for name in names]
     ess = [float(np.min(azs.ess(values, chain_axis=0, draw_axis=1))) for values in draws]
     rhat = [float(np.max(azs.rhat(values, chain_axis=0, draw_axis=1))) for values in draws]
     report.text(
-        f"Size of a genome, K = {GENOME[0]} and T = {GENOME[1]:,}: four chains of 200 draws after 100 iterations of "
+        f"Size of a genome, K = {GENOME[0]} and T = {GENOME[1]:,}: four chains of 400 draws after 200 iterations of "
         "warm-up, from starts of their own (`ch.sample` with its defaults). The time includes the search for optima."
     )
     row = [f"{seconds:.0f}", f"{min(ess):,.0f}", f"{max(rhat):.4f}", str(len(posterior.info["optima"]))]

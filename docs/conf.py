@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from functools import cached_property
 from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
 
 import chiasma
 
@@ -23,7 +27,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_design",
 ]
 exclude_patterns = ["results/*.md"]  # findings that paper.md already contains
@@ -34,21 +37,32 @@ nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables of commands
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository that are no pages
 
+default_role = "code"  # of `text` in docstrings
 autosummary_generate = True
 autodoc_typehints = "none"  # signatures show them
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
+html_math_renderer = "mathml"  # browsers draw it themselves; MathJax, where it can be loaded, draws it better
+MATHJAX = "https://cdn.jsdelivr.net/npm/mathjax@4/tex-mml-chtml.js"
 html_theme = "pydata_sphinx_theme"
 html_title = "chiasma"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
+html_sidebars = {page: [] for page in ("start", "paper", "glossary", "comparison", "threat-model", "development")}
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
     "navigation_with_keys": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
@@ -66,5 +80,28 @@ def leave_out(app: Any, kind: str, name: str, thing: Any, skip: bool, options: A
     return not (inspect.isroutine(thing) and ">>> " in (inspect.getdoc(thing) or ""))
 
 
+def mathml(tex: str, display: str) -> str:
+    """MathML as browsers draw it: functions stand apart from what follows, blackboard letters are letters."""
+    drawn = convert(tex, display=display).replace('<mi mathvariant="double-struck">E</mi>', "<mi>𝔼</mi>")
+    return re.sub(r"(<mi>(?:log|exp)</mi>)(?!<mo)", r'\1<mspace width="0.17em" />', drawn)
+
+
+def inline_formula(visitor: Any, node: nodes.math) -> None:
+    visitor.body.append(mathml(node.astext(), "inline"))
+    raise nodes.SkipNode
+
+
+def formula(visitor: Any, node: nodes.math_block) -> None:
+    visitor.body.append(f'<div class="formula">{mathml(node.astext(), "block")}</div>')
+    raise nodes.SkipNode
+
+
+def add_mathjax(app: Any, page: str, template: str, context: dict[str, Any], tree: nodes.document | None) -> None:
+    if tree is not None and (tree.next_node(nodes.math) or tree.next_node(nodes.math_block)):
+        app.add_js_file(MATHJAX, loading_method="defer")
+
+
 def setup(app: Any) -> None:
+    app.connect("html-page-context", add_mathjax)
     app.connect("autodoc-skip-member", leave_out)
+    app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))

@@ -6,9 +6,11 @@ draws; what they claim is the same.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 JIT = not numba.config.DISABLE_JIT
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 settings.register_profile(
     "chiasma",
@@ -30,11 +33,8 @@ settings.load_profile("chiasma")
 
 
 def compile_kernels() -> None:
-    """Compile, or find compiled, what a run needs, in a process of its own."""
-    program = (
-        "import test_rows, test_state_moves, test_store\nfor kind in test_store.KINDS:\n    test_store.whole(kind)\n"
-    )
-    program += "test_rows.use_every_pass()\ntest_state_moves.use_every_move()"
+    """Compile, or find compiled, what tests need, in a process of its own."""
+    program = "import compiling; compiling.use_everything()"
     subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=True)
 
 
@@ -94,3 +94,17 @@ def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Figure, "savefig", lightly)
     monkeypatch.setattr(report_page, "write_page", lambda found, run, *_: (run / "report.html").write_text("<p>"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium, driven by Playwright."""
+    reason = "the browser test needs playwright: pip install -e '.[dev]'"
+    playwright = pytest.importorskip("playwright.sync_api", reason=reason)
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if program is None:
+        pytest.skip(f"the browser test needs one of {', '.join(BROWSERS)}; on Debian: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()

@@ -10,7 +10,10 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
+from chiasma.sampling.problems import VectorProblem
 from chiasma.sampling.updates import CheckedSweep
+from chiasma.sampling.vector_exchanges import CheckedVectorPair, prepare_exchange
+from chiasma.sampling.vector_updates import CheckedStep, prepare_update
 
 pytestmark = pytest.mark.jit_off
 T = 12
@@ -177,4 +180,174 @@ def test_engines__work_on_targets_that_check_nothing(name):
     uniforms = rng.random(ch.RowGibbs().prepare(target, 1.0).n_uniforms)
     for own, path in zip((target, checked), paths, strict=True):
         ch.RowGibbs().prepare(own, 1.0)(path, uniforms)
+    np.testing.assert_array_equal(*paths)
+
+
+@each_model
+@pytest.mark.parametrize("rng", [None, 1, np.random, "x"])
+def test_steps__refuse_what_is_no_generator(name, rng):
+    target = MODELS[name]().target(Y)
+    a, b = target.sample_prior(np.random.default_rng(6)), target.sample_prior(np.random.default_rng(7))
+    with pytest.raises(InvalidInput, match=r"rng must be a numpy\.random\.Generator"):
+        ch.RowGibbs().prepare(target, 1.0).step(a, rng)
+    with pytest.raises(InvalidInput, match=r"rng must be a numpy\.random\.Generator"):
+        ch.Swap().prepare(target, target, 1.0, 0.5).step(a, b, rng)
+
+
+@pytest.mark.parametrize(
+    "other", [None, "x", 3, Y, binary(), ch.BlockModes(2, 4, 0.1)], ids=lambda one: type(one).__name__
+)
+def test_prepare__refuses_what_is_no_target(other):
+    for update in UPDATES:
+        with pytest.raises(InvalidInput, match=r"needs a target, got .*; model\.target\(data\) makes one"):
+            update.prepare(other, 1.0)
+    for exchange in EXCHANGES:
+        for pair in ((other, other), (binary().target(Y), other)):
+            with pytest.raises(InvalidInput, match="needs a target"):
+                exchange.prepare(*pair, 1.0, 0.5)
+
+
+# ---- Vectors of a density --------------------------------------------------------------------------------------------
+
+
+def normal(update: Any) -> ch.Density:
+    return ch.Density(lambda x: -0.5 * (x**2).sum(axis=1), 6, np.zeros(6), update)
+
+
+def moved(x: np.ndarray, beta: float, rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(0.0, beta**-0.5, x.shape)
+
+
+DENSITIES = {
+    "modes": ch.BlockModes(2, 6, 0.1),
+    "modes, random sites": ch.BlockModes(2, 6, 0.1, update=ch.SiteGibbs(sites=3)),
+    "letters": ch.Density(lambda x: -x.sum(axis=1), 6, np.zeros(6, int), ch.SiteGibbs(alphabet=(0, 1, 2))),
+    "walk": normal(ch.RandomWalk()),
+    "walk, random sites": normal(ch.RandomWalk(sites=2)),
+    "own": normal(moved),
+}
+VECTOR_EXCHANGES = [ch.Swap(), ch.RandomCrossover(), ch.AugmentedCrossover()]
+each_density = pytest.mark.parametrize("density", DENSITIES.values(), ids=DENSITIES)
+BAD_VECTORS: dict[str, Callable[[np.ndarray], Any]] = {
+    "long by far": lambda x: np.zeros(10**6, x.dtype),
+    "other type": lambda x: x.astype(np.float32),
+    "complex": lambda x: x.astype(complex),
+    "frozen": lambda x: np.frombuffer(x.tobytes(), x.dtype),
+    **{name: BAD_PATHS[name] for name in ("short", "long", "empty", "two axes", "objects", "list", "none")},
+    **{name: BAD_PATHS[name] for name in ("strided", "masked", "unsigned")},
+}
+
+
+def bad_vectors(density: ch.Density, x: np.ndarray) -> list[Any]:
+    """Every kind, and values that no state has."""
+    wrong = {"f": np.nan, "i": 5}[density.dtype.kind]
+    return [*(spoil(x) for spoil in BAD_VECTORS.values()), np.append(x[:-1], wrong).astype(density.dtype)]
+
+
+@each_density
+def test_vector_step__refuses_every_vector_that_does_not_fit(density):
+    rng = np.random.default_rng(8)
+    step, x = prepare_update(density, 0.7), density.initial(rng)
+    numbers = [rng.random(getattr(step, name)) for name in ("n_normals", "n_uniforms") if hasattr(step, name)]
+    for bad in bad_vectors(density, x):
+        with pytest.raises(InvalidInput, match="x must"):
+            step.step(bad, rng)
+        if numbers:
+            with pytest.raises(InvalidInput, match="x must"):
+                step(bad, *numbers)
+    for n, good in enumerate(numbers):
+        for what, spoil in BAD_UNIFORMS.items():
+            if len(numbers) == 2 and n == 0 and what in ("one", "negative", "huge"):
+                continue  # such numbers are normal
+            with pytest.raises(InvalidInput, match=r"(uniforms|normals) must be"):
+                step(x, *numbers[:n], spoil(good), *numbers[n + 1 :])
+    for generator in (None, 1, np.random):
+        with pytest.raises(InvalidInput, match=r"rng must be a numpy\.random\.Generator"):
+            step.step(x, generator)
+    step.step(x, rng)
+
+
+@each_density
+@pytest.mark.parametrize("exchange", VECTOR_EXCHANGES, ids=repr)
+def test_vector_exchange__refuses_every_vector_that_does_not_fit(density, exchange):
+    rng = np.random.default_rng(9)
+    step, a, b = prepare_exchange(exchange, density, 1.0, 0.2), density.initial(rng), density.initial(rng)
+    uniforms = rng.random(step.n_uniforms)
+    for bad in bad_vectors(density, a):
+        with pytest.raises(InvalidInput, match="a must"):
+            step(bad, b, uniforms)
+        with pytest.raises(InvalidInput, match="b must"):
+            step.step(a, bad, rng)
+    for spoil in BAD_UNIFORMS.values():
+        with pytest.raises(InvalidInput, match="uniforms must be"):
+            step(a, b, spoil(uniforms))
+    with pytest.raises(InvalidInput, match="a and b must be two"):
+        step(a, a, uniforms)
+    with pytest.raises(InvalidInput, match="rng must be"):
+        step.step(a, b, None)
+    step.step(a, b, rng)
+
+
+@each_density
+@pytest.mark.parametrize("beta", [np.nan, -0.1, np.inf, None, "x", [1.0, 2.0], 1j])
+def test_vector_steps__refuse_a_beta_that_is_none(density, beta):
+    with pytest.raises(InvalidInput, match="beta must be"):
+        prepare_update(density, beta)
+    with pytest.raises(InvalidInput, match="beta must be"):
+        density.tempered(np.zeros((1, 6)), beta)
+    for update in (density.update,) if hasattr(density.update, "prepare") else ():
+        with pytest.raises(InvalidInput, match="beta must be"):
+            update.prepare(density, beta)
+    for exchange in VECTOR_EXCHANGES:
+        for betas in ((1.0, beta), (beta, 1.0)):
+            with pytest.raises(InvalidInput, match="beta must be"):
+                prepare_exchange(exchange, density, *betas)
+
+
+@pytest.mark.parametrize("other", [None, "x", binary(), Y], ids=lambda one: type(one).__name__)
+def test_vector_steps__refuse_what_is_no_density(other):
+    for make in (
+        lambda: ch.SiteGibbs().prepare(other, 1.0),
+        lambda: ch.RandomWalk().prepare(other, 1.0),
+        lambda: prepare_update(other, 1.0),
+        lambda: prepare_exchange(ch.Swap(), other, 1.0, 0.5),
+    ):
+        with pytest.raises(InvalidInput, match="needs a Density, got"):
+            make()
+
+
+@each_density
+def test_density__refuses_every_vector_that_does_not_fit(density):
+    x = density.initial(np.random.default_rng(10))
+    for what in ("short", "long", "empty", "two axes", "objects", "none", "masked", "complex"):
+        bad = BAD_VECTORS[what](x)
+        for method in (density.log_likelihood, density.log_prior):
+            with pytest.raises(InvalidInput, match="x must"):
+                method(bad)
+        for method in (density.evaluate, density.evaluate_prior):
+            with pytest.raises(InvalidInput, match="x must"):
+                method(bad if what == "none" else bad[None])
+    assert density.log_likelihood(x.tolist()) == density.log_likelihood(x)
+    for pair in ((x[:2], x), (x, x[:2]), (np.zeros(10**6, x.dtype),) * 2, (None, x)):
+        with pytest.raises(InvalidInput, match=r"u and v must have shape \(6,\)"):
+            density.crossover_scores(*pair, np.arange(6))
+    for cuts in (None, 3, [1], np.zeros(2), np.zeros((1, 1), int)):
+        with pytest.raises(InvalidInput, match="cuts must be"):
+            density.crossover_scores(x, x, cuts)
+
+
+@pytest.mark.parametrize("x", [[0, 1], np.zeros(6), np.zeros((6, 2), int), None, "x"], ids=str)
+def test_nearest_mode__refuses_what_is_no_vector(x):
+    with pytest.raises(InvalidInput, match=r"x must be zeros and ones of shape \(\.\.\., 6\)"):
+        ch.BlockModes(2, 6, 0.1).nearest_mode(x)
+
+
+@each_density
+def test_engines__use_steps_of_vectors_that_check_nothing(density):
+    problem = VectorProblem(density, ch.Swap())
+    assert not isinstance(problem.sweep(0.5), CheckedStep)
+    assert not isinstance(problem.pair(1.0, 0.5), CheckedVectorPair)
+    paths = density.initial(np.random.default_rng(11)), density.initial(np.random.default_rng(11))
+    for step, x in zip((problem.sweep(0.5), prepare_update(density, 0.5)), paths, strict=True):
+        step.step(x, np.random.default_rng(12))
     np.testing.assert_array_equal(*paths)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,22 +13,7 @@ from chiasma.files.report_page import write_page
 from chiasma.files.tables import Signal
 from chiasma.models.observations import Observations
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 N = 60
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Headless Chromium, driven by Playwright."""
-    reason = "the browser test needs playwright: pip install -e '.[dev]'"
-    playwright = pytest.importorskip("playwright.sync_api", reason=reason)
-    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if program is None:
-        pytest.skip(f"the browser test needs one of {', '.join(BROWSERS)}; on Debian: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

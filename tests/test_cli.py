@@ -319,18 +319,21 @@ def test_show__refuses(here):
 
 
 @pytest.mark.slow
-def test_demo__does_the_main_job_again_and_again(here):
+def test_demo__does_the_main_job_again_and_again(here, monkeypatch):
     """The examples of its help, but shorter; the second replaces what the first has left."""
     first, another, _ = (shlex.split(line)[2:] for line in EXAMPLES["demo"])
-    out = another.index("--out")
-    again = another[:out] + another[out + 2 :]
-    for seed, arguments in ((1, first), (7, again)):
-        result = run("demo", "--sites", 100, *arguments)
-        assert result.exit_code == 0, result.output
-        assert f"$ chiasma simulate chiasma-demo/tumour.bb --tumour --seed {seed} --sites 100" in result.stderr
-        assert "$ chiasma tumour chiasma-demo/tumour.bb --out chiasma-demo/answer" in result.stderr
-        assert re.search(r"The truth: purity 0.65, ploidy .* right in [\d.]+% of bins", result.stdout)
+    result = run("demo", "--sites", 100, *first)
+    assert result.exit_code == 0, result.output
+    assert "$ chiasma simulate chiasma-demo/tumour.bb --tumour --seed 1 --sites 100" in result.stderr
+    assert "$ chiasma tumour chiasma-demo/tumour.bb --out chiasma-demo/answer" in result.stderr
+    assert re.search(r"The truth: purity 0.65, ploidy .* right in [\d.]+% of bins", result.stdout)
     assert (here / "chiasma-demo/answer/figures/solutions.png").exists()
+    (here / "chiasma-demo").rename(here / "another-tumour")
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_file", lambda *_, **__: 1 / 0)
+    again = run("demo", "--sites", 100, *another)
+    assert isinstance(again.exception, ZeroDivisionError)  # the analysis begins
+    assert "$ chiasma simulate another-tumour/tumour.bb --tumour --seed 7 --sites 100" in again.stderr
+    assert not (here / "another-tumour/answer").exists()
     (here / "mine").mkdir()
     (here / "mine/thesis.txt").write_text("precious")
     assert "mine exists and holds no earlier demo" in refused("demo", "--out", "mine")

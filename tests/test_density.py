@@ -27,8 +27,8 @@ from chiasma.models.density import BlockModes, Density
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
 from chiasma.sampling.problems import VectorProblem
 from chiasma.sampling.updates import RowGibbs
-from chiasma.sampling.vector_exchanges import AugmentedPair, exchange_candidate, prepare_exchange
-from chiasma.sampling.vector_updates import BlockModesStep, RandomWalk, SiteGibbs, SiteGibbsStep, prepare_update
+from chiasma.sampling.vector_exchanges import AugmentedPair, bind_exchange, exchange_candidate
+from chiasma.sampling.vector_updates import BlockModesStep, RandomWalk, SiteGibbs, SiteGibbsStep, bind_update
 
 EXACT = 1e-12
 REJECTED = 1e-4
@@ -192,7 +192,7 @@ def prove_exchange(name: str, move: Any, beta_i: float, beta_j: float) -> Proof:
 def test_site_gibbs__keeps_its_target(name, beta, sites):
     target = case(name)
     alphabet = (0, 1) if isinstance(target, Toy) else LETTERS
-    step = prepare_update(target.density(update=SiteGibbs(alphabet=alphabet, sites=sites)), beta)
+    step = bind_update(target.density(update=SiteGibbs(alphabet=alphabet, sites=sites)), beta)
     assert isinstance(step, BlockModesStep if isinstance(target, Toy) else SiteGibbsStep)
     proof = prove(path_step(step), target.pi(beta), step.n_uniforms)
     assert proof.error <= EXACT
@@ -214,7 +214,7 @@ def test_site_gibbs__keeps_its_target(name, beta, sites):
 @pytest.mark.parametrize("move", EXCHANGES)
 def test_exchange__keeps_its_target(move, name, betas):
     target, exchange = case(name), EXCHANGES[move]
-    pair = prepare_exchange(exchange, target.density(), *betas)
+    pair = bind_exchange(exchange, target.density(), *betas)
     proof = prove_exchange(name, pair, *betas)
     assert proof.error <= EXACT
     assert proof.row_error <= EXACT
@@ -238,9 +238,9 @@ def test_exchange__mutants_are_rejected(name):
     mutants = {
         "as printed": AsPrinted(True, density, *betas),
         "as printed, T candidates": AsPrinted(False, density, *betas),
-        **{f"{move} forgets replica j": prepare_exchange(EXCHANGES[move], density, 1.0, 0.0) for move in EXCHANGES},
-        "random forgets replica i": prepare_exchange(RandomCrossover(), density, 0.0, 0.3),
-        "random forgets the beta of j": prepare_exchange(RandomCrossover(), density, 1.0, 1.0),
+        **{f"{move} forgets replica j": bind_exchange(EXCHANGES[move], density, 1.0, 0.0) for move in EXCHANGES},
+        "random forgets replica i": bind_exchange(RandomCrossover(), density, 0.0, 0.3),
+        "random forgets the beta of j": bind_exchange(RandomCrossover(), density, 1.0, 1.0),
     }
     errors = {mutant: prove_exchange(name, move, *betas).error for mutant, move in mutants.items()}
     assert {mutant: error for mutant, error in errors.items() if error < REJECTED} == {}
@@ -250,7 +250,7 @@ def test_exchange__mutants_are_rejected(name):
 @pytest.mark.parametrize("name", ["prior", "toy"])
 def test_site_gibbs__mutants_are_rejected(name):
     target = case(name)
-    wrong_beta = prepare_update(target.density(), 0.5)
+    wrong_beta = bind_update(target.density(), 0.5)
     assert prove(path_step(wrong_beta), target.pi(1.0), wrong_beta.n_uniforms).error > REJECTED
 
 
@@ -338,7 +338,7 @@ def test_block_modes__modes_and_blocks():
 
 
 def test_block_modes__other_updates_take_the_generic_path():
-    step = prepare_update(BlockModes(2, 6, 0.1, update=SiteGibbs(alphabet=(1, 0))), 1.0)
+    step = bind_update(BlockModes(2, 6, 0.1, update=SiteGibbs(alphabet=(1, 0))), 1.0)
     assert isinstance(step, SiteGibbsStep)
 
 
@@ -368,7 +368,7 @@ def walk_z(update: RandomWalk, beta: float = 1.0, n_chains: int = N_CHAINS, n_st
     rng = np.random.default_rng(21)
     which = (rng.random(n_chains) < SHARES[1]).astype(int)
     x = rng.normal(MEANS[which], SDS[which])
-    step = prepare_update(mixture(update), beta)
+    step = bind_update(mixture(update), beta)
     start = x.copy()
     for chain in x:
         for _ in range(n_steps):
@@ -416,7 +416,7 @@ def test_site_gibbs__law_after_some_steps(sites):
     """Chi-square of the visited states against a power of the exact matrix; false alarms: one in 10^5."""
     target = case("prior")
     pi, rng = target.pi(0.6), np.random.default_rng(9)
-    step = prepare_update(target.density(update=SiteGibbs(alphabet=LETTERS, sites=sites)), 0.6)
+    step = bind_update(target.density(update=SiteGibbs(alphabet=LETTERS, sites=sites)), 0.6)
     n_chains, n_steps = N_CHAINS, 3
     counts = dict.fromkeys(pi, 0)
     for _ in range(n_chains):
@@ -467,13 +467,13 @@ def exchange_z(move: Any, betas: tuple[float, float], n_pairs: int = N_CHAINS) -
 @pytest.mark.parametrize("betas", [(1.0, 0.2), (0.0, 0.3)])
 @pytest.mark.parametrize("move", EXCHANGES)
 def test_exchange__keeps_continuous_targets(move, betas):
-    assert exchange_z(prepare_exchange(EXCHANGES[move], conjugate(), *betas), betas) < MAX_Z
+    assert exchange_z(bind_exchange(EXCHANGES[move], conjugate(), *betas), betas) < MAX_Z
 
 
 def test_exchange__continuous_mutants_are_rejected():
     betas = (1.0, 0.2)
     assert exchange_z(AsPrinted(True, conjugate(), *betas), betas) > 2 * MAX_Z
-    assert exchange_z(prepare_exchange(RandomCrossover(), conjugate(), 0.0, 0.2), betas) > 2 * MAX_Z
+    assert exchange_z(bind_exchange(RandomCrossover(), conjugate(), 0.0, 0.2), betas) > 2 * MAX_Z
 
 
 # Contracts.
@@ -482,9 +482,9 @@ def test_exchange__continuous_mutants_are_rejected():
 @pytest.mark.jit_off
 def test_draws_consumed_never_depend_on_outcomes():
     toy, target = BlockModes(2, 9, 0.01), case("prior").density()
-    steps = [(prepare_update(toy, 1.0), toy), (prepare_update(target, 1.0), target)]
+    steps = [(bind_update(toy, 1.0), toy), (bind_update(target, 1.0), target)]
     pairs = [
-        (prepare_exchange(exchange, density, 1.0, 0.1), density)
+        (bind_exchange(exchange, density, 1.0, 0.1), density)
         for exchange in EXCHANGES.values()
         for density in (toy, target)
     ]
@@ -509,12 +509,12 @@ def test_draws_consumed_never_depend_on_outcomes():
 def test_exchange__counts_changed_coordinates():
     flat = Density(lambda x: np.zeros(len(x)), 4, np.zeros(4), RandomWalk())
     a, b = np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 0.0, 3.0, 0.0])
-    swap = prepare_exchange(Swap(), flat, 1.0, 0.5)
+    swap = bind_exchange(Swap(), flat, 1.0, 0.5)
     assert swap.is_swap
     assert swap(a, b, np.array([0.5])) == 2
     assert a.tolist() == [1.0, 0.0, 3.0, 0.0]
     assert b.tolist() == [1.0, 2.0, 3.0, 4.0]
-    augmented = prepare_exchange(AugmentedCrossover(), flat, 1.0, 0.5)
+    augmented = bind_exchange(AugmentedCrossover(), flat, 1.0, 0.5)
     assert not augmented.is_swap
     # Prefix 0 twice, where coordinate 0 is equal: nothing moves.
     assert augmented(a, b, np.array([0.0, 0.0])) == 0
@@ -584,7 +584,7 @@ def test_density__own_update_and_prior_draw():
         lambda x: np.full(len(x), -np.inf), 2, [0, 0], metropolis, prior_draw=lambda rng: rng.integers(5, 9, 2)
     )
     state = np.array([0, 0])
-    prepare_update(drawn, 0.0).step(state, rng)
+    bind_update(drawn, 0.0).step(state, rng)
     assert state.min() >= 5
 
 
@@ -657,9 +657,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     "update as a class": (lambda: start(update=SiteGibbs), "update must be SiteGibbs"),
     "no update": (lambda: start(update=None), "update must be SiteGibbs"),
     "own update of wrong shape": (
-        lambda: prepare_update(normal(update=lambda x, beta, rng: x[:2]), 1.0).step(
-            np.zeros(3), np.random.default_rng()
-        ),
+        lambda: bind_update(normal(update=lambda x, beta, rng: x[:2]), 1.0).step(np.zeros(3), np.random.default_rng()),
         r"what update returns must have shape \(3,\)",
     ),
     "alphabet of one": (lambda: SiteGibbs(alphabet=[1]), r"at least two distinct numbers, got \[1\]"),
@@ -679,7 +677,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     "rows": (lambda: VectorProblem(normal(), Swap(rows="random")), "rows must be \"all\", got 'random'"),
     "axis": (lambda: VectorProblem(normal(), AugmentedCrossover(axis="rows")), 'axis must be "sites", got "rows"'),
     "points": (lambda: VectorProblem(normal(), RandomCrossover(points=3)), "points must be 1 or 2, got 3"),
-    "exchange of another kind": (lambda: prepare_exchange("swap", normal(), 1, 0.5), r"exchange must be Swap\(\)"),
+    "exchange of another kind": (lambda: bind_exchange("swap", normal(), 1, 0.5), r"exchange must be Swap\(\)"),
     "no exchange": (lambda: VectorProblem(normal()).pair(1.0, 0.5), "needs an exchange, got None"),
     "blocks": (lambda: BlockModes(5, 4, 0.1), r"blocks must be in 1\.\.4 \(size\), got 5"),
     "alpha zero": (lambda: BlockModes(2, 4, [0.1, 0.0]), r"alpha must be in \(0, 1\], got 0 for block 1"),
@@ -701,12 +699,12 @@ def test_bad_input(name):
 def test_bad_input__an_update_that_leaves_the_support():
     half = normal(log_density=lambda x: np.where(x[:, 0] > 0, 0.0, -np.inf), init=np.ones(3))
     lost, rng = np.full(3, -1.0), np.random.default_rng(0)
-    for step in (prepare_update(half, 1.0).step, prepare_update(_on_letters(half), 1.0).step):
+    for step in (bind_update(half, 1.0).step, bind_update(_on_letters(half), 1.0).step):
         with pytest.raises(InvalidInput, match=r"zero density at its temperature: \[-1\. -1\. -1\.\]"):
             step(lost.copy(), rng)
     for exchange in (Swap(), AugmentedCrossover()):
         with pytest.raises(InvalidInput, match="an update must never move outside the support"):
-            prepare_exchange(exchange, half, 1.0, 0.5).step(lost.copy(), lost - 1, rng)
+            bind_exchange(exchange, half, 1.0, 0.5).step(lost.copy(), lost - 1, rng)
 
 
 def _on_letters(target: Density) -> Density:

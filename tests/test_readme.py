@@ -2,6 +2,7 @@
 
 import csv
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -19,6 +20,15 @@ from chiasma.cli import app
 from chiasma.datasets.genome import tumour_genome
 from chiasma.datasets.study import compare_updates, simulation_study
 from chiasma.files.settings import Settings, settings_of
+from chiasma.models.emissions import EMISSIONS
+from chiasma.models.priors import PRIORS
+from chiasma.results import warnings
+from chiasma.results.convergence import RHAT
+from chiasma.results.misfit import IMPROBABLE
+from chiasma.sampling.exchanges import EXCHANGES
+from chiasma.sampling.plan import EXACT_SECONDS
+from chiasma.sampling.updates import UPDATES
+from chiasma.storage.store import FLUSH_SECONDS
 from test_cli import FILES
 
 ROOT = Path(__file__).parents[1]
@@ -74,6 +84,14 @@ def test_commands__exist(name):
                 assert {word for word in words if word.startswith("-")} <= options
             case [python, script, *_] if python.endswith("python") and not script.startswith("-"):
                 assert (ROOT / script).is_file()
+
+
+def test_commands__are_all_documented():
+    known = set(typer.main.get_command(app).commands)
+    assert set(re.findall(r"^\| `chiasma (\w+)` \|", read(COMMAND_LINE), re.MULTILINE)) == known
+    page = read("docs/reference/commands.md")
+    assert set(re.findall(r"^## chiasma (\w+)$", page, re.MULTILINE)) == known
+    assert set(re.findall(r'^options\("(\w+)"\)$', page, re.MULTILINE)) == known
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -144,6 +162,49 @@ def test_speed_table__is_that_of_the_results():
     assert shown == [[row[0], row[2]] for row in table(read("benchmarks/results/peers.md"), "## Goals")]
 
 
+def test_cost_of_cohorts__is_that_of_the_results():
+    cost = json.loads(read("benchmarks/results/cohort-cost.json"))
+    assert f"`{cost['command']}`" in read("docs/cohort-slurm.md")
+    many, merge = 10_000, cost["merge"] / cost["samples"]
+    worker, client = f"{cost['worker'] / 2**20:.0f} MiB", f"{cost['client'] / 2**20:.0f} MiB"
+    assert [row[1:] for row in table(read("docs/cohort-slurm.md"), "## Cost")] == [
+        [f"{cost['cpu']:.1f} s", f"{many * cost['cpu'] / 3600:.0f} core hours"],
+        ["", f"{many * cost['cpu'] / 100 / 60:.0f} min"],
+        [f"{cost['disk'] / 2**20:.1f} MiB", f"{many * cost['disk'] / 2**30:.0f} GiB"],
+        [f"{1000 * merge:.0f} ms", f"{many * merge / 60:.0f} min"],
+        [worker, ""],
+        [client, ""],
+    ]
+    for memory in (worker, client):
+        assert memory in read("docs/cohort-laptop.md")
+
+
+def test_limits__in_prose_are_those_of_the_code():
+    fit, convergence = read("docs/how-to/fit.md"), read("docs/how-to/convergence.md")
+    assert f"a probability below {IMPROBABLE:.1%}. More than {warnings.UNLIKELY:.1%} are told" in fit
+    assert f"Above {warnings.WIDER:g} the noise" in fit
+    assert f"below {1 / warnings.WIDER:g} it is" in fit
+    assert f"Values above {RHAT} mean" in convergence
+    assert f"(at most {FLUSH_SECONDS:g} s back)" in read("docs/threat-model.md")
+
+
+def numbers_with_units(text: str) -> set[str]:
+    """Measured quantities in prose: figures with a unit of time, memory or speed, outside code and inclusions."""
+    prose = re.sub(r"^```.*?^```|`[^`]*`|\$\$.*?\$\$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"\d[\d.,]* (?:ms|s|min|MiB|GiB|core hours|hours|times faster|×)(?!\w)", prose))
+
+
+def test_measured_numbers__are_held_by_a_test_or_come_from_results():
+    held = {
+        "docs/cohort-slurm.md": 9,  # test_cost_of_cohorts
+        "docs/cohort-laptop.md": 2,
+        "docs/threat-model.md": 1,  # the interval between flushes
+        "README.md": 6,  # test_speed_table
+    }
+    found = {name: len(numbers_with_units(read(name))) for name in ("README.md", *PAGES) if "paper" not in name}
+    assert {name: n for name, n in found.items() if n} == held
+
+
 def test_readme__is_short():
     assert len(read("README.md").splitlines()) <= 150
 
@@ -161,11 +222,24 @@ def test_reference__lists_every_public_name():
         assert pkgutil.resolve_name(f"chiasma.{name}"), name
 
 
+def test_choices__are_all_on_the_page_that_compares_them():
+    page = read("docs/how-to/choose.md")
+    errors = {
+        name for name in ch.__all__ if isinstance(getattr(ch, name), type) and issubclass(getattr(ch, name), Exception)
+    }
+    kinds = {kind.__name__ for registry in (EMISSIONS, PRIORS, UPDATES, EXCHANGES) for kind in registry.values()}
+    named = set(re.findall(r"`ch\.(\w+) <chiasma\.\1>`", page))
+    assert kinds | errors | {"Custom", "Table", "Compose"} <= named
+    assert named <= set(ch.__all__)
+    assert f"(`exact_seconds=`, {EXACT_SECONDS:g} by default" in page
+
+
 def test_site__every_page_is_in_a_table_of_contents():
     listed = {"docs/index.md"}
     for page in PAGES:
         for block in re.findall(r"^```\{toctree\}\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL):
-            names = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
+            lines = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
+            names = [line.rpartition("<")[2].rstrip(">") for line in lines]  # a page, or: title <page>
             listed |= {os.path.normpath((Path(page).parent / name).with_suffix(".md")) for name in names}
     assert {page for page in PAGES if not page.startswith("docs/results/")} == listed
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -414,6 +415,20 @@ def test_store__exact_draws_over_several_segments(tmp_path):
     assert_same(run("exact", tmp_path / "run", resume=True, update=update), expected)
     run("exact", tmp_path / "other", update=update, draws=7)
     assert_same(run("exact", tmp_path / "other", resume=True, update=update), expected)
+
+
+def test_store__many_exact_draws_of_a_long_signal_take_no_more_memory_than_few(tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "BATCH", 256)
+    monkeypatch.setattr(engines, "BATCH_COLUMNS", 2**15)
+    model, _ = paths()
+    y = np.random.default_rng(6).normal(1.2, 0.7, 100 * T)
+    peaks = []
+    for n, draws in enumerate((1, 10, 100)):  # the first one imports and compiles
+        tracemalloc.start()
+        ch.sample(model, y, update="exact", draws=draws, chains=1, seed=1, store=tmp_path / str(n), progress=False)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 45 * y.nbytes  # all draws together have 100 times as many bytes
 
 
 def test_flush__waits_for_a_full_chunk_or_a_while(tmp_path, monkeypatch):

@@ -96,6 +96,13 @@ def test_guess__columns_by_their_names_and_contents(write):
     assert times.data.y.tolist() == [7, 8.5, 7]
     assert times.gap_unit == pytest.approx(0.15)
     assert times.notes[-1] == "column '2' is taken as the signal; not used: '3' (choose with --value)"
+    for columns in (Columns(), Columns(value="current")):
+        clock = read_signal(write("seconds,current\n0.1,7\n0.2,8.5\n0.4,7\n", "c.csv"), columns, guess=True)
+        assert clock.data.y.tolist() == [7, 8.5, 7]
+        assert clock.notes[0] == "column 'seconds' is taken as the position"
+    rising = read_signal(write("depth,noise\n1,7\n2,8.5\n", "d.csv"), Columns(value="depth"), guess=True)
+    assert rising.data.y.tolist() == [1, 2]
+    assert rising.data.gaps is None
 
 
 def test_guess__dates_are_times(write):

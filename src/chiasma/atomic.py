@@ -56,7 +56,7 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
     write_bytes(path, text.encode(), durable)
 
 
-def write_files(contents: Mapping[Path, bytes], durable: bool = True) -> None:
+def write_files(contents: Mapping[Path, bytes | memoryview], durable: bool = True) -> None:
     """Several files, each atomic; syncing them together costs little more than syncing one."""
     partials = {path: partial_name(path) for path in contents}
     try:

@@ -20,7 +20,7 @@ from chiasma.models.density import BlockModes, Vector
 from chiasma.plots.style import BLACK, BLUE, ORANGE, SKY, STATES, entitle
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.exchanges import AugmentedCrossover
-from chiasma.sampling.vector_exchanges import AugmentedPair, exchange_candidate, prepare_exchange
+from chiasma.sampling.vector_exchanges import AugmentedPair, bind_exchange, exchange_candidate
 from chiasma.types import Floats
 
 DPI = 130
@@ -84,7 +84,7 @@ def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
 def auxiliary_weights() -> tuple[tuple[Vector, Vector], Floats]:
     """The auxiliary pair (u, v) of figure 1, and the probability of each of its crossovers."""
     target = BlockModes(blocks=2, size=len(X_I), alpha=0.2)
-    pair = prepare_exchange(AugmentedCrossover(), target, 1.0, 0.2)
+    pair = bind_exchange(AugmentedCrossover(), target, 1.0, 0.2)
     assert isinstance(pair, AugmentedPair)
     u, v = np.array(X_I, np.int8), np.array(X_J, np.int8)
     exchange_candidate(u, v, CUT)

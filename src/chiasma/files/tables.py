@@ -248,7 +248,8 @@ def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
         column = column_called(table, names)
         if column is not None and getattr(columns, field) is None:
             found[field] = str(column + 1)
-    if not table.has_header and columns.position is None and len(table.names) > 1 and _increases(table, 0):
+    placed = found.keys() & {"position", "chromosome"} or columns.position or columns.chromosome
+    if not placed and _is_clock(table, columns):
         found["position"] = "1"
     if "end" in found and columns.position is None and "position" not in found:
         del found["end"]
@@ -266,9 +267,18 @@ def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
     return replace(columns, **found), tuple(notes)  # type: ignore[arg-type]
 
 
-def _increases(table: Sheet, column: int) -> bool:
-    """Whether a column holds numbers that only increase, such as times."""
-    return table.is_numeric(column) and bool(np.all(np.diff(table.numbers(column)) > 0))
+def _is_clock(table: Sheet, columns: Columns) -> bool:
+    """Whether the first of several columns holds numbers that only increase, such as times, and is not the signal."""
+    if len(table.names) == 1 or not table.is_numeric(0) or 0 in _named_values(table, columns):
+        return False
+    others = any(table.is_numeric(c) for c in range(1, len(table.names)))
+    return others and bool(np.all(np.diff(table.numbers(0)) > 0))
+
+
+def _named_values(table: Sheet, columns: Columns) -> list[int]:
+    """Columns of the signal where they are named, by the reader or by the file."""
+    named = columns.value is not None or set(VALUE_NAMES) & set(table.names)
+    return _find_values(table, columns.value) if named else []
 
 
 def _find_values(table: Sheet, wanted: str | None) -> list[int]:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.kernels import block_modes
-from chiasma.types import Floats, Integers, as_count, as_floats
+from chiasma.models.target import check_beta
+from chiasma.types import Floats, Integers, as_array, as_count, as_floats, is_a, shown
 
 Vector = npt.NDArray[Any]
 LogDensity = Callable[[Vector], npt.ArrayLike]
@@ -114,8 +115,6 @@ class Density:
 
     def evaluate(self, x: Vector) -> tuple[Floats, Floats]:
         """log_density and log_prior, both (n,), of vectors (n, size)."""
-        if x.ndim != 2 or x.shape[1] != self.size:
-            raise InvalidInput(f"x must have shape (n, {self.size}), got {x.shape}; for one vector pass x[None]")
         log_prior = self.evaluate_prior(x)
         inside = log_prior > -np.inf
         if inside.all():
@@ -127,25 +126,38 @@ class Density:
 
     def evaluate_prior(self, x: Vector) -> Floats:
         """log_prior (n,) of vectors (n, size)."""
+        if not is_a(x, np.ndarray) or x.dtype.kind not in "biuf" or isinstance(x, np.ma.MaskedArray):
+            raise InvalidInput(f"x must be an array of real numbers, got {shown(x)}; for one vector x pass x[None]")
+        if x.ndim != 2 or x.shape[1] != self.size:
+            raise InvalidInput(f"x must have shape (n, {self.size}), got {x.shape}; for one vector pass x[None]")
         return np.zeros(len(x)) if self._log_prior is None else _values("log_prior", self._log_prior, x)
 
     def tempered(self, x: Vector, beta: float) -> Floats:
         """log pi_beta, (n,), of vectors (n, size)."""
+        beta = check_beta(beta)
         return self.evaluate_prior(x) if beta == 0 else temper(*self.evaluate(x), beta)
 
     def log_likelihood(self, x: Vector) -> float:
         """The tempered part, at beta = 1, of one vector."""
-        return float(self.evaluate(x[None])[0][0])
+        return float(self.evaluate(self._alone(x))[0][0])
 
     def log_prior(self, x: Vector) -> float:
         """The part that is not tempered, of one vector."""
-        return float(self.evaluate_prior(x[None])[0])
+        return float(self.evaluate_prior(self._alone(x))[0])
+
+    def _alone(self, x: npt.ArrayLike) -> Vector:
+        """(1, size): one vector, as many are given."""
+        given = as_array("x", x)
+        if given.shape != (self.size,):
+            raise InvalidInput(f"x must have shape ({self.size},), the size of the density, got {given.shape}")
+        return given[None]
 
     def crossover_scores(self, u: Vector, v: Vector, cuts: Integers) -> tuple[Floats, Floats]:
         """log_density and log_prior, both (2, n), of u and v after exchanging coordinates 0..t, for each t in cuts.
 
         Exchanging t+1..size-1 instead gives the same two vectors, the other way round.
         """
+        self._check_cuts(u, v, cuts)
         log_density, log_prior = np.empty((2, len(cuts))), np.empty((2, len(cuts)))
         sites = np.arange(self.size)
         step = max(1, BATCH_BYTES // (16 * self.size))
@@ -156,6 +168,12 @@ class Density:
             for out, scores in zip((log_density, log_prior), self.evaluate(batch), strict=True):
                 out[:, part] = scores.reshape(2, -1)
         return log_density, log_prior
+
+    def _check_cuts(self, u: Vector, v: Vector, cuts: Integers) -> None:
+        if not np.shape(u) == np.shape(v) == (self.size,):
+            raise InvalidInput(f"u and v must have shape ({self.size},), got {np.shape(u)} and {np.shape(v)}")
+        if not is_a(cuts, np.ndarray) or cuts.ndim != 1 or cuts.dtype.kind not in "iu":
+            raise InvalidInput(f"cuts must be an array of coordinates in 0..{self.size - 1}, got {shown(cuts)}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size}, update={self.update!r})"
@@ -210,7 +228,12 @@ class BlockModes(Density):
 
     def nearest_mode(self, x: npt.ArrayLike) -> npt.NDArray[np.int8]:
         """(..., size) to (..., blocks): the majority in each block, 1 or 0, and -1 where it is a tie."""
-        excess = 2 * np.add.reduceat(np.asarray(x, np.int64), self.starts[:-1], axis=-1) - self.lengths
+        given = as_array("x", x)
+        if given.dtype.kind not in "biu" or given.shape[-1:] != (self.size,):
+            raise InvalidInput(
+                f"x must be zeros and ones of shape (..., {self.size}), got {given.dtype} of shape {given.shape}"
+            )
+        excess = 2 * np.add.reduceat(given.astype(np.int64), self.starts[:-1], axis=-1) - self.lengths
         return np.where(excess == 0, -1, excess > 0).astype(np.int8)
 
     @cached_property
@@ -219,6 +242,7 @@ class BlockModes(Density):
         return np.dtype(np.int8)
 
     def crossover_scores(self, u: Vector, v: Vector, cuts: Integers) -> tuple[Floats, Floats]:
+        self._check_cuts(u, v, cuts)
         scores = np.empty((2, self.size))
         block_modes.crossover_scores(u, v, self.starts, self.log_alpha, scores)
         return scores[:, cuts], np.zeros((2, len(cuts)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ from chiasma.models.borders import checked
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Counts, Table
 from chiasma.models.html_table import html_facts, html_table, value_text
-from chiasma.models.learnable import Learnable
+from chiasma.models.learnable import Learnable, shallow_copy
 from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
@@ -30,6 +29,8 @@ from chiasma.models.rows import Row, RowChains, Rows
 from chiasma.models.state_target import AnyTarget, Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
 from chiasma.types import Floats, Integers, as_array, as_count, as_random, is_a, is_count, shown
+
+NO_PARAMETERS = Parameters({}, {})
 
 
 class FactorialHMM:
@@ -131,17 +132,19 @@ class FactorialHMM:
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> FactorialHMM:
         """`at` without checks: values must cover all priors and lie inside their supports."""
-        other = copy(self)
+        other = shallow_copy(self)
         other.chains = self.chains.with_unchecked_values(values)
         other.emission = self.emission.with_unchecked_values(values)
         other.rows = other.chains.rows if isinstance(other.chains, RowChains) else None
-        other.parameters = Parameters({}, {})
+        other.parameters = NO_PARAMETERS
         return other
 
     def admits(self, values: Floats, data: Observations) -> bool:
         """Whether values (P,) of the learned parameters go with the data: gaps need enter + leave <= 1."""
+        if data.gaps is None:
+            return True
         learned = {name.rpartition(".")[2] for name in self.parameters.names}
-        if data.gaps is None or (self.rows is None and not learned & {"enter", "leave"}):
+        if self.rows is None and not learned & {"enter", "leave"}:
             return True
         chains = self.chains.with_unchecked_values(self.parameters.unpack(values))
         if isinstance(chains, BinaryChains):

@@ -16,7 +16,7 @@ MOST_NUMBERS = 12
 
 def html_facts(title: str, facts: Iterable[tuple[str, str]]) -> str:
     """A title, and a table of names and what they are."""
-    lines = "".join(f"<tr><th {_LEFT}>{escape(name)}</th><td {_LEFT}>{escape(text)}</td></tr>" for name, text in facts)
+    lines = "".join(f"<tr><th {_NAME}>{escape(name)}</th><td {_LEFT}>{escape(text)}</td></tr>" for name, text in facts)
     return f"<div><strong>{escape(title)}</strong><table>{lines}</table></div>"
 
 
@@ -28,6 +28,7 @@ def html_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 _LEFT = 'style="text-align: left"'  # notebooks align tables to the right
+_NAME = 'style="text-align: left; vertical-align: top; white-space: nowrap"'
 
 
 def value_text(value: Any) -> str:

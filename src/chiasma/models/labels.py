@@ -61,7 +61,8 @@ class CanonicalOrder:
     """Undoes label switching: sorts exchangeable rows of a draw by weight; does nothing where there are none."""
 
     def __init__(self, model: FactorialHMM):
-        self.groups = exchangeable_rows(model)
+        self.groups = [np.array(group) for group in exchangeable_rows(model)]
+        self.unchanged = np.arange(model.n_rows)
         # Codes are those of the free rows, a bit each, or of all rows, a field each.
         self.shifts = {k: i for i, k in enumerate(model.free_rows)}
         if model.has_states:
@@ -81,10 +82,10 @@ class CanonicalOrder:
         if not self.groups:
             return codes, values
         weights = values[self.weights].reshape(self.n_rows, -1)[:, 0]
-        order = np.arange(self.n_rows)
+        order = self.unchanged.copy()
         for group in self.groups:
-            order[group] = np.array(group)[np.argsort(weights[group], kind="stable")]
-        if np.array_equal(order, np.arange(self.n_rows)):
+            order[group] = group[np.argsort(weights[group], kind="stable")]
+        if np.array_equal(order, self.unchanged):
             return codes, values
         sorted_values = self.permuted(values, order)
         moved = np.zeros_like(codes)

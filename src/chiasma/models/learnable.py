@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from chiasma.models.arguments import Argument
 from chiasma.models.priors import Prior
+
+Thing = TypeVar("Thing")
+
+
+def shallow_copy(thing: Thing) -> Thing:
+    """copy.copy of an object with plain attributes, in a tenth of the time: every value of a parameter needs three."""
+    other = object.__new__(type(thing))
+    vars(other).update(vars(thing))
+    return other
 
 
 class Learnable:
@@ -29,7 +37,7 @@ class Learnable:
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> Self:
         """`with_values` without checks: values must cover all priors and lie inside their supports."""
-        other = copy(self)
+        other = shallow_copy(self)
         vars(other).update({name: values[name] for name in self.priors})
         other.priors = {}
         return other

@@ -15,7 +15,9 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels import ensemble
 from chiasma.kernels.layout import Layout
 from chiasma.models.borders import CheckedStateTarget, CheckedTarget, check_codes, layout_of
-from chiasma.models.state_target import AnyTarget
+from chiasma.models.density import Density
+from chiasma.models.state_target import AnyTarget, StateTarget
+from chiasma.models.target import Target
 from chiasma.types import is_count
 
 
@@ -24,31 +26,75 @@ def is_checked(*targets: AnyTarget) -> bool:
     return any(isinstance(target, CheckedTarget | CheckedStateTarget) for target in targets)
 
 
+def check_target(target: Any) -> None:
+    """Raise InvalidInput for anything but a target."""
+    if not isinstance(target, Target | StateTarget):
+        raise InvalidInput(
+            f"an update or an exchange of paths needs a target, got {type(target).__name__}; model.target(data) makes "
+            "one, and vectors of a Density have steps of their own: sampling.vector_updates, sampling.vector_exchanges"
+        )
+
+
+def check_density(density: Any) -> None:
+    """Raise InvalidInput for anything but a Density."""
+    if not isinstance(density, Density):
+        raise InvalidInput(f"an update of vectors needs a Density, got {type(density).__name__}; ch.Density(...)")
+
+
 def check_path(name: str, codes: Any, target: AnyTarget) -> None:
     """Raise InvalidInput for anything but codes (T,) that can be changed in place."""
-    if not isinstance(codes, np.ndarray) or codes.dtype != np.int64 or codes.shape != (target.n_columns,):
-        shown = f"{codes.dtype} of shape {codes.shape}" if isinstance(codes, np.ndarray) else type(codes).__name__
-        raise InvalidInput(
-            f"{name} must be an array of int64 of shape ({target.n_columns},), which is changed in place, got {shown}; "
-            "target.sample_prior(rng) makes one"
-        )
-    if not codes.flags.writeable or not codes.flags.c_contiguous or isinstance(codes, np.ma.MaskedArray):
-        raise InvalidInput(f"{name} must be a contiguous array that can be written to; pass a copy of it")
+    _check_place(name, codes, np.dtype(np.int64), target.n_columns, "target.sample_prior(rng) makes one")
     check_codes(name, codes, layout_of(target))
+
+
+def check_vector(name: str, x: Any, density: Density) -> None:
+    """Raise InvalidInput for anything but a vector (size,) of numbers that can be changed in place."""
+    _check_place(name, x, density.dtype, density.size, "density.initial(rng) makes one")
+    if x.dtype.kind == "f" and np.isnan(x).any():
+        raise InvalidInput(f"{name} must be numbers, got nan at site {int(np.argmax(np.isnan(x)))}; start elsewhere")
+
+
+def check_two(a: Any, b: Any) -> None:
+    """Raise InvalidInput for replicas that are one and the same array."""
+    if np.shares_memory(a, b):
+        raise InvalidInput("a and b must be two paths, got one twice; pass a copy of it")
 
 
 def check_uniforms(uniforms: Any, n_uniforms: int) -> None:
     """Raise InvalidInput for anything but n_uniforms numbers in [0, 1)."""
-    is_array = isinstance(uniforms, np.ndarray) and not isinstance(uniforms, np.ma.MaskedArray)
-    if not is_array or uniforms.dtype != np.float64 or uniforms.shape != (n_uniforms,):
-        shown = f"{uniforms.dtype} of shape {uniforms.shape}" if is_array else type(uniforms).__name__
-        raise InvalidInput(
-            f"uniforms must be {n_uniforms} floats, of shape ({n_uniforms},), got {shown}; rng.random(step.n_uniforms) "
-            "has that shape"
-        )
+    _check_numbers("uniforms", uniforms, n_uniforms, "rng.random(step.n_uniforms)")
     bad = ~((uniforms >= 0) & (uniforms < 1))
     if bad.any():
         raise InvalidInput(f"uniforms must be in [0, 1), got {uniforms[bad][0]}; rng.random() gives such numbers")
+
+
+def check_normals(normals: Any, n_normals: int) -> None:
+    """Raise InvalidInput for anything but n_normals finite numbers."""
+    _check_numbers("normals", normals, n_normals, "rng.standard_normal(step.n_normals)")
+    if not np.isfinite(normals).all():
+        raise InvalidInput("normals must be finite, got nan or inf; rng.standard_normal() gives such numbers")
+
+
+def _check_place(name: str, values: Any, dtype: np.dtype[Any], size: int, remedy: str) -> None:
+    """Raise InvalidInput for anything but an array (size,) of this type that can be changed in place."""
+    if not isinstance(values, np.ndarray) or values.dtype != dtype or values.shape != (size,):
+        raise InvalidInput(
+            f"{name} must be an array of {dtype} of shape ({size},), which is changed in place, got {_form(values)}; "
+            f"{remedy}"
+        )
+    if not values.flags.writeable or not values.flags.c_contiguous or isinstance(values, np.ma.MaskedArray):
+        raise InvalidInput(f"{name} must be a contiguous array that can be written to; pass a copy of it")
+
+
+def _check_numbers(name: str, values: Any, n: int, remedy: str) -> None:
+    """Raise InvalidInput for anything but n floats."""
+    is_array = isinstance(values, np.ndarray) and not isinstance(values, np.ma.MaskedArray)
+    if not is_array or values.dtype != np.float64 or values.shape != (n,):
+        raise InvalidInput(f"{name} must be {n} floats, of shape ({n},), got {_form(values)}; {remedy} has that shape")
+
+
+def _form(values: Any) -> str:
+    return f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
 
 
 def check_pair(first: AnyTarget, second: AnyTarget) -> None:

@@ -33,8 +33,10 @@ from chiasma.types import Floats, Integers
 BUFFER = 2**21
 # Reusable buffers for them, one set per thread: allocating and freeing that much memory takes longer than filling it.
 _ROOM = threading.local()
-# Exact draws per backward pass when the messages do not all fit in memory and are filtered again for every pass.
+# Exact draws per backward pass when the messages do not all fit in memory and are filtered again for every pass. Long
+# signals take fewer: the codes of a pass (eight bytes per column) may cover BATCH_COLUMNS columns, 256 MiB.
 BATCH = 256
+BATCH_COLUMNS = 2**25
 
 
 class Engine(ABC):
@@ -327,7 +329,7 @@ class ExactEngine(StateEngine):
         """Nothing depends on the betas."""
 
     def piece(self) -> int:
-        return BATCH
+        return exact_batch(self.problem.n_sites)
 
     def advance(self, n: int, thin: int) -> Draws:
         draws = self.empty_draws(n, thin)
@@ -373,7 +375,7 @@ class RowsEngine(Engine):
         """Nothing depends on the betas."""
 
     def piece(self) -> int:
-        return BATCH
+        return exact_batch(self.problem.n_sites)
 
     def code_layout(self) -> Layout:
         return self.problem.target.rows.layout
@@ -393,6 +395,15 @@ class RowsEngine(Engine):
             self.states[0] = draws.states[-1]
         self.iteration += n
         return draws
+
+
+def exact_batch(n_columns: int) -> int:
+    """How many exact draws are made at a time.
+
+    >>> exact_batch(10_877), exact_batch(10**7)
+    (256, 3)
+    """
+    return max(1, min(BATCH, BATCH_COLUMNS // n_columns))
 
 
 def draw_shared(problem: PathProblem | RowsProblem, streams: Streams, paths: State) -> None:

@@ -20,9 +20,18 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.kernels import moves, state_moves
 from chiasma.kernels.sweeps import Tables
+from chiasma.models.borders import check_generator
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta
-from chiasma.sampling.borders import are_rows, check_pair, check_path, check_uniforms, is_checked
+from chiasma.sampling.borders import (
+    are_rows,
+    check_pair,
+    check_path,
+    check_target,
+    check_two,
+    check_uniforms,
+    is_checked,
+)
 from chiasma.sampling.updates import make_tables
 from chiasma.types import Floats, Integers, is_a, is_count, shown
 
@@ -55,10 +64,13 @@ class CheckedPair(PairStep):
     def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
         check_path("a", a, self.targets[0])
         check_path("b", b, self.targets[1])
-        if np.shares_memory(a, b):
-            raise InvalidInput("a and b must be two paths, got one twice; pass a copy of it")
+        check_two(a, b)
         check_uniforms(uniforms, self.n_uniforms)
         return self.pair(a, b, uniforms)
+
+    def step(self, a: Integers, b: Integers, rng: np.random.Generator) -> int:
+        check_generator(rng)
+        return super().step(a, b, rng)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +86,8 @@ class Exchange(ABC):
 
     def prepare(self, target_i: AnyTarget, target_j: AnyTarget, beta_i: float, beta_j: float) -> PairStep:
         """Bind to two replicas over the same columns and rows."""
+        for target in (target_i, target_j):
+            check_target(target)
         pair = self._bind(target_i, target_j, (check_beta(beta_i), check_beta(beta_j)))
         return CheckedPair(target_i, target_j, pair) if is_checked(target_i, target_j) else pair
 

@@ -14,6 +14,7 @@ The proposals of the jumps also give the evidence, by bridge sampling between th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,10 +40,13 @@ SPREAD = 2.0
 LENGTH, MOST_STEPS = np.pi / 2, 24
 # Wanted acceptance of trajectories, and how fast their step size follows it.
 ACCEPTANCE, LEARNING_RATE = 0.8, 0.6
-# Jumps in an iteration: enough that one of them is accepted, at most so many.
-MOST_JUMPS = 8
-# Iterations from trajectory to trajectory, by the least share of jumps that are accepted.
-SCHEDULE = ((0.4, 16), (0.25, 8), (0.1, 2), (0.0, 1))
+# Jumps in an iteration: as many as lead to so many accepted ones, and at most so many.
+ACCEPTED, MOST_JUMPS = 2, 8
+# Iterations from trajectory to trajectory, by the least share of jumps that are accepted: where most are, trajectories
+# take a small part of the time.
+SCHEDULE = ((0.4, 32), (0.25, 8), (0.1, 2), (0.0, 1))
+# A share of accepted jumps with which proposals are left as they are: curvatures know more than a few draws.
+GOOD = 0.6
 # Draws that count as much as what Laplace's approximation says, per coordinate.
 TRUST = 2
 # Adaptation in warm-up: after so many draws, and each time that they have doubled.
@@ -91,7 +95,7 @@ class GradientEngine(CollapsedEngine):
 
     def _start_near_optimum(self, r: int, rng: np.random.Generator) -> None:
         for _ in range(1000):
-            free = self.proposals[r].draw(rng, SPREAD)
+            (free,) = self.proposals[r].draw(rng, 1, SPREAD)
             values = self.learning.parameters.from_free(free)
             if self.learning.log_prior_free(values) > -np.inf and (
                 self.learning.log_evidence(values, self.betas[r]) > -np.inf
@@ -142,9 +146,8 @@ class GradientEngine(CollapsedEngine):
         if self.turn[r] % self.every_hmc[r] == 0:
             self._trajectory(r, rng)
         self.turn[r] += 1
-        weight = self._weight(r)
-        for _ in range(self.n_jumps[r]):
-            weight = self._jump(r, weight, rng)
+        if self.n_jumps[r]:
+            self._jump(r, int(self.n_jumps[r]), rng)
 
     def _here(self, r: int) -> tuple[Floats, float]:
         """Free coordinates of a replica, and their log density."""
@@ -155,28 +158,26 @@ class GradientEngine(CollapsedEngine):
         """That of the free coordinates: the Jacobian is part of it."""
         return self.learning.log_prior_free(values)
 
-    def _weight(self, r: int) -> float:
-        """log target - log proposal density at a replica."""
-        free, here = self._here(r)
-        return here - self.proposals[r].log_density(free)
-
-    def _jump(self, r: int, weight: float, rng: np.random.Generator) -> float:
-        """Independence Metropolis-Hastings: propose from the mixture, wherever the chain is.
-
-        weight : as above, before; returns what it is after.
+    def _jump(self, r: int, n: int, rng: np.random.Generator) -> None:
+        """Independence Metropolis-Hastings, n times: propose from the mixture, wherever the chain is. So proposals are
+        made all at once, which is faster.
         """
         proposals, learning = self.proposals[r], self.learning
-        other = proposals.draw(rng)
-        values = learning.parameters.from_free(other)
-        log_prior = self._log_prior(values)
-        log_evidence = learning.log_evidence(values, self.betas[r]) if log_prior > -np.inf else -np.inf
-        there = log_prior + log_evidence - proposals.log_density(other)
-        self.tried[r] += 1.0, np.exp(min(there - weight, 0.0))
-        if np.log(rng.random()) < there - weight:
-            self.values[r], self.log_evidence[r] = values, log_evidence
-            weight = there
+        free, here = self._here(r)
+        others = proposals.draw(rng, n)
+        own, *log_densities = proposals.log_density(np.vstack([free, others])).tolist()
+        weight = here - own  # log target - log proposal density
+        log_uniforms = np.log(rng.random(n)).tolist()
+        for other, log_density, log_uniform in zip(others, log_densities, log_uniforms, strict=True):
+            values = learning.parameters.from_free(other)
+            log_prior = self._log_prior(values)
+            log_evidence = learning.log_evidence(values, self.betas[r]) if log_prior > -np.inf else -np.inf
+            there = log_prior + log_evidence - log_density
+            self.tried[r] += 1.0, math.exp(min(there - weight, 0.0))
+            if log_uniform < there - weight:
+                self.values[r], self.log_evidence[r] = values, log_evidence
+                weight = there
         self.proposed[r] = there, weight
-        return weight
 
     def _trajectory(self, r: int, rng: np.random.Generator) -> None:
         """Hamiltonian Monte Carlo in coordinates u with free = metric u, where the target is about round.
@@ -231,7 +232,17 @@ class GradientEngine(CollapsedEngine):
             self._adapt(r)
 
     def _adapt(self, r: int) -> None:
-        """Move the proposals to what was seen, and jump as often as it pays."""
+        """Move the proposals to what was seen, unless they are good as they are, and jump as often as it pays."""
+        n, accepted = self.tried[r]
+        if not n or accepted / n < GOOD:
+            self._learn_proposals(r)
+        if n:
+            share = accepted / n
+            self.n_jumps[r] = int(np.clip(np.ceil(ACCEPTED / max(share, 1e-3)), 1, MOST_JUMPS))
+            self.every_hmc[r] = next(every for least, every in SCHEDULE if share >= least)
+        self.tried[r] = 0.0
+
+    def _learn_proposals(self, r: int) -> None:
         old, size = self.proposals[r], self.learning.parameters.n_free
         tops, covariances, shares = old.tops.copy(), old.covariances.copy(), 50 * old.shares
         for peak, (n, total, squares) in self.moments[r].items():
@@ -245,12 +256,6 @@ class GradientEngine(CollapsedEngine):
             covariances[peak] = (n * found + trust * old.covariances[peak]) / (n + trust)
         self.proposals[r] = Proposals(tops, covariances, no_share_too_small(shares), old.maps)
         self.metric[r] = self.proposals[r].roots[int(np.argmax(shares))]
-        n, accepted = self.tried[r]
-        if n:
-            share = accepted / n
-            self.n_jumps[r] = int(np.clip(np.ceil(2 / max(share, 1e-3)), 1, MOST_JUMPS))
-            self.every_hmc[r] = next(every for least, every in SCHEDULE if share >= least)
-        self.tried[r] = 0.0
 
     def restart(self) -> None:
         super().restart()

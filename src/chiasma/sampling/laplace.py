@@ -24,7 +24,7 @@ from chiasma.types import Floats
 
 # Degrees of freedom of the proposals: tails a little heavier than those of a posterior with some data; where they are
 # not heavy enough, trajectories serve.
-FREEDOM = 10.0
+FREEDOM = 5.0
 # Steps of the differences of gradients, in standard deviations of the posterior.
 STEP = 0.03
 # A curvature is at least this in units of the prior's scale: flatter directions are bounded.
@@ -143,30 +143,35 @@ class Proposals:
         shares = no_share_too_small(np.exp(masses - masses.max()))
         return cls(np.array([top for top, _ in placed]), covariances, shares, maps)
 
-    def draw(self, rng: np.random.Generator, spread: float = 1.0) -> Floats:
-        """(d,); spread: how many times as wide."""
-        i = min(int(np.searchsorted(np.cumsum(self.shares), rng.random())), len(self.shares) - 1)
-        noise = rng.standard_normal(self.tops.shape[1])
-        stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM))
-        drawn = self.tops[i] + self.roots[i] @ noise * (spread * stretch)
-        return drawn if len(self.maps) == 1 else self.maps[int(rng.integers(len(self.maps)))] @ drawn
+    def draw(self, rng: np.random.Generator, n: int, spread: float = 1.0) -> Floats:
+        """(n, d); spread: how many times as wide."""
+        peak = np.minimum(np.searchsorted(np.cumsum(self.shares), rng.random(n)), len(self.shares) - 1)
+        noise = rng.standard_normal((n, self.tops.shape[1]))
+        stretch = spread * np.sqrt(FREEDOM / rng.chisquare(FREEDOM, n))
+        drawn = self.tops[peak] + (self.roots[peak] @ noise[:, :, None])[:, :, 0] * stretch[:, None]
+        if len(self.maps) == 1:
+            return drawn
+        order = rng.integers(len(self.maps), size=n)
+        return np.asarray((self.maps[order] @ drawn[:, :, None])[:, :, 0])
 
-    def log_density(self, x: Floats) -> float:
-        """Log density of proposing x (d,)."""
-        terms = self._terms(x)
-        top = terms.max()
-        return float(top + np.log(np.exp(terms - top).sum()))
+    def log_density(self, x: Floats) -> Floats:
+        """(n,) log density of proposing each of x (n, d)."""
+        terms = self._terms(x).reshape(-1, len(x))
+        top = terms.max(axis=0)
+        return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))
 
     def nearest(self, x: Floats) -> tuple[int, Floats]:
-        """The peak that x most likely comes from, and x in the order of rows in which it does."""
-        peak, order = np.unravel_index(np.argmax(self._terms(x)), (len(self.tops), len(self.maps)))
+        """The peak that x (d,) most likely comes from, and x in the order of rows in which it does."""
+        peak, order = np.unravel_index(np.argmax(self._terms(x[None])), (len(self.tops), len(self.maps)))
         return int(peak), self.maps[order] @ x
 
     def _terms(self, x: Floats) -> Floats:
-        """(M, n): logs of the parts of all peaks and orders in the density at x."""
-        away = (self.maps @ x).T - self.tops[:, :, None]
-        squares = np.square(self._inverses @ away).sum(axis=1)
-        return np.asarray(self._constants[:, None] - (FREEDOM + x.size) / 2 * np.log1p(squares / FREEDOM))
+        """(M, orders, n): logs of the parts of all peaks and orders in the density at x (n, d)."""
+        size = x.shape[1]
+        moved = np.moveaxis(self.maps @ x.T, 1, 0).reshape(size, -1)
+        squares = np.square(self._inverses @ (moved - self.tops[:, :, None])).sum(axis=1)
+        terms = self._constants[:, None] - (FREEDOM + size) / 2 * np.log1p(squares / FREEDOM)
+        return np.asarray(terms.reshape(len(self.tops), len(self.maps), len(x)))
 
 
 def no_share_too_small(shares: Floats) -> Floats:

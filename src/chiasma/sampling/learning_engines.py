@@ -17,7 +17,7 @@ from chiasma.errors import ImpossibleData
 from chiasma.kernels import ensemble
 from chiasma.kernels.layout import Layout
 from chiasma.models.borders import layout_of
-from chiasma.models.state_target import AnyTarget, StateTarget
+from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.sampling.engines import LoopEngine
 from chiasma.sampling.exchanges import Swap
@@ -91,11 +91,11 @@ class LearningEngine(LoopEngine):
     def _update(self, r: int) -> None:
         """Update the parameters of a replica, and its path unless paths are integrated out."""
 
-    def _record(self, draws: Draws, n: int, target: AnyTarget, log_liks: Floats) -> None:
-        """Write the cold replica into draw n; target: the target at its parameters."""
+    def _record(self, draws: Draws, n: int, log_prior: float, log_liks: Floats) -> None:
+        """Write the cold replica into draw n; log_prior: that of its path at its parameters."""
         codes, values = self.states[-1], self.values[-1]
         draws.log_lik[n] = log_liks
-        draws.log_prior[n] = self.learning.log_parts(target, codes)[0] + self.learning.log_prior(values)
+        draws.log_prior[n] = log_prior + self.learning.log_prior(values)
         draws.states[n], draws.values[n] = self.problem.in_order(codes, values)
 
     def _swap(self, p: int) -> None:
@@ -136,7 +136,7 @@ class ConditionalEngine(LearningEngine):
         return self.log_liks
 
     def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
-        self._record(draws, n, self.targets[-1], log_liks)
+        self._record(draws, n, self.targets[-1].log_prior(self.states[-1]), log_liks)
 
     def _exchange_pair(self, p: int) -> tuple[int, bool]:
         rng, betas, pair = self.streams.pair(p), self.betas[p : p + 2], slice(p, p + 2)
@@ -155,6 +155,10 @@ class ConditionalEngine(LearningEngine):
         return int(np.count_nonzero(before != self.states[p])), swapped
 
 
+# Columns that a piece of a run covers, about.
+PIECE_COLUMNS = 2**15
+
+
 class CollapsedEngine(LearningEngine):
     """Parameters with the path integrated out. work[p]: log Z(beta_{p+1}) - log Z(beta_p) at the parameters of rung p,
     and the same at those of rung p + 1. In swap probabilities it replaces the log-likelihood of a path times the
@@ -163,6 +167,10 @@ class CollapsedEngine(LearningEngine):
 
     def _blocks(self) -> list[Integers]:
         return [np.arange(self.learning.parameters.n_free)]
+
+    def piece(self) -> int:
+        # An iteration over few columns takes less time than handing over its draw.
+        return max(1, PIECE_COLUMNS // self.problem.n_sites)
 
     def _bind(self) -> None:
         pairs = zip(self.values, self.betas, strict=True)
@@ -210,8 +218,8 @@ class CollapsedEngine(LearningEngine):
         for r, (values, beta) in enumerate(zip(self.values, self.betas, strict=True)):
             target = self.learning.target(values)
             self.states[r] = self.learning.draw_path(target, beta, self.streams.replica(r))
-            own[r] = self.learning.log_parts(target, self.states[r])[1]
-        self._record(draws, n, target, own)
+            log_prior, own[r] = self.learning.log_parts(target, self.states[r])
+        self._record(draws, n, log_prior, own)
 
     def _exchange_pair(self, p: int) -> tuple[int, bool]:
         up, down = self.work[p]

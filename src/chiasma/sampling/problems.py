@@ -25,8 +25,8 @@ from chiasma.sampling.exchanges import AugmentedCrossover, Exchange
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.plan import EXACT_SECONDS, Plan, plan_learning, plan_paths, plan_replicas
 from chiasma.sampling.updates import Collapsed, Exact, GaussianBlocks, Update
-from chiasma.sampling.vector_exchanges import VectorPair, check_exchange, prepare_exchange
-from chiasma.sampling.vector_updates import SiteGibbs, VectorStep, prepare_update, resolve_update
+from chiasma.sampling.vector_exchanges import VectorPair, bind_exchange, check_exchange
+from chiasma.sampling.vector_updates import VectorStep, VectorUpdate, bind_update, resolve_update
 from chiasma.types import Floats, Integers
 
 State = npt.NDArray[Any]
@@ -188,22 +188,17 @@ class VectorProblem(StateProblem):
         """A copy of x as a state; raises InvalidInput if it is not a valid one."""
         state = self.density.as_state(x, name)
         update = resolve_update(self.density)
-        if isinstance(update, SiteGibbs):
-            outside = ~np.isin(state, update.alphabet)
-            if outside.any():
-                t = int(np.argmax(outside))
-                raise InvalidInput(
-                    f"{name} must hold values of the alphabet {list(update.alphabet)}, got {state[t]} at site {t}"
-                )
+        if isinstance(update, VectorUpdate):
+            update.check_values(name, state)
         return self.density.check_state(state, name)
 
     def sweep(self, beta: float) -> VectorStep:
-        return prepare_update(self.density, beta)
+        return bind_update(self.density, beta)
 
     def pair(self, beta_i: float, beta_j: float) -> VectorPair:
         if self.exchange is None:
             raise InvalidInput("a pair of replicas needs an exchange, got None; pass exchange=AugmentedCrossover()")
-        return prepare_exchange(self.exchange, self.density, beta_i, beta_j)
+        return bind_exchange(self.exchange, self.density, beta_i, beta_j)
 
     def log_likelihood(self, state: Vector) -> float:
         return self.density.log_likelihood(state)

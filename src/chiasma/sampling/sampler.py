@@ -165,6 +165,7 @@ def sample(
         run.keep(trace, draws, thin)
         trace.finish(engines, run.timings)
     if path is not None:
+        del run, engines, problem, trace  # of many columns they are large, and so is what is opened now
         return open_posterior(path, model=model)
     assert isinstance(trace, MemoryTrace)
     return assemble(

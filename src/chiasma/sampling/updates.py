@@ -28,10 +28,11 @@ from chiasma.kernels.ball import draw_centres, scale_columns
 from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
+from chiasma.models.borders import check_generator
 from chiasma.models.rival_sums import rival_sets
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta, tempered_table
-from chiasma.sampling.borders import are_rows, check_path, check_uniforms, is_checked
+from chiasma.sampling.borders import are_rows, check_path, check_target, check_uniforms, is_checked
 from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block
 from chiasma.types import Floats, Integers, is_a, is_count, shown
 
@@ -73,6 +74,10 @@ class CheckedSweep(Sweep):
         check_uniforms(uniforms, self.n_uniforms)
         self.sweep(codes, uniforms)
 
+    def step(self, codes: Integers, rng: np.random.Generator) -> None:
+        check_generator(rng)
+        super().step(codes, rng)
+
 
 class Step(NamedTuple):
     """One step of a program; see chiasma.kernels.sweeps.Program."""
@@ -92,6 +97,7 @@ class Update(ABC):
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
         """Bind to a target; raises InvalidInput if the update does not fit it."""
+        check_target(target)
         beta = check_beta(beta)
         steps = self.steps(target)
         if isinstance(target, StateTarget):
@@ -257,6 +263,7 @@ class GaussianBlocks(Update):
         return isinstance(target, Target) and target.likelihood.gaussian_parts() is not None and target.linear()
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+        check_target(target)
         beta = check_beta(beta)
         if not isinstance(target, Target) or not self.serves(target):
             raise InvalidInput(
@@ -327,6 +334,7 @@ class Exact(Update):
     memory: int = MEMORY
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+        check_target(target)
         beta = check_beta(beta)
         if beta > 0:
             return CheckedSweep.of(target, ExactSweep(target, beta, self.memory))

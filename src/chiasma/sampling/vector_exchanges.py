@@ -1,8 +1,9 @@
 """Exchanges over plain vectors: the moves of chiasma.sampling.exchanges for any Density.
 
     pair = prepare_exchange(ch.AugmentedCrossover(), density, 1.0, 0.2)
-    n_changed = pair.step(a, b, rng)                         # pair(a, b, rng.random(pair.n_uniforms))
+    n_changed = pair.step(a, b, rng)                         # or pair(a, b, rng.random(pair.n_uniforms))
 
+What `prepare_exchange` returns checks every vector that it is given; engines use `bind_exchange`, and check nothing.
 Candidates of a crossover, for t = 0..size-1: prefix t exchanges coordinates 0..t, suffix t exchanges t+1..size-1.
 A step may own scratch memory, so threads must not share one.
 """
@@ -16,9 +17,12 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.kernels.moves import draw_cuts
 from chiasma.kernels.picking import is_accepted, pick_log
+from chiasma.models.borders import check_generator
 from chiasma.models.density import Density, Vector, temper
+from chiasma.models.target import check_beta
+from chiasma.sampling.borders import check_density, check_two, check_uniforms
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
-from chiasma.sampling.vector_updates import require_possible
+from chiasma.sampling.vector_updates import check_state, require_possible, resolve_update
 from chiasma.types import Floats
 
 
@@ -115,7 +119,37 @@ class AugmentedPair(VectorPair):
         return np.concatenate([prefix, self.joint(log_density[::-1], log_prior[::-1])[index]])
 
 
+class CheckedVectorPair(VectorPair):
+    """An exchange of vectors that checks what it is given."""
+
+    def __init__(self, pair: VectorPair):
+        super().__init__(pair.density, *pair.betas)
+        self.pair = pair
+        self.update = resolve_update(pair.density)
+        self.n_uniforms, self.is_swap = pair.n_uniforms, pair.is_swap
+
+    def step(self, a: Vector, b: Vector, rng: np.random.Generator) -> int:
+        check_generator(rng)
+        return super().step(a, b, rng)
+
+    def __call__(self, a: Vector, b: Vector, uniforms: Floats) -> int:
+        for name, x in (("a", a), ("b", b)):
+            check_state(self.density, self.update, name, x)
+        check_two(a, b)
+        check_uniforms(uniforms, self.n_uniforms)
+        return super().__call__(a, b, uniforms)
+
+    def move(self, a: Vector, b: Vector, uniforms: Floats) -> None:
+        self.pair.move(a, b, uniforms)
+
+
 def prepare_exchange(exchange: Exchange, density: Density, beta_i: float, beta_j: float) -> VectorPair:
+    """As `bind_exchange`, with checks of everything that the step is given."""
+    check_density(density)
+    return CheckedVectorPair(bind_exchange(exchange, density, check_beta(beta_i), check_beta(beta_j)))
+
+
+def bind_exchange(exchange: Exchange, density: Density, beta_i: float, beta_j: float) -> VectorPair:
     """Bind an exchange to two replicas of one density."""
     check_exchange(exchange)
     if isinstance(exchange, AugmentedCrossover):

@@ -3,10 +3,11 @@
 The target of a replica is log pi_beta(x) = log_prior(x) + beta * log_density(x), x (size,) of any dtype. A step is
 bound to a density and a beta, changes a vector in place, and reads a fixed number of random numbers:
 
-    update = prepare_update(density, beta=1.0)
-    update.step(x, rng)                                      # update(x, rng.random(update.n_uniforms))
+    step = ch.SiteGibbs().prepare(density, beta=1.0)         # or prepare_update(density, beta) for its own update
+    step.step(x, rng)                                        # or step(x, rng.random(step.n_uniforms))
 
-A step may own scratch memory, so threads must not share one.
+What `prepare` returns checks every vector that it is given; engines use `bind`, and check nothing. A step may own
+scratch memory, so threads must not share one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels import block_modes
 from chiasma.kernels.picking import is_accepted, pick_log
+from chiasma.models.borders import check_generator
 from chiasma.models.density import BlockModes, Density, Vector
+from chiasma.models.target import check_beta
+from chiasma.sampling.borders import check_density, check_normals, check_uniforms, check_vector
 from chiasma.types import Floats, as_array, as_floats, is_count, shown
 
 OwnUpdate = Callable[[Vector, float, np.random.Generator], npt.ArrayLike]
@@ -39,9 +43,17 @@ class VectorStep(ABC):
 class VectorUpdate(ABC):
     """Base class of updates of vectors, at any beta."""
 
-    @abstractmethod
     def prepare(self, density: Density, beta: float) -> VectorStep:
+        """As `bind`, with checks of everything that the step is given."""
+        check_density(density)
+        return CheckedStep.of(density, self, self.bind(density, check_beta(beta)))
+
+    @abstractmethod
+    def bind(self, density: Density, beta: float) -> VectorStep:
         """Bind to a density; raises InvalidInput if the update does not fit it."""
+
+    def check_values(self, name: str, x: Vector) -> None:  # noqa: B027 - most updates take any numbers
+        """Raise InvalidInput for a vector that the update cannot change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +86,13 @@ class SiteGibbs(VectorUpdate):
             raise InvalidInput(f"alphabet must list at least two distinct numbers, got {list(values)}")
         object.__setattr__(self, "alphabet", values)
 
-    def prepare(self, density: Density, beta: float) -> VectorStep:
+    def check_values(self, name: str, x: Vector) -> None:
+        outside = ~np.isin(x, self.alphabet)
+        if outside.any():
+            t = int(np.argmax(outside))
+            raise InvalidInput(f"{name} must hold values of the alphabet {list(self.alphabet)}, got {x[t]} at site {t}")
+
+    def bind(self, density: Density, beta: float) -> VectorStep:
         letters = np.asarray(self.alphabet).astype(density.dtype)
         if tuple(letters.tolist()) != self.alphabet:
             raise InvalidInput(
@@ -116,7 +134,7 @@ class RandomWalk(VectorUpdate):
             raise InvalidInput(f"scale must be positive, one number or one per coordinate, got {self.scale}")
         object.__setattr__(self, "scale", float(scale) if scale.ndim == 0 else tuple(scale.tolist()))
 
-    def prepare(self, density: Density, beta: float) -> VectorStep:
+    def bind(self, density: Density, beta: float) -> VectorStep:
         if density.dtype.kind != "f":
             raise InvalidInput(
                 f"RandomWalk needs states of floats, got init of dtype {density.dtype}; "
@@ -247,6 +265,67 @@ class PriorStep(VectorStep):
         x[:] = self.density.as_state(draw(rng), "what prior_draw returns")
 
 
+class CheckedStep(VectorStep):
+    """A step that checks what it is given."""
+
+    def __init__(self, density: Density, update: VectorUpdate | OwnUpdate, bound: Any):
+        self.density = density
+        self.update = update
+        self.bound = bound
+
+    @classmethod
+    def of(cls, density: Density, update: VectorUpdate | OwnUpdate, bound: VectorStep) -> VectorStep:
+        kinds: dict[type, type[CheckedStep]] = {UniformStep: CheckedUniformStep, RandomWalkStep: CheckedWalkStep}
+        kind = next((kind for step, kind in kinds.items() if isinstance(bound, step)), cls)
+        return kind(density, update, bound)
+
+    def check(self, x: Any) -> None:
+        check_state(self.density, self.update, "x", x)
+
+    def step(self, x: Vector, rng: np.random.Generator) -> None:
+        check_generator(rng)
+        self.check(x)
+        self.bound.step(x, rng)
+
+
+class CheckedUniformStep(CheckedStep):
+    """A checked step whose only random numbers are uniforms."""
+
+    @property
+    def n_uniforms(self) -> int:
+        return int(self.bound.n_uniforms)
+
+    def __call__(self, x: Vector, uniforms: Floats) -> None:
+        self.check(x)
+        check_uniforms(uniforms, self.n_uniforms)
+        self.bound(x, uniforms)
+
+
+class CheckedWalkStep(CheckedStep):
+    """A checked step of RandomWalk."""
+
+    @property
+    def n_normals(self) -> int:
+        return int(self.bound.n_normals)
+
+    @property
+    def n_uniforms(self) -> int:
+        return int(self.bound.n_uniforms)
+
+    def __call__(self, x: Vector, normals: Floats, uniforms: Floats) -> None:
+        self.check(x)
+        check_normals(normals, self.n_normals)
+        check_uniforms(uniforms, self.n_uniforms)
+        self.bound(x, normals, uniforms)
+
+
+def check_state(density: Density, update: VectorUpdate | OwnUpdate, name: str, x: Any) -> None:
+    """Raise InvalidInput for anything but a vector of the density that the update can change in place."""
+    check_vector(name, x, density)
+    if isinstance(update, VectorUpdate):
+        update.check_values(name, x)
+
+
 def resolve_update(density: Density) -> VectorUpdate | OwnUpdate:
     """The update of a density, the default of BlockModes included."""
     update = density.update
@@ -260,12 +339,18 @@ def resolve_update(density: Density) -> VectorUpdate | OwnUpdate:
     )
 
 
-def prepare_update(density: Density, beta: float) -> VectorStep:
+def bind_update(density: Density, beta: float) -> VectorStep:
     """The density's own update at one beta; at beta = 0 its prior_draw, where there is one."""
     update = resolve_update(density)
     if beta == 0 and density.prior_draw is not None:
         return PriorStep(density)
-    return update.prepare(density, beta) if isinstance(update, VectorUpdate) else OwnStep(update, density, beta)
+    return update.bind(density, beta) if isinstance(update, VectorUpdate) else OwnStep(update, density, beta)
+
+
+def prepare_update(density: Density, beta: float) -> VectorStep:
+    """As `bind_update`, with checks of everything that the step is given."""
+    check_density(density)
+    return CheckedStep.of(density, resolve_update(density), bind_update(density, check_beta(beta)))
 
 
 def require_possible(log_densities: Any, *states: Vector) -> None:

@@ -96,8 +96,16 @@ def _open(run: Run, draws: int | None, model: FactorialHMM | Density | None) -> 
         info={**run_info(about, run.header["timings"]), "complete": n_draws == layout.n_draws},
         model=rebuild_stored(run) if model is None else model,
         data=stored_data(run),
-        row_counts=np.sum([checkpoint["counts"] for checkpoint in run.checkpoints], axis=0) if level else None,
+        row_counts=sum_counts(run) if level else None,
     )
+
+
+def sum_counts(run: Run) -> npt.NDArray[Any]:
+    """(K, T): the running counts of all chains, added up one by one: each is as large as some of the draws."""
+    total = run.checkpoints[0]["counts"].copy()
+    for checkpoint in run.checkpoints[1:]:
+        total += checkpoint["counts"]
+    return total
 
 
 def stored_seed(path: Path) -> int:

@@ -219,7 +219,7 @@ class ZarrTrace:
             file = self.path / "checkpoints" / checkpoint_name(index, buffer.filled)
             chunk, tails = self._partly_filled(index, buffer)
             checkpoint = self._checkpoint(buffer, tails, chain)
-            self._write(chunk | {file: checkpoint} | self._own_metadata())
+            self._write({**chunk, file: checkpoint, **self._own_metadata()})
             with self._lock:
                 buffer.flushed = buffer.filled
                 self.header["checkpoints"][index] = fingerprint(checkpoint)
@@ -348,7 +348,7 @@ class ZarrTrace:
             for name, values in zip(self.layout.records, chunk, strict=True)
         }
 
-    def _checkpoint(self, buffer: ChainBuffer, tails: list[int], chain: Chain) -> bytes:
+    def _checkpoint(self, buffer: ChainBuffer, tails: list[int], chain: Chain) -> memoryview:
         content = io.BytesIO()
         n_records = len(self.layout.records)
         np.savez(
@@ -361,13 +361,13 @@ class ZarrTrace:
             tails=np.array(tails, np.uint64),
             log_densities=chain.log_densities(),
         )
-        return content.getvalue()
+        return content.getbuffer()  # no copy: of many columns a checkpoint is large
 
     def _own_metadata(self) -> dict[Path, bytes]:
         """Metadata of every array for readers that ignore the group's: they may see fewer draws, never more."""
         return {self.path / name / "zarr.json": as_json(self.arrays[name]) for name in self.layout.records}
 
-    def _write(self, files: dict[Path, bytes]) -> None:
+    def _write(self, files: Mapping[Path, bytes | memoryview]) -> None:
         with self._lock:
             self._check_alone()
         atomic.write_files(files, self.durable)
