@@ -101,6 +101,20 @@ def test_work__grows_with_blocks_and_rungs():
     assert pilot.work_of(target, fused) < works[1]
 
 
+def test_table__is_not_built_for_a_short_run():
+    """16 rows: 65,536 likelihoods per column, of which a block reads 32."""
+    counts = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Poisson(np.linspace(1, 2, 16), background=1))
+    target = counts.target(np.zeros(50))
+    plan = plan_paths(target, "auto", "auto", "auto", 0.0)
+    assert target.tabulated
+    assert pilot.saves_a_table(target, plan, iterations=20)
+    assert not pilot.saves_a_table(target, plan, iterations=100_000)
+    posterior = ch.sample(counts, np.zeros(50), exact_seconds=0, draws=5, warmup=5, chains=1, seed=1, progress=False)
+    assert posterior.codes.shape == (1, 5, 50)
+    fused = easy()[0].target(np.zeros(50))
+    assert not pilot.saves_a_table(fused, plan_paths(fused, "auto", "auto", "auto", 0.0), 1)
+
+
 def problems() -> dict[str, tuple[ch.FactorialHMM, np.ndarray]]:
     counts = ch.FactorialHMM(
         chains=ch.BinaryChains(0.2, 0.3), emission=ch.Poisson(np.linspace(1, 2, 9), depth=1.5, background=0.5)

@@ -49,8 +49,11 @@ FUSED, TABULATED, STREAMED, STATES = (45.0, 1.2, 2e3), (60.0, 5.0, 1e3), (60.0, 
 EXCHANGE = (60.0, 1e5)
 # Numbers of chains that no run has, for the random streams.
 FIRST_CHAIN = 2**30
-# States that are kept at a time while a candidate runs.
+# States that are kept at a time while a candidate runs, and columns that are compared.
 PIECE = 32
+COLUMNS = 2_000
+# Nanoseconds per entry of a table of likelihoods.
+TABLE = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,14 @@ def work_of(target: AnyTarget, plan: Plan) -> float:
     n_replicas = len(plan.ladder)
     per_exchange = EXCHANGE[0] * target.n_columns + EXCHANGE[1]
     return n_replicas * sweep + (n_replicas - 1) / 2 * per_exchange
+
+
+def saves_a_table(target: AnyTarget, plan: Plan, iterations: int) -> bool:
+    """Whether computing likelihoods on demand in so many iterations, of all chains, takes less than a table of them."""
+    if isinstance(target, StateTarget) or not target.tabulated or not isinstance(plan.update, BlockGibbs):
+        return False
+    on_demand = work_of(replace(target, table_bytes=0), plan) - work_of(target, plan)
+    return iterations * on_demand < TABLE * target.n_columns * target.n_states
 
 
 def _takes_all(target: AnyTarget, plan: Plan) -> bool:
@@ -178,13 +189,17 @@ class Pilot:
 
 
 def mean_states(engine: StateEngine, n: int) -> Floats:
-    """(sum of S_k - 1, T): share of n iterations that every row spends in every state but the first."""
+    """(sum of S_k - 1, T): share of n iterations that every row spends in every state but the first.
+
+    Of COLUMNS columns at most, evenly spaced.
+    """
     target = engine.problem.target  # type: ignore[attr-defined]  # of codes
-    layout = target.layout
-    total = np.zeros((int(np.sum(layout.sizes - 1)), engine.states.shape[1]))
+    layout, n_columns = target.layout, engine.states.shape[1]
+    columns = np.linspace(0, n_columns - 1, min(n_columns, COLUMNS)).round().astype(int)
+    total = np.zeros((int(np.sum(layout.sizes - 1)), len(columns)))
     done = 0
     while done < n:
-        states = unpack_codes(engine.advance(min(PIECE, n - done), thin=1).states, layout)
+        states = unpack_codes(engine.advance(min(PIECE, n - done), thin=1).states[:, columns], layout)
         done += len(states)
         place = 0
         for k, size in enumerate(layout.sizes):

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -30,9 +31,17 @@ from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.optimise import as_optima
-from chiasma.sampling.pilot import decide
+from chiasma.sampling.pilot import decide, saves_a_table
 from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget, check_evidence
-from chiasma.sampling.problems import CodesProblem, LearningProblem, Problem, RowsProblem, Start, pose
+from chiasma.sampling.problems import (
+    CodesProblem,
+    LearningProblem,
+    PathProblem,
+    Problem,
+    RowsProblem,
+    Start,
+    pose,
+)
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Collapsed, Exact, Update
@@ -130,6 +139,8 @@ def sample(
     pilot_states: list[Integers] = []
     if plan.trial is not None:
         assert isinstance(problem, CodesProblem)
+        if saves_a_table(problem.target, plan, chains * (warmup + draws * thin)):
+            problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
         plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers)
         assert plan.update is not None
         problem.update, problem.exchange = plan.update, plan.exchange
