@@ -437,30 +437,30 @@ def timed_syncs() -> Iterator[list[float]]:
 def cost(report: Report, folder: Path) -> None:
     """Seconds of runs that flush once per second, with and without syncs, in turns."""
     store.FLUSH_SECONDS = 1.0
-    rows, ratios = [], []
+    rows: list[list[str]] = []
+    lasted: dict[bool, list[float]] = {True: [], False: []}
     for n in range(N_TURNS):
-        lasted: dict[bool, float] = {}
         for durable in (True, False) if n % 2 else (False, True):
             path = folder / f"{n}-{durable}"
             with timed_syncs() as syncs:
                 began = time.perf_counter()
                 sample(path, "exact", draws=COST_DRAWS, durable=durable)
-                lasted[durable] = time.perf_counter() - began
+                lasted[durable].append(time.perf_counter() - began)
             shutil.rmtree(path)
             if durable:
-                waited = sum(syncs), len(syncs)
-        ratios.append(lasted[True] / lasted[False])
-        rows.append(
-            [f"{lasted[True]:.2f}", f"{lasted[False]:.2f}", f"{ratios[-1]:.3f}", f"{waited[1]}", f"{waited[0]:.3f}"]
-        )
+                waited = [f"{len(syncs)}", f"{sum(syncs):.3f}"]
+        pair = lasted[True][-1], lasted[False][-1]
+        rows.append([f"{pair[0]:.2f}", f"{pair[1]:.2f}", f"{pair[0] / pair[1]:.3f}", *waited])
     report.text(
-        f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored with "
-        "durable=True and durable=False in turns. Wall-clock seconds on the file system of temporary files; seconds in "
-        "syncs are summed over both chains, which wait at the same time."
+        f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored "
+        "with durable=True and durable=False in turns. Wall-clock seconds on the file system of temporary files, which "
+        "other programs use as well; seconds in syncs are summed over two chains, which wait independently."
     )
     report.table(["durable, s", "not durable, s", "ratio", "syncs", "s in syncs"], rows)
-    middle = float(np.median(ratios))
-    report.goal(f"syncing costs at most 5% with one flush per second (median ratio {middle:.3f})", middle <= 1.05)
+    ratio = min(lasted[True]) / min(lasted[False])
+    report.goal(
+        f"syncing costs at most 5% with one flush per second (ratio of the fastest: {ratio:.3f})", ratio <= 1.05
+    )
 
 
 CAMPAIGN = (kills, report_kills, power_cuts, flips, full_disks, two_writers, signals, hostile_files)
