@@ -39,8 +39,6 @@ N_KILLS = 12
 N_FLIPS = 500
 N_PAIRS = 6
 N_SIGNALS = 6
-N_TURNS = 7
-COST_DRAWS = 100_000
 N_SITES = 400
 DRAWS = 2_000
 PROGRAM = "import sys; from chiasma.cli import main; sys.argv = ['chiasma', *sys.argv[1:]]; main()"
@@ -417,52 +415,6 @@ def hostile_files(folder: Path, rng: np.random.Generator) -> Tally:
     return tally
 
 
-@contextmanager
-def timed_syncs() -> Iterator[list[float]]:
-    """Seconds of every sync."""
-    sync, lasted = os.fsync, []
-
-    def fsync(handle: int) -> None:
-        began = time.perf_counter()
-        sync(handle)
-        lasted.append(time.perf_counter() - began)
-
-    os.fsync = fsync  # type: ignore[assignment]
-    try:
-        yield lasted
-    finally:
-        os.fsync = sync
-
-
-def cost(report: Report, folder: Path) -> None:
-    """Seconds of runs that flush once per second, with and without syncs, in turns."""
-    store.FLUSH_SECONDS = 1.0
-    rows: list[list[str]] = []
-    lasted: dict[bool, list[float]] = {True: [], False: []}
-    for n in range(N_TURNS):
-        for durable in (True, False) if n % 2 else (False, True):
-            path = folder / f"{n}-{durable}"
-            with timed_syncs() as syncs:
-                began = time.perf_counter()
-                sample(path, "exact", draws=COST_DRAWS, durable=durable)
-                lasted[durable].append(time.perf_counter() - began)
-            shutil.rmtree(path)
-            if durable:
-                waited = [f"{len(syncs)}", f"{sum(syncs):.3f}"]
-        pair = lasted[True][-1], lasted[False][-1]
-        rows.append([f"{pair[0]:.2f}", f"{pair[1]:.2f}", f"{pair[0] / pair[1]:.3f}", *waited])
-    report.text(
-        f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored "
-        "with durable=True and durable=False in turns. Wall-clock seconds on the file system of temporary files, which "
-        "other programs use as well; seconds in syncs are summed over two chains, which wait independently."
-    )
-    report.table(["durable, s", "not durable, s", "ratio", "syncs", "s in syncs"], rows)
-    ratio = min(lasted[True]) / min(lasted[False])
-    report.goal(
-        f"syncing costs at most 5% with one flush per second (ratio of the fastest: {ratio:.3f})", ratio <= 1.05
-    )
-
-
 CAMPAIGN = (kills, report_kills, power_cuts, flips, full_disks, two_writers, signals, hostile_files)
 
 
@@ -471,7 +423,6 @@ def run(report: Report) -> None:
     rng = np.random.default_rng(21)
     tallies = []
     with tempfile.TemporaryDirectory() as folder:
-        cost(report, Path(folder))
         for fault in CAMPAIGN:
             place = Path(folder, fault.__name__)
             place.mkdir()
