@@ -1,14 +1,21 @@
 """The package as a whole: its names, what an import does, and that the JIT changes nothing."""
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
+
+import pytest
 
 import chiasma
 
 SOURCE = Path(chiasma.__file__).parent
+ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -32,6 +39,46 @@ def test_public_names_are_sorted_unique_and_importable():
     assert chiasma.__all__ == sorted(set(chiasma.__all__))
     for name in chiasma.__all__:
         assert getattr(chiasma, name) is not None
+
+
+def imported(files):
+    """Packages that some files import, those of Python aside."""
+    names = set()
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names.add(node.module.partition(".")[0])
+    return names - set(sys.stdlib_module_names)
+
+
+def test_every_package_that_is_imported_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    listed = [
+        *project["dependencies"],
+        *(one for extra in ("cohort", "genomics", "jax", "pymc") for one in extras[extra]),
+    ]
+    declared = {re.match(r"[\w-]+", one)[0] for one in listed} | {"chiasma"}
+    declared |= {"pytensor"}  # the one of PyMC: another would not fit it
+    distributions = packages_distributions()
+    found = {distributions.get(name, [name])[0] for name in imported(FILES)}
+    assert {"numba", "zarr"} <= found
+    assert found <= declared
+
+
+def test_the_source_distribution_holds_what_its_tests_read():
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone: whoever made this folder chose its files")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = {one.strip("/") for one in project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]}
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    top = {file.partition("/")[0] for file in files if file}
+    texts = [path.read_text() for path in (ROOT / "tests").glob("*.py")]
+    named = {name for name in top if not name.startswith(".") and any(f'"{name}' in text for text in texts)}
+    assert {"tests", "docs", "verification", "tools"} <= named
+    assert named <= included | {"pyproject.toml"}  # which every source distribution has
 
 
 def test_only_one_file_sets_flags_of_the_compiler():

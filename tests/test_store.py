@@ -315,7 +315,7 @@ def assert_plain_readers_agree(path: Path, expected: ch.Posterior, n_draws: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "step", "flush"), [("compiled", 110, 2), ("exact", 60, None)])
+@pytest.mark.parametrize(("kind", "step", "flush"), [("compiled", 85, 2), ("exact", 45, None)])
 def test_kill__between_any_two_steps_of_writing(kind, step, flush, tmp_path):
     """Inside creation, at every step of a flush that replaces a partly filled chunk, and all along the run."""
     stores = killed(kind, tmp_path, step, flush)

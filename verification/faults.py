@@ -39,8 +39,6 @@ N_KILLS = 12
 N_FLIPS = 500
 N_PAIRS = 6
 N_SIGNALS = 6
-N_TURNS = 7
-COST_DRAWS = 100_000
 N_SITES = 400
 DRAWS = 2_000
 PROGRAM = "import sys; from chiasma.cli import main; sys.argv = ['chiasma', *sys.argv[1:]]; main()"
@@ -417,52 +415,6 @@ def hostile_files(folder: Path, rng: np.random.Generator) -> Tally:
     return tally
 
 
-@contextmanager
-def timed_syncs() -> Iterator[list[float]]:
-    """Seconds of every sync."""
-    sync, lasted = os.fsync, []
-
-    def fsync(handle: int) -> None:
-        began = time.perf_counter()
-        sync(handle)
-        lasted.append(time.perf_counter() - began)
-
-    os.fsync = fsync  # type: ignore[assignment]
-    try:
-        yield lasted
-    finally:
-        os.fsync = sync
-
-
-def cost(report: Report, folder: Path) -> None:
-    """Seconds of runs that flush once per second, with and without syncs, in turns."""
-    store.FLUSH_SECONDS = 1.0
-    rows, ratios = [], []
-    for n in range(N_TURNS):
-        lasted: dict[bool, float] = {}
-        for durable in (True, False) if n % 2 else (False, True):
-            path = folder / f"{n}-{durable}"
-            with timed_syncs() as syncs:
-                began = time.perf_counter()
-                sample(path, "exact", draws=COST_DRAWS, durable=durable)
-                lasted[durable] = time.perf_counter() - began
-            shutil.rmtree(path)
-            if durable:
-                waited = sum(syncs), len(syncs)
-        ratios.append(lasted[True] / lasted[False])
-        rows.append(
-            [f"{lasted[True]:.2f}", f"{lasted[False]:.2f}", f"{ratios[-1]:.3f}", f"{waited[1]}", f"{waited[0]:.3f}"]
-        )
-    report.text(
-        f"## What syncing costs\n\n{COST_DRAWS:,} exact draws per chain with one flush per second and chain, stored "
-        "with durable=True and durable=False in turns. Seconds by the clock, in the folder of temporary files; those "
-        "in syncs are summed over both chains, which wait at the same time."
-    )
-    report.table(["durable, s", "not durable, s", "ratio", "syncs", "s in syncs"], rows)
-    middle = float(np.median(ratios))
-    report.goal(f"syncing costs at most 5% with one flush per second (median ratio {middle:.3f})", middle <= 1.05)
-
-
 CAMPAIGN = (kills, report_kills, power_cuts, flips, full_disks, two_writers, signals, hostile_files)
 
 
@@ -471,7 +423,6 @@ def run(report: Report) -> None:
     rng = np.random.default_rng(21)
     tallies = []
     with tempfile.TemporaryDirectory() as folder:
-        cost(report, Path(folder))
         for fault in CAMPAIGN:
             place = Path(folder, fault.__name__)
             place.mkdir()

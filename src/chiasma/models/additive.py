@@ -15,7 +15,7 @@ from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior, check_prior
-from chiasma.types import Floats, Integers, as_floats
+from chiasma.types import Floats, Integers, as_floats, shown
 
 MAX_ROWS = 63
 # Parameters whose squares would overflow or vanish are refused: the data would silently have no say.
@@ -77,7 +77,8 @@ class Additive(Emission):
         shape = self.weights.shape
         if len(shape) not in (1, 2) or 0 in shape[1:] or not np.all(np.isfinite(self.weights)):
             raise InvalidInput(
-                f"weights must be one finite number per row, or (rows, channels), got shape {shape}: {self.weights}"
+                "weights must be one finite number per row, or (rows, channels), "
+                f"got shape {shape}: {shown(self.weights.tolist())}"
             )
         self.n_rows = row_count(shape[0])
         self.n_channels = None if self.weights.ndim == 1 else shape[1]

@@ -17,7 +17,7 @@ import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.types import Floats, as_floats
+from chiasma.types import Floats, as_floats, shown
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 
@@ -61,7 +61,7 @@ class Prior(ABC):
         Gamma(2, 1).shared('step')
         """
         if not name or not isinstance(name, str):
-            raise InvalidInput(f"a shared parameter needs a name, got {name!r}; give one, such as 'step'")
+            raise InvalidInput(f"a shared parameter needs a name, got {shown(name)}; give one, such as 'step'")
         other = copy(self)
         other.shared_as = name
         return other

@@ -85,9 +85,9 @@ class Row(Learnable):
         if self.weight.shape or not np.isfinite(self.weight):
             raise InvalidInput(f"the weight of {called} must be one finite number, got {self.weight.tolist()}")
         if not _is_whole(copies) or copies < 1:
-            raise InvalidInput(f"copies of {called} must be a whole number of at least 1, got {copies!r}")
+            raise InvalidInput(f"copies of {called} must be a whole number of at least 1, got {shown(copies)}")
         if fixed is not None and (not _is_whole(fixed) or not 0 <= fixed < self.n_states):
-            raise InvalidInput(f"{called} can be fixed at a state in 0..{self.n_states - 1}, got {fixed!r}")
+            raise InvalidInput(f"{called} can be fixed at a state in 0..{self.n_states - 1}, got {shown(fixed)}")
         if fixed is None:
             self._check_chain(called)
 
@@ -123,7 +123,8 @@ class Row(Learnable):
     def _check_chain(self, called: str) -> None:
         if not isinstance(self.chain, RowChain):
             raise InvalidInput(
-                f"{called} needs chain=ch.Switch(...), ch.Sticky(...) or ch.Markov(...), or fixed=, got {self.chain!r}"
+                f"{called} needs chain=ch.Switch(...), ch.Sticky(...) or ch.Markov(...), or fixed=, "
+                f"got {shown(self.chain)}"
             )
         if self.chain.n_states not in (None, self.n_states):
             raise InvalidInput(

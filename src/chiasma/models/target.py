@@ -21,7 +21,7 @@ from chiasma.kernels.layout import Layout, make_layout
 from chiasma.kernels.sweeps import prior_sweep
 from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
 from chiasma.models.likelihood import Likelihood
-from chiasma.types import Floats, Integers, as_floats, is_a
+from chiasma.types import Floats, Integers, as_floats, is_a, shown
 
 TABLE_BYTES = 256 * 2**20
 
@@ -171,7 +171,7 @@ def check_beta(beta: float) -> float:
         return float(beta)
     given = as_floats("beta", beta)
     if given.shape != () or not 0 <= given < np.inf:
-        raise InvalidInput(f"beta must be a finite number >= 0, got {beta}")
+        raise InvalidInput(f"beta must be a finite number >= 0, got {shown(beta)}")
     return float(given)
 
 

@@ -165,7 +165,7 @@ def _by_rows(models: Sequence[FactorialHMM]) -> dict[str, FactorialHMM]:
 def _weights(prior: npt.ArrayLike | None, n: int) -> Floats:
     weights = np.ones(n) if prior is None else as_floats("prior", prior)
     if weights.shape != (n,) or not np.all(np.isfinite(weights) & (weights > 0)):
-        raise InvalidInput(f"prior must be {n} positive numbers, one per model, got {prior!r}")
+        raise InvalidInput(f"prior must be {n} positive numbers, one per model, got {shown(prior)}")
     return np.asarray(weights / weights.sum())
 
 

@@ -28,7 +28,7 @@ from chiasma.sampling.learning import Learning
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.starts import look_at, start_from_data
 from chiasma.sampling.streams import fresh_entropy
-from chiasma.types import Floats
+from chiasma.types import Floats, shown
 
 # Iterations of the first climb of every start, and of the second of the best.
 FIRST_CLIMB, LAST_CLIMB = 50, 150
@@ -91,7 +91,7 @@ def optimise(
     ([0.3, 0.7], 10)
     """
     if starts < 1 or starts != int(starts):
-        raise InvalidInput(f"starts must be a whole number of at least 1, got {starts!r}")
+        raise InvalidInput(f"starts must be a whole number of at least 1, got {shown(starts)}")
     if not model.parameters:
         raise InvalidInput("optimise needs a model with priors, got none; try sd=ch.HalfNormal(1)")
     learning = Learning(model, Observations.of(data))

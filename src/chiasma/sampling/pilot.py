@@ -43,7 +43,8 @@ STUCK = 2.0
 GAIN = 0.8
 # Temperatures of the ladders that are tried: a few rungs, for crossovers. A complete one serves the evidence only.
 LADDERS = ((1.0, 5.0), (1.0, 3.0, 9.0, 27.0))
-# Nanoseconds per column of a block of n joint states, and per block: measured by benchmarks/core.py's machine.
+# Nanoseconds per column of a block of n joint states, and per block, about. They are constants, so that a plan does not
+# depend on the machine.
 FUSED, TABULATED, STREAMED, STATES = (45.0, 1.2, 2e3), (60.0, 5.0, 1e3), (60.0, 12.0, 1e5), (100.0, 10.0, 1e5)
 # The same of an exchange between two replicas.
 EXCHANGE = (60.0, 1e5)

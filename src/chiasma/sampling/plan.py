@@ -216,7 +216,7 @@ def plan_learning(
     if with_rows and not collapsed:
         raise InvalidInput(
             "parameters of a model with rows= are learned with the paths integrated out: use update='collapsed' or "
-            f"update='exact', got {update!r}; or use chains=ch.BinaryChains(...) for rows of two states"
+            f"update='exact', got {shown(update)}; or use chains=ch.BinaryChains(...) for rows of two states"
         )
     if isinstance(chosen, Collapsed) and isinstance(ladder, str) and exchange in ("auto", None):
         # Jumps between the optima do what a ladder is for, at one rung.
@@ -289,7 +289,7 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
     elif exchange is None or isinstance(exchange, Exchange):
         chosen = exchange
     else:
-        raise InvalidInput(f"exchange must be a name or an Exchange such as ch.Swap(), got {exchange!r}")
+        raise InvalidInput(f"exchange must be a name or an Exchange such as ch.Swap(), got {shown(exchange)}")
     if chosen is not None and len(rungs) == 1:
         raise InvalidInput(
             f"{type(chosen).__name__} needs at least two replicas, got a ladder of one; give ladder=[1, 5] or 'auto', "
@@ -309,7 +309,7 @@ def _named_update(update: Any, target: AnyTarget) -> Update:
         return BlockGibbs(size=block_rows(target)) if kind is BlockGibbs else kind()
     raise InvalidInput(
         f'update must be "auto", {", ".join(map(repr, UPDATES))} or an object such as ch.HammingBall(radius=2), '
-        f"got {update!r}"
+        f"got {shown(update)}"
     )
 
 

@@ -50,7 +50,7 @@ from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
-from chiasma.types import Integers, as_count
+from chiasma.types import Integers, as_count, shown
 
 Model = FactorialHMM | Density
 
@@ -387,4 +387,4 @@ def _check_counts(least: int, **counts: Any) -> None:
         if name != "seed" or not isinstance(count, int):  # a seed may be as large as it likes
             as_count(name, count, least)
         elif isinstance(count, bool) or count < 0:
-            raise InvalidInput(f"seed must be a whole number of at least 0, got {count!r}")
+            raise InvalidInput(f"seed must be a whole number of at least 0, got {shown(count)}")

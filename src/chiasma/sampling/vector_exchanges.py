@@ -23,7 +23,7 @@ from chiasma.models.target import check_beta
 from chiasma.sampling.borders import check_density, check_two, check_uniforms
 from chiasma.sampling.exchanges import AugmentedCrossover, Exchange, MosaicCrossover, RandomCrossover, Swap
 from chiasma.sampling.vector_updates import check_state, require_possible, resolve_update
-from chiasma.types import Floats
+from chiasma.types import Floats, shown
 
 
 class VectorPair(ABC):
@@ -165,9 +165,9 @@ def check_exchange(exchange: Exchange) -> None:
             "MosaicCrossover needs the Markov structure of a FactorialHMM, got a Density; use AugmentedCrossover()"
         )
     if not isinstance(exchange, Swap | RandomCrossover | AugmentedCrossover):
-        raise InvalidInput(f"exchange must be Swap(), RandomCrossover() or AugmentedCrossover(), got {exchange!r}")
+        raise InvalidInput(f"exchange must be Swap(), RandomCrossover() or AugmentedCrossover(), got {shown(exchange)}")
     if exchange.rows != "all":
-        raise InvalidInput(f'a vector has no rows to choose from: rows must be "all", got {exchange.rows!r}')
+        raise InvalidInput(f'a vector has no rows to choose from: rows must be "all", got {shown(exchange.rows)}')
     if not isinstance(exchange, Swap) and exchange.axis != "sites":
         raise InvalidInput(f'a vector is cut along its coordinates: axis must be "sites", got "{exchange.axis}"')
     if isinstance(exchange, RandomCrossover) and exchange.points not in (1, 2):

@@ -334,7 +334,7 @@ def resolve_update(density: Density) -> VectorUpdate | OwnUpdate:
     if isinstance(update, VectorUpdate) or (callable(update) and not isinstance(update, type)):
         return update
     raise InvalidInput(
-        f"update must be SiteGibbs(...), RandomWalk(...) or a function (x, beta, rng) -> new x, got {update!r}; "
+        f"update must be SiteGibbs(...), RandomWalk(...) or a function (x, beta, rng) -> new x, got {shown(update)}; "
         "updates of rows and columns need a FactorialHMM"
     )
 

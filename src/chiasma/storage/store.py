@@ -219,7 +219,7 @@ class ZarrTrace:
             file = self.path / "checkpoints" / checkpoint_name(index, buffer.filled)
             chunk, tails = self._partly_filled(index, buffer)
             checkpoint = self._checkpoint(buffer, tails, chain)
-            self._write({**chunk, file: checkpoint, **self._own_metadata()})
+            self._write({**chunk, file: checkpoint})
             with self._lock:
                 buffer.flushed = buffer.filled
                 self.header["checkpoints"][index] = fingerprint(checkpoint)
@@ -364,7 +364,10 @@ class ZarrTrace:
         return content.getbuffer()  # no copy: of many columns a checkpoint is large
 
     def _own_metadata(self) -> dict[Path, bytes]:
-        """Metadata of every array for readers that ignore the group's: they may see fewer draws, never more."""
+        """Metadata of every array for readers that ignore the group's: they may see fewer draws, never more.
+
+        Written when a run ends, because every sync of a file takes as long as some draws.
+        """
         return {self.path / name / "zarr.json": as_json(self.arrays[name]) for name in self.layout.records}
 
     def _write(self, files: Mapping[Path, bytes | memoryview]) -> None:
