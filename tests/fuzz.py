@@ -1,6 +1,6 @@
 """Anything as an argument: public calls with valid arguments, of which some are replaced by whatever there is.
 
-A call answers, or raises a ChiasmaError; nothing else. `tests/test_fuzz.py` tries some, `verification/fuzz.py` many.
+A call answers, or raises a ChiasmaError; nothing else. `tests/test_fuzz.py` tries some, `verification/fuzzing.py` many.
 """
 
 from __future__ import annotations
