@@ -580,7 +580,8 @@ def test_exchanges__of_some_rows(exchange):
 
 def test_every_update_and_exchange_is_proved():
     """A new line in a registry needs its proof here."""
-    elsewhere = {ch.HammingBall, ch.Collapsed}  # test_hamming_ball; Collapsed moves parameters, and draws paths exactly
+    # test_hamming_ball; Collapsed moves parameters, and draws paths exactly; GaussianBlocks is for rows of two states.
+    elsewhere = {ch.HammingBall, ch.Collapsed, ch.GaussianBlocks}
     assert {type(claim.update) for claim in CLAIMS} | elsewhere >= set(UPDATES.values())
     assert {type(move) for move in MOVES.values()} == set(EXCHANGES.values())
 
