@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -38,6 +40,11 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 nb_render_markdown_format = "myst"  # tables of commands
+# Kernels warn that they listen without encryption. They end with the build.
+profile = Path(__file__).parent.parent / "build" / "ipython" / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text('c.IPKernelApp.log_level = "ERROR"\n')
+os.environ["IPYTHONDIR"] = str(profile.parent)
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository that are no pages

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from faults import sample
 
 from chiasma.storage import store
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from run import Report
 
 N_TURNS = 7
-DRAWS = 100_000
+DRAWS = 300_000
 MOST = 1.05
 
 
@@ -62,7 +63,5 @@ def run(report: Report) -> None:
         "other programs use as well; seconds in syncs are summed over two chains, which wait independently."
     )
     report.table(["durable, s", "not durable, s", "ratio", "syncs", "s in syncs"], rows)
-    ratio = min(lasted[True]) / min(lasted[False])
-    report.goal(
-        f"syncing costs at most 5% with one flush per second (ratio of the fastest: {ratio:.3f})", ratio <= MOST
-    )
+    ratio = float(np.median(np.divide(lasted[True], lasted[False])))
+    report.goal(f"syncing costs at most 5% with one flush per second (median ratio {ratio:.3f})", ratio <= MOST)
