@@ -324,7 +324,8 @@ def test_page__a_million_sites_keep_their_peaks(monkeypatch, tmp_path, fitted):
     assert len(stretch.first) <= 7
     assert {25.0, 5_000.0} <= set(stretch.highest(y))
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "each mark spans the lowest to the highest" in html
+    assert "each mark spans the lowest to the highest of up to 4 neighbours, however far you zoom in" in html
+    assert re.search(r"To see single sites: chiasma show RUN --region 12-15\b", html)
     assert "beyond the axis" in html
     region = json.loads(re.search(r'id="regions">(.*?)</script>', html)[1])[0]
     assert len(region["x"]) == len(region["y"]) <= 6
