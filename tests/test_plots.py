@@ -167,12 +167,26 @@ def test_level__region_and_starts(posterior):
     assert alone.get_xlabel() == "site"
 
 
-def test_level__a_narrow_sequence_has_no_number(posterior):
-    data = ch.Observations(posterior.data.y, starts=[0, 10, 11])
+def test_level__names_of_sequences_do_not_touch(posterior):
+    """24 chromosomes as long as those of man, in the figure of a report; all but two of the shortest have names."""
+    lengths = [249, 243, 198, 191, 181, 171, 159, 146, 141, 136, 135, 134, 115, 107, 103, 90, 81, 78, 59, 63, 48, 51]
+    names = (*map(str, range(1, 23)), "X", "Y")
+    labels = plots.Labels(names=names, position=np.zeros(24), end=np.array([*lengths, 155, 59]) * 1e6)
+    fig, ax = plt.subplots(figsize=(11, 3.6), layout="constrained")
+    plots.plot_level(replace(posterior, data=ch.Observations(posterior.data.y, starts=range(24))), ax=ax, labels=labels)
+    fig.canvas.draw()
+    shown = ax.get_xticklabels()
+    assert len(shown) >= 22
+    boxes = [text.get_window_extent() for text in shown]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_level__of_names_that_touch_one_is_shown(posterior):
+    data = ch.Observations(posterior.data.y, starts=[0, 10, 11, 12])
     _, ax = plt.subplots(figsize=(2, 2))
     plots.plot_level(replace(posterior, data=data), ax=ax)
     (numbers,) = ax.child_axes
-    assert [label.get_text() for label in numbers.get_xticklabels()] == ["1", "3"]
+    assert [label.get_text() for label in numbers.get_xticklabels()] == ["1", "2", "4"]
 
 
 @pytest.mark.parametrize(

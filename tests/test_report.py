@@ -33,7 +33,8 @@ def fitted():
     y = np.repeat([0.0, 10.0, 0.0, 10.0], 6) + np.random.default_rng(5).normal(0, 1, 24).round(2)
     y[3] = np.nan
     data = Observations(y, starts=[12])
-    signal = Signal(data=data, chromosome=("chr1",) * 12 + ("chrX",) * 12, position=np.tile(np.arange(12) * 100.0, 2))
+    position = np.tile(np.arange(12) * 100.0, 2)
+    signal = Signal(data=data, chromosome=("chr1",) * 12 + ("chrX",) * 12, position=position, value="reads")
     return ch.sample(model, data, draws=60, chains=2, seed=1, progress=False), signal
 
 
@@ -55,7 +56,7 @@ def states():
 def written(fitted, tmp_path_factory):
     """The directory of the first run, and its report."""
     folder = tmp_path_factory.mktemp("fitted")
-    about = {"chiasma": "9.9", "settings": "depth = 20", "repeat": "chiasma fit DATA", "value": "reads"}
+    about = {"chiasma": "9.9", "settings": "depth = 20", "repeat": "chiasma fit DATA"}
     return folder, write_report(*fitted, folder, about)
 
 
@@ -105,6 +106,22 @@ def test_report__tables_agree_with_the_draws(fitted, written):
             code = sum(int(x) << k for k, x in enumerate(row["rival"][1:]))
             assert float(row["rival_probability"]) == pytest.approx((codes == code).mean(), abs=1e-5)
     assert report.n_segments == len(segments)
+
+
+def test_report__ends_and_names_are_those_of_the_file(tmp_path, fitted):
+    posterior, signal = fitted
+    end = signal.position + 60
+    end[5] = np.nan
+    given = replace(signal, end=end, value="copy ratio")
+    write_report(posterior, given, tmp_path, {}, tables_only=True)
+    expected = end.copy()
+    expected[5] = signal.position[6]
+    np.testing.assert_array_equal(pd.read_csv(tmp_path / "states.tsv", sep="\t")["end"], expected)
+    labels = labels_of(given)
+    np.testing.assert_array_equal(labels.end, expected)
+    assert labels.value == "copy ratio"
+    assert labels_of(Signal(data=signal.data)).value == "signal"
+    assert region_text(given, 12, 15) == "chrX:0-259"
 
 
 def test_report__states_stay_text_in_pandas(written, written_states):
@@ -307,7 +324,8 @@ def test_page__a_million_sites_keep_their_peaks(monkeypatch, tmp_path, fitted):
     assert len(stretch.first) <= 7
     assert {25.0, 5_000.0} <= set(stretch.highest(y))
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "each mark spans the lowest to the highest" in html
+    assert "each mark spans the lowest to the highest of up to 4 neighbours, however far you zoom in" in html
+    assert re.search(r"To see single sites: chiasma show RUN --region 12-15\b", html)
     assert "beyond the axis" in html
     region = json.loads(re.search(r'id="regions">(.*?)</script>', html)[1])[0]
     assert len(region["x"]) == len(region["y"]) <= 6

@@ -27,6 +27,7 @@ def test_names_are_those_of_the_data():
     times = Labels(position=np.arange(10.0))
     assert Stretch(data(), 0, 5, times).axis_name == "position"
     assert Stretch(data(), 0, 10, times).axis_name == "sequence"
+    assert Stretch(data(), 0, 5, Labels(position=np.arange(10.0), axis="seconds")).axis_name == "seconds"
 
 
 def test_places__in_megabases_one_chromosome_after_the_other():

@@ -85,6 +85,7 @@ def test_read__several_value_columns(write):
     text = "chr,start,RD,BAF\n1,0,1.5,0.5\n1,100,2,NA\n"
     signal = read_signal(write(text, "a.csv"), Columns(value="RD,BAF", chromosome="chr"))
     np.testing.assert_array_equal(signal.data.y, [[1.5, 0.5], [2, np.nan]])
+    assert signal.value == "RD, BAF"
 
 
 def test_guess__columns_by_their_names_and_contents(write):
@@ -92,9 +93,11 @@ def test_guess__columns_by_their_names_and_contents(write):
     assert signal.chromosome[0] == "chr1"
     assert signal.position.tolist() == [0, 100, 250, 0, 100]
     assert signal.notes[-1] == "column 'depth' is taken as the signal"
+    assert (signal.value, signal.axis) == ("depth", "Position")
     times = read_signal(write("0.1,7,1\n0.2,8.5,2\n0.4,7,2\n", "b.csv"), guess=True)
     assert times.data.y.tolist() == [7, 8.5, 7]
     assert times.gap_unit == pytest.approx(0.15)
+    assert (times.value, times.axis) == (None, None)
     assert times.notes[-1] == "column '2' is taken as the signal; not used: '3' (choose with --value)"
     for columns in (Columns(), Columns(value="current")):
         clock = read_signal(write("seconds,current\n0.1,7\n0.2,8.5\n0.4,7\n", "c.csv"), columns, guess=True)
@@ -191,6 +194,7 @@ def test_save__load_gives_the_same(tmp_path, write, columns):
     np.testing.assert_array_equal(again.data.starts, signal.data.starts)
     assert again.chromosome == signal.chromosome
     assert again.gap_unit == signal.gap_unit
+    assert (again.value, again.axis) == (signal.value, signal.axis)
     assert (again.data.gaps is None) == (signal.data.gaps is None)
 
 

@@ -44,7 +44,7 @@ def show(
     about = directory.about()
     if region is not None:
         start, stop = find_region(signal, region)
-        found = write_region(posterior, signal, start, stop, run / "figures", about["value"])
+        found = write_region(posterior, signal, start, stop, run / "figures")
         voice.region(*found, where=region_text(signal, start, stop))
     if region is None or (open_page and not (run / PAGE).exists()):
         voice.report(write_report(posterior, signal, run, about, voice.detail), signal, run)

@@ -39,6 +39,8 @@ from chiasma.types import Floats
 MOST_SITES, MOST_BLOCKS = 12_000, 4_000
 # Probabilities are drawn to this precision, and neighbours that are equal as one.
 PRECISION = 200
+# How far from the edge the marks of values beyond the axis are, as a share of its height.
+EDGE = 0.02
 # Points of a trace.
 TRACE_POINTS = 500
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -54,8 +56,13 @@ TICKS = (
 const span = range.end - range.start;
 if (seen.length > 4) {
   const pixel = span / Math.max(document.body.clientWidth - 150, 100);
-  return seen.filter((p) => p.right - p.left > pixel * (2 + 6 * p.name.length))
-    .map((p) => (Math.max(p.left, range.start) + Math.min(p.right, range.end)) / 2);
+  const named = [];
+  for (const p of seen) {
+    const at = (Math.max(p.left, range.start) + Math.min(p.right, range.end)) / 2;
+    const room = pixel * (3 + 6.5 * p.name.length), before = named.at(-1);
+    if (!before || at - before.at >= (room + before.room) / 2) named.push({at, room});
+  }
+  return named.map((name) => name.at);
 }
 const rough = span / Math.max(2, Math.min(8, document.body.clientWidth / 110));
 const unit = 10 ** Math.floor(Math.log10(rough));
@@ -336,12 +343,14 @@ def _beyond(fig: Any, stretch: Stretch, y: Floats, limits: tuple[float, float]) 
     """Triangles at the edge for values that are outside of the axis at first."""
     low, high = stretch.lowest(y), stretch.highest(y)
     with np.errstate(invalid="ignore"):
-        sides = ((high > limits[1], limits[1], "triangle"), (low < limits[0], limits[0], "inverted_triangle"))
-    for outside, edge, marker in sides:
+        above, below = high > limits[1], low < limits[0]
+    # On the very edge half of a triangle would be cut off.
+    foot, top = limits[0] + EDGE * (limits[1] - limits[0]), limits[1] - EDGE * (limits[1] - limits[0])
+    for outside, inside, marker in ((above, top, "triangle"), (below, foot, "inverted_triangle")):
         if outside.any():
             x = stretch.centre[outside]
             fig.scatter(
-                x, np.full(len(x), edge), marker=marker, size=8, color=VERMILLION, legend_label="beyond the axis"
+                x, np.full(len(x), inside), marker=marker, size=8, color=VERMILLION, legend_label="beyond the axis"
             )
 
 

@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 from chiasma import atomic, plots
 from chiasma.files.run_tables import (
     SCHEMA,
+    ends_of,
     explanation_columns,
     parameter_columns,
     segment_columns,
@@ -38,7 +39,7 @@ from chiasma.files.run_tables import (
 from chiasma.files.tables import Signal
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
 from chiasma.plots.paths import configurations_size, marginals_size
-from chiasma.plots.sites import Labels, chromosome, site_ends
+from chiasma.plots.sites import Labels, chromosome
 from chiasma.results.configurations import Configuration
 from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
@@ -95,7 +96,7 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
     if signal.position is None:
         return f"{signal.chromosome[start]} (sites {sites})"
     # The end itself may be where the next site begins.
-    end = site_ends(signal.position, signal.data.starts)[stop - 1] - 1
+    end = ends_of(signal, signal.position)[stop - 1] - 1
     return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{max(end, signal.position[stop - 1]):.0f}"
 
 
@@ -110,20 +111,26 @@ def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
     return where if signal.chromosome is None else f"{chromosome(signal.chromosome[start])}, {where}"
 
 
-def labels_of(signal: Signal, value: str | None = None) -> Labels:
-    """The labels of the sites for figures. value: the name of the signal."""
+def labels_of(signal: Signal) -> Labels:
+    """The labels of the sites for figures."""
     names = None if signal.chromosome is None else tuple(signal.chromosome[t] for t in signal.data.starts)
-    end = None if signal.position is None else site_ends(signal.position, signal.data.starts)
-    return Labels(names=names, position=signal.position, end=end, value=value or "signal")
+    end = None if signal.position is None else ends_of(signal, signal.position)
+    return Labels(
+        names=names,
+        position=signal.position,
+        end=end,
+        value=signal.value or "signal",
+        axis=signal.axis or "position",
+    )
 
 
-def find(posterior: Posterior, signal: Signal, value: str | None = None) -> Found:
+def find(posterior: Posterior, signal: Signal) -> Found:
     """Compute once what all files of the report need."""
     regions = explain(posterior, posterior.segments())
     return Found(
         posterior=posterior,
         signal=signal,
-        labels=labels_of(signal, value),
+        labels=labels_of(signal),
         summary=posterior.summary(),
         regions=tuple(regions),
         doubtful=tuple(uncertain(regions)),
@@ -142,15 +149,15 @@ def write_report(
 ) -> Report:
     """Write all files of the report.
 
-    about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat" and "value" are
-    for the page and the figures. say : is told what was written, and how long it took. tables_only : leave out
+    about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat" and "name" are
+    for the page. say : is told what was written, and how long it took. tables_only : leave out
     the page and the figures, which take most of the time and space.
     """
     from chiasma.files.report_page import write_page
 
     clock = Clock(say)
-    page: dict[str, Any] = {key: about[key] for key in ("settings", "repeat", "value", "name") if key in about}
-    found = find(posterior, signal, page.get("value"))
+    page: dict[str, Any] = {key: about[key] for key in ("settings", "repeat", "name") if key in about}
+    found = find(posterior, signal)
     clock.lap("segments and checks")
     content: dict[str, Any] = {"summary_version": SUMMARY_VERSION}
     content |= {key: value for key, value in about.items() if key not in page}
@@ -200,11 +207,11 @@ class Clock:
 
 
 def write_region(
-    posterior: Posterior, signal: Signal, start: int, stop: int, folder: Path, value: str | None = None
+    posterior: Posterior, signal: Signal, start: int, stop: int, folder: Path
 ) -> tuple[list[Configuration], list[Path]]:
     """The most probable patterns of sites start..stop-1, and a figure of them with the data."""
     found = posterior.top_configurations(start, stop, n=N_RIVALS)
-    labels = labels_of(signal, value)
+    labels = labels_of(signal)
     pictures = {"patterns": _patterns(posterior, found, labels)}
     if has_levels(posterior):
         options: dict[str, Any] = {"start": start, "stop": stop, "labels": labels}

@@ -115,6 +115,17 @@ def _rows_text(found: Found) -> str:
     return f"; {count(len(names), 'row')} ({shown}); {count(n_draws, 'draw')}."
 
 
+def _thinned_text(stretch: Stretch, n: int) -> str:
+    """How many sites a mark stands for, and the command that shows single ones."""
+    edges = np.append(stretch.first, n)
+    middle = len(stretch.first) // 2
+    first, last = edges[middle], edges[middle + 1] - 1
+    return (
+        f" There are {n:,} sites: each mark spans the lowest to the highest of up to {np.diff(edges).max():,} "
+        f"neighbours, however far you zoom in. To see single sites: chiasma show RUN --region {first}-{last}"
+    )
+
+
 def _signal(found: Found, charts: Charts) -> Html:
     posterior, data = found.posterior, found.signal.data
     n = data.n_columns
@@ -138,9 +149,7 @@ def _signal(found: Found, charts: Charts) -> Html:
     top, below = signal_chart(sites)
     moves = {"all": "show all", "closer": "zoom in", "wider": "zoom out", "left": "← move", "right": "move →"}
     buttons = [parts.element("button", text, type_="button", data_move=move) for move, text in moves.items()]
-    thinned = (
-        f" There are {n:,} sites: each mark spans the lowest to the highest of its sites." if stretch.is_thinned else ""
-    )
+    thinned = _thinned_text(stretch, n) if stretch.is_thinned else ""
     missing = int(data.missing.sum())
     blank = f" {missing:,} sites have no data; long gaps are blank." if missing else ""
     drawing = parts.joined(charts.add("signal", top), charts.add("rows", below))

@@ -167,7 +167,6 @@ class RunDirectory:
             "settings": settings,
             # The page stands beside the settings, wherever the directory is moved to.
             "repeat": f"chiasma fit DATA --model {self.settings_file.name} --out ANOTHER",
-            "value": self.stored_settings().sections["data"].get("value"),
         }
 
     def how_to_resume(self, source: Path | None = None) -> str:

@@ -34,7 +34,10 @@ GIVES = "Signal that the state is expected to give"
 MEAN = "mean over the sites with data"
 ROWS_ON = "Names of the rows that are on, with ; between (ROW=STATE where a row has more than two states), or none."
 ARRANGEMENTS = "Columns that the state stands for: more than 1 where rows are equal and can be exchanged."
-END = "End of the last site: its position and the usual distance between sites, or the position of the next site."
+END = (
+    "End of the last site, as in the data file; otherwise its position and the usual distance between sites, or the "
+    "position of the next site."
+)
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,12 @@ def _on(posterior: Posterior, segment: Segment) -> str:
     return ";".join(names) or "none"
 
 
+def ends_of(signal: Signal, position: Floats) -> Floats:
+    """(T,) where sites end: as the data file says, otherwise as `site_ends`."""
+    usual = site_ends(position, signal.data.starts)
+    return usual if signal.end is None else np.where(np.isnan(signal.end), usual, signal.end)
+
+
 def _labels(signal: Signal, first: Any, last: Any) -> list[Column]:
     """Labels of lines that begin with site `first` and end with site `last`, as the data file has them."""
     columns = []
@@ -215,7 +224,7 @@ def _labels(signal: Signal, first: Any, last: Any) -> list[Column]:
         names = np.array(signal.chromosome, dtype=object)[first]
         columns.append(label("chromosome", "Chromosome, as in the data file.", names))
     if signal.position is not None:
-        end = site_ends(signal.position, signal.data.starts)
+        end = ends_of(signal, signal.position)
         columns.append(Column("start", "number", "Position of the first site.", signal.position[first]))
         columns.append(Column("end", "number", END, end[last]))
     return columns

@@ -68,6 +68,7 @@ class Columns:
 class Signal:
     """The content of a data file: the observations, and the labels of their sites if the file has them.
 
+    value, axis : names of the columns of the signal and of the position; None where the file gives none.
     notes : what was guessed or converted, one sentence each.
     """
 
@@ -76,6 +77,8 @@ class Signal:
     position: Floats | None = None
     end: Floats | None = None
     gap_unit: float | None = None
+    value: str | None = None
+    axis: str | None = None
     notes: tuple[str, ...] = ()
 
     def in_words(self) -> str:
@@ -97,9 +100,9 @@ class Signal:
     def save(self, path: Path) -> None:
         """Save everything without loss in an NPZ file."""
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
-        fields |= {"end": self.end}
         labels = None if self.chromosome is None else np.array(self.chromosome)
-        content: dict[str, Any] = fields | {"chromosome": labels, "gap_unit": self.gap_unit}
+        content: dict[str, Any] = fields | {"end": self.end, "chromosome": labels, "gap_unit": self.gap_unit}
+        content |= {"value": self.value, "axis": self.axis}
         with atomic.whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
 
@@ -111,6 +114,7 @@ class Signal:
             data = Observations(content["y"], content["starts"], content.get("gaps"))
             labels, unit = content.get("chromosome"), content.get("gap_unit")
             position, end = (content.get(key) for key in ("position", "end"))
+            value, axis = (content.get(key) for key in ("value", "axis"))
             if any(one is not None and one.shape != (data.n_columns,) for one in (labels, position, end)):
                 raise ValueError("its labels are not one per site")
             return cls(
@@ -119,6 +123,8 @@ class Signal:
                 position=None if position is None else position.astype(float),
                 end=None if end is None else end.astype(float),
                 gap_unit=None if unit is None else float(unit),
+                value=None if value is None else str(value),
+                axis=None if axis is None else str(axis),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
@@ -219,10 +225,20 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
     if columns.chromosome is not None:
         blocks, starts = _chromosomes(table, _find(table, columns.chromosome, "chromosome"))
     end = None if columns.end is None else table.numbers(_find(table, columns.end, "end"))
+    value = ", ".join(table.names[column] for column in values) if table.has_header else None
     if columns.position is None:
-        return Signal(data=Observations(y, starts), chromosome=blocks, end=end)
-    position, gaps, unit = _gaps(table, _find(table, columns.position, "position"), starts, columns.gap_unit)
-    return Signal(data=Observations(y, starts, gaps), chromosome=blocks, position=position, end=end, gap_unit=unit)
+        return Signal(data=Observations(y, starts), chromosome=blocks, end=end, value=value)
+    clock = _find(table, columns.position, "position")
+    position, gaps, unit = _gaps(table, clock, starts, columns.gap_unit)
+    return Signal(
+        data=Observations(y, starts, gaps),
+        chromosome=blocks,
+        position=position,
+        end=end,
+        gap_unit=unit,
+        value=value,
+        axis=table.names[clock] if table.has_header else None,
+    )
 
 
 def plain_name(name: str) -> str:

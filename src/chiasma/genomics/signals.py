@@ -80,5 +80,6 @@ def _signal(bins: Bins, columns: Columns) -> Signal:
         position=bins.start.astype(float),
         end=bins.end.astype(float),
         gap_unit=unit,
+        value="depth",
         notes=(bins.in_words(), *bins.notes),
     )

@@ -423,7 +423,7 @@ def plot_configurations(
         # White lines separate neighbouring rows that are equal.
         ax.hlines(np.arange(n_rows - 1) + 0.5, *stretch.ends, colors="white", linewidths=1)
         ax.set_ylim(n_rows - 0.5, -0.5)
-        ax.set_yticks(range(n_rows), labels=names if n_rows <= 8 else [""] * n_rows, fontsize="small")
+        ax.set_yticks(range(n_rows), labels=names, fontsize="small" if n_rows <= 8 else 7)
         ax.tick_params(left=False, bottom=i == len(patterns) - 1)
         ax.set_ylabel(f"#{i + 1}", rotation=0, ha="right", va="center")
         for spine in ax.spines.values():

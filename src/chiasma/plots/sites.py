@@ -32,6 +32,7 @@ class Labels:
     names : of the sequences, in their order; default: 1, 2, ...
     position, end : (T,) where each site begins and ends; default of the ends: `site_ends`.
     value : the name of the signal.
+    axis : the name of the positions where there are no chromosomes.
 
     Examples
     --------
@@ -47,6 +48,7 @@ class Labels:
     position: Floats | None = None
     end: Floats | None = None
     value: str = "signal"
+    axis: str = "position"
 
     def __post_init__(self) -> None:
         for name in ("position", "end"):
@@ -127,9 +129,9 @@ class Stretch:
             return "site"
         if len(self.pieces) > 1:
             return "chromosome" if self.labels.names is not None else "sequence"
-        unit = f" ({self.labels.unit})" if self.labels.unit else ""
-        where = "" if self.labels.names is None else f"{chromosome(self.pieces[0].name)}, "
-        return f"{where}position{unit}"
+        if self.labels.names is None:
+            return self.labels.axis
+        return f"{chromosome(self.pieces[0].name)}, position ({self.labels.unit})"
 
     def lowest(self, values: Floats) -> Floats:
         """(n,) of (stop - start,) values; NaN where all are."""

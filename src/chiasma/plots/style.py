@@ -32,8 +32,10 @@ STATES = LinearSegmentedColormap.from_list("states", ["#eef2f6", "#12304f"])
 MANY_POINTS = 2_000
 # Values farther than this many interquartile ranges from the quartiles do not stretch an axis.
 FAR = 6.0
-# Width in inches of a name of two letters.
-NARROW = 0.115
+# Sizes in points of the names of sequences, below and above the axes; width of a letter and of the space between names
+# in units of it.
+BELOW, ABOVE = 8, 7
+LETTER, SPACE = 0.64, 0.15
 
 
 class Look(NamedTuple):
@@ -171,9 +173,9 @@ def mark_starts(ax: Axes, stretch: Stretch, *, names: bool = True) -> None:
         return
     # A separate axis, so that a title is placed above it.
     above = ax.secondary_xaxis("top")
-    centres, labels = _roomy(ax, stretch)
+    centres, labels = _roomy(ax, stretch, ABOVE)
     above.set_xticks(centres, labels=labels)
-    above.tick_params(length=0, pad=2, labelsize=7, labelcolor=QUIET)
+    above.tick_params(length=0, pad=2, labelsize=ABOVE, labelcolor=QUIET)
     above.spines[:].set_visible(False)
 
 
@@ -181,23 +183,25 @@ def label_sites(ax: Axes, stretch: Stretch) -> None:
     """Limits, ticks and name of the x axis: names of chromosomes, or positions within one, or numbers of sites."""
     ax.set_xlim(*stretch.ends)
     if stretch.has_positions and len(stretch.pieces) > 1:
-        centres, labels = _roomy(ax, stretch)
+        centres, labels = _roomy(ax, stretch, BELOW)
         ax.set_xticks(centres, labels=labels)
-        ax.tick_params(axis="x", length=0)
+        ax.tick_params(axis="x", length=0, labelsize=BELOW)
     elif not stretch.has_positions:
         whole_ticks(ax.xaxis)
     dotted = " (dotted: starts)" if len(stretch.pieces) > 1 and not stretch.has_positions else ""
     ax.set_xlabel(f"{stretch.axis_name}{dotted}")
 
 
-def _roomy(ax: Axes, stretch: Stretch) -> tuple[list[float], list[str]]:
-    """Centres and names of the sequences that are wide enough for their names."""
+def _roomy(ax: Axes, stretch: Stretch, points: float) -> tuple[list[float], list[str]]:
+    """Centres and names of the sequences; of names that would touch, that of the longest sequence is kept."""
     low, high = stretch.ends
     inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / (high - low)  # type: ignore[union-attr]
-    found = [
-        piece for piece in stretch.pieces if inches * (piece.right - piece.left) >= NARROW * max(1, len(piece.name) / 2)
-    ]
-    return [(piece.left + piece.right) / 2 for piece in found], [piece.name for piece in found]
+    found: list[tuple[float, float, str]] = []
+    for piece in sorted(stretch.pieces, key=lambda piece: piece.left - piece.right):
+        centre, half = (piece.left + piece.right) / 2, LETTER * len(piece.name) * points / 144
+        if all(inches * abs(centre - other) >= half + width + SPACE * points / 72 for other, width, _ in found):
+            found.append((centre, half, piece.name))
+    return [centre for centre, _, _ in sorted(found)], [name for _, _, name in sorted(found)]
 
 
 def block_means(values: npt.NDArray[Any], axis: int, most: int) -> tuple[Floats, int]:
