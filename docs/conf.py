@@ -58,6 +58,7 @@ toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
+smartquotes = False  # two hyphens of an option stay two hyphens
 html_math_renderer = "mathml"  # browsers draw it themselves; MathJax, where it can be loaded, draws it better
 MATHJAX = "https://cdn.jsdelivr.net/npm/mathjax@4/tex-mml-chtml.js"
 html_theme = "pydata_sphinx_theme"

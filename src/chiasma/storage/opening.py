@@ -74,7 +74,7 @@ def _open(run: Run, draws: int | None, model: FactorialHMM | Density | None) -> 
     layout, about = run.layout, run.header["provenance"]
     n_draws = min(run.committed)
     if n_draws == 0:
-        raise StoreError(f"{run.path} holds no draws yet: the run stopped before its first flush; resume it")
+        raise StoreError(f"{run.path} holds no draws yet: wait if it is running, else resume it")
     if draws is None:
         check_chunks(run)
     elif not is_count(draws) or draws > n_draws:
