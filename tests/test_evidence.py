@@ -169,7 +169,7 @@ def test_evidence__none_where_the_prior_is_no_distribution(tmp_path):
         assert posterior.log_evidence is None
         assert posterior.info["plan"].endswith("; no evidence, for there is no log_prior")
         assert not any("evidence" in text for text in posterior.summary().warnings)
-    with pytest.raises(ch.InvalidInput, match="evidence=True needs a log_prior: .* give ch.Density a log_prior"):
+    with pytest.raises(ch.InvalidInput, match=r"evidence=True needs a log_prior: .*; give ch\.Density a log_prior"):
         ch.sample(flat, evidence=True, **options)
     proper = ch.Density(log_density, 1, [0.0], ch.RandomWalk(scale=1.0), log_prior=log_density)
     letters = ch.Density(log_density, 1, [0.0], ch.SiteGibbs(alphabet=(-1.0, 0.0, 1.0)))

@@ -162,6 +162,8 @@ def sample(
                 about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
             trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable)
         trace.restore(engines)
+        if resumes and min(trace.filled):
+            run.display.resume(min(trace.filled), draws)
         run.keep(trace, draws, thin)
         trace.finish(engines, run.timings)
     if path is not None:
@@ -326,7 +328,8 @@ class Run:
 
     def keep(self, trace: Trace, n_draws: int, thin: int) -> None:
         began = time.perf_counter()
-        self.display.begin("draws", n_draws * thin, len(self.engines))
+        done = [engine.iteration for engine in self.engines]
+        self.display.begin("draws", n_draws * thin, len(self.engines), done)
         try:
             self._all(partial(self._record, n_draws * thin, thin, trace))
         except KeyboardInterrupt:
