@@ -23,6 +23,7 @@ from chiasma.cli.setting_options import (
 from chiasma.cli.signals import exit_code
 from chiasma.cli.tumour import tumour
 from chiasma.errors import InvalidInput
+from chiasma.files.plugins import program
 
 if TYPE_CHECKING:
     from chiasma.cohort.api import Cohort
@@ -124,7 +125,7 @@ def _all(
     if sum(one is not None for one in (workers, scheduler, scheduler_file)) > 1:
         raise InvalidInput("give one of --workers, --scheduler and --scheduler-file")
     remote = scheduler is not None or scheduler_file is not None
-    how = f"continue with: chiasma cohort {shlex.quote(sheet)} --out {shlex.quote(str(out))} --resume"
+    how = f"continue with: {program()} cohort {shlex.quote(sheet)} --out {shlex.quote(str(out))} --resume"
     try:
         with client_of(scheduler, scheduler_file) if remote else nullcontext() as client:
             done = cohort(

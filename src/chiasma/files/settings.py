@@ -69,6 +69,9 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
         _check_kinds(path, content)
+        own = content.get("model")
+        if isinstance(own, dict):
+            _emission_of(own, f"{path}: ")  # first: of an emission that is unknown, so are the parameters
         known = keys()
         for name, section in content.items():
             if name == "row":
@@ -183,10 +186,7 @@ class Settings:
         return self._emission()[1]
 
     def _emission(self) -> tuple[str, type[Additive]]:
-        name = str(self.sections["model"].get("emission", next(iter(EMISSIONS))))
-        if name not in EMISSIONS:
-            raise InvalidInput(f"emission must be one of {', '.join(EMISSIONS)}, got {name!r}")
-        return name, EMISSIONS[name]
+        return _emission_of(self.sections["model"])
 
     def _priors(self) -> dict[str, Prior]:
         """Priors by key; a prior of weights must match the number of weights."""
@@ -266,6 +266,17 @@ def make_update(given: Any) -> Any:
     if field is None or not number.isdecimal():
         raise InvalidInput(f"an update with a number is {' or '.join(update_names(with_number=True))}, got {given!r}")
     return UPDATES[name](**{field: int(number)})
+
+
+def _emission_of(model: Section, where: str = "") -> tuple[str, type[Additive]]:
+    """Name and class of the emission; where: begins an error message."""
+    name = str(model.get("emission", next(iter(EMISSIONS))))
+    if name not in EMISSIONS:
+        raise InvalidInput(
+            f"{where}emission must be one of {', '.join(EMISSIONS)}, got {name!r}; one of your own is registered by a "
+            "file: chiasma --plugin FILE.py (in Python: ch.register_emission)"
+        )
+    return name, EMISSIONS[name]
 
 
 def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str, Any]:
