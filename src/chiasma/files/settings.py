@@ -112,12 +112,14 @@ class Settings:
         for key in names:
             if key in tables:
                 continue
-            if key not in given:
+            about = own[key].about
+            number = given.get(key, given.get(about.same_as))
+            if number is None:
                 raise InvalidInput(
                     f"--learn {key} needs a number to make a prior from: give {flag(key)} too, or a prior of {key} in "
                     "[priors] of the --model file"
                 )
-            tables[key] = write_prior(own[key].about.default_prior.centred_on(key, given[key]))
+            tables[key] = write_prior(about.default_prior.centred_on(key, number))
         return self.merged(priors=tables)
 
     def write(self, path: Path, title: str) -> None:
