@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import bioframe
 import numpy as np
@@ -18,12 +19,13 @@ from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
 from chiasma.genomics.bins import simulated_bins
-from chiasma.genomics.copy_states import CopyStates
+from chiasma.genomics.copy_states import LATE, CopyStates
 from chiasma.genomics.exports import FLAT, copy_probabilities, draws, solution_table, summary, write_answer
 from chiasma.genomics.genome import assembly, assembly_of, find_region
 from chiasma.genomics.landscape import Bounds, survey
 from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence, model_of
 from chiasma.genomics.solutions import solve
+from chiasma.genomics.state_prior import learned, log_average
 from chiasma.genomics.tumour import analyse, write_figures
 from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
 
@@ -128,6 +130,73 @@ def test_states__prior_is_parsimonious(alleles, doubled):
     assert sum(best) == (4 if doubled else 2)
     assert len(set(states.texts)) == states.n_states
     assert not any(text.isdecimal() for text in states.texts)
+
+
+@pytest.mark.parametrize("alleles", [False, True])
+def test_states__of_a_doubled_genome_are_early_ones_twice_and_late_changes(alleles):
+    """By random genomes: an early state, doubled, and every allele that is left kept, lost or gained once."""
+    states = CopyStates(most=4, alleles=alleles, doubled=True)
+    pairs = [(a, b) for a in range(5) for b in range(a + 1)]
+    weights = np.array([0.3 ** (abs(a - 1) + abs(b - 1)) * (0.02 if a == 0 else 1) for a, b in pairs])
+    rng = np.random.default_rng(5)
+    early = np.array(pairs)[rng.choice(len(pairs), 200_000, p=weights / weights.sum())]
+    late = rng.choice([0, -1, 1], early.shape, p=LATE) * (early > 0)
+    copies = np.sort(2 * early + late, axis=1)[:, ::-1]
+    if not alleles:
+        copies = np.stack([copies.sum(axis=1), np.zeros(len(copies), int)], axis=1)
+    found = np.array([np.mean(np.all(copies == pair, axis=1)) for pair in states.pairs])
+    expected = states.probabilities[:-1] / states.probabilities[:-1].sum()
+    # Six standard deviations of a share: no false alarm in 10^7 runs.
+    np.testing.assert_allclose(found / found.sum(), expected, atol=6 * 0.5 / np.sqrt(len(early)))
+
+
+def test_state_prior__is_exact_where_every_state_has_one_way():
+    states = CopyStates(most=3, alleles=True, doubled=False)
+    path = [1, 1, 4, 1, 0]
+    counts = np.bincount(path, minlength=states.n_states).astype(float)
+    each = []
+    for weight in (5.0, 10.0, 20.0, 40.0):
+        mass, total = weight * states.probabilities, 0.0
+        for s in path:
+            total += np.log(mass[s] / mass.sum())
+            mass[s] += 1
+        each.append(total)
+    assert log_average(states, counts) == pytest.approx(np.log(np.mean(np.exp(each))))
+
+
+def test_state_prior__of_a_doubled_genome_is_a_near_bound_of_the_sum_over_hidden_ways():
+    states = CopyStates(most=2, alleles=True, doubled=True)
+    own, path = states.origins, [states.pairs.index(pair) for pair in ((2, 2), (2, 1), (2, 2), (3, 2), (1, 0))]
+    counts = np.bincount(path, minlength=states.n_states).astype(float)
+    total = -np.inf
+    for ways in product(*(np.flatnonzero(own.state == s) for s in path)):
+        early = np.bincount(own.source[list(ways)], minlength=len(own.early))
+        at_weights = [dirichlet_multinomial(w * own.early, early) for w in (5.0, 10.0, 20.0, 40.0)]
+        late = dirichlet_multinomial(10 * np.array(LATE), own.late[list(ways)].sum(axis=0))
+        total = np.logaddexp(total, np.log(np.mean(np.exp(at_weights))) + late)
+    assert total - 0.3 < log_average(states, counts) <= total + 1e-9
+
+
+def dirichlet_multinomial(mass, counts):
+    """log P(a sequence with these counts), one term at a time."""
+    mass, total = mass.astype(float), 0.0
+    for s, n in enumerate(counts.astype(int)):
+        for _ in range(n):
+            total += np.log(mass[s] / mass.sum())
+            mass[s] += 1
+    return total
+
+
+def test_state_prior__learns_how_often_alleles_change_after_a_doubling():
+    states = CopyStates(most=3, alleles=True, doubled=True)
+    kept = np.zeros(states.n_states)
+    kept[[states.pairs.index(pair) for pair in ((2, 2), (2, 0), (4, 2))]] = 40, 10, 10
+    changed = np.zeros(states.n_states)
+    changed[[states.pairs.index(pair) for pair in ((2, 1), (1, 0), (3, 2))]] = 40, 10, 10
+    odd = [s for s, (a, b) in enumerate(states.pairs) if a % 2 or b % 2]
+    assert (
+        learned(states, kept)[odd].sum() < 0.15 < states.probabilities[odd].sum() < learned(states, changed)[odd].sum()
+    )
 
 
 def columns(alleles=False, n=7):

@@ -104,7 +104,7 @@ def _print(answer: Answer, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from chiasma.genomics.exports import solution_entries, verdict
+    from chiasma.genomics.exports import chance, solution_entries, verdict
 
     console = Console(highlight=False)
     entries = solution_entries(answer)
@@ -116,7 +116,7 @@ def _print(answer: Answer, folder: Path) -> None:
         fractions = list(entry["clone_fractions"].values())[1:]
         table.add_row(
             str(entry["rank"]),
-            f"{entry['probability']:.3g}",
+            chance(entry["probability"]),
             f"{entry['purity']:.2f} ({entry['purity_low']:.2f}-{entry['purity_high']:.2f})",
             f"{entry['ploidy']:.2f}",
             " + ".join(f"{share:.0%}" for share in fractions),

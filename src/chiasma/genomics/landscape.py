@@ -1,7 +1,7 @@
 """The landscape: log evidence over purity and depth scale, where explanations are found before they are polished.
 
 Its maxima are narrow, so the grid is fine: some ten thousand points, each the evidence of some hundred pieces of the
-genome. States are more alike in probability here than in the model, so that nothing is overlooked.
+genome. For the search states are more alike in probability than in the model, so that nothing is overlooked.
 """
 
 from __future__ import annotations
@@ -66,10 +66,12 @@ def mean_ploidy(purity: Floats, scale: Floats, unit: float) -> Floats:
     return np.asarray((2 * unit / scale - 2 * (1 - purity)) / purity)
 
 
-def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2) -> Landscape:
-    """The landscape of one clone."""
+def survey(
+    pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2, slack: float = SLACK, power: float = ALIKE
+) -> Landscape:
+    """The landscape of one clone. power: of the probabilities of states."""
     low, high = bounds.purity
-    alike = _alike(states)
+    alike = _alike(states, power)
     purities = np.unique(np.clip(np.arange(LEAST_PURITY, 1 + PURITY_STEP / 2, PURITY_STEP), low, high))
     unit = pieces.noise.unit
     corner = np.array([purities[0], purities[-1]])
@@ -82,7 +84,7 @@ def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2
         inside = (ploidy >= bounds.ploidy[0]) & (ploidy <= bounds.ploidy[1])
         out = np.full(len(scales), -np.inf)
         if inside.any():
-            out[inside] = evidence_map(pieces, states, alike, (), np.array([purity]), scales[inside], SLACK)[0]
+            out[inside] = evidence_map(pieces, states, alike, (), np.array([purity]), scales[inside], slack)[0]
         return out
 
     with ThreadPoolExecutor(workers) as pool:
@@ -90,15 +92,18 @@ def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2
     return Landscape(purities, scales, np.array(heights), unit)
 
 
-def _alike(states: CopyStates) -> Floats:
+def _alike(states: CopyStates, power: float = ALIKE) -> Floats:
     """(S,) probabilities of states that differ less than those of the model."""
-    alike = states.probabilities**ALIKE
+    alike = states.probabilities**power
     return np.asarray(alike / alike.sum())
 
 
-def surveys(pieces: Columns, most: int, bounds: Bounds, workers: int = 2) -> dict[bool, Landscape]:
+def surveys(
+    pieces: Columns, most: int, bounds: Bounds, workers: int = 2, slack: float = SLACK, power: float = ALIKE
+) -> dict[bool, Landscape]:
     """The landscapes of one clone, of a genome that was not doubled and of one that was."""
-    return {doubled: survey(pieces, pieces.states(doubled, most), bounds, workers) for doubled in (False, True)}
+    states = {doubled: pieces.states(doubled, most) for doubled in (False, True)}
+    return {doubled: survey(pieces, own, bounds, workers, slack, power) for doubled, own in states.items()}
 
 
 def candidates(

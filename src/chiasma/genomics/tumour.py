@@ -25,6 +25,8 @@ from chiasma.genomics.wig import corrected
 
 DPI = 130
 FEWEST_BINS = 20
+# Solutions on one page.
+MOST_SHOWN = 6
 
 
 def read_samples(
@@ -103,8 +105,8 @@ def write_figures(answer: Answer, folder: Path, known: Assembly | None) -> list[
         _draw(folder / "purity-ploidy.png", (7.5, 5), lambda fig: plot_landscape(answer, fig)),
         _draw(
             folder / "solutions.png",
-            (13, 1.2 + 1.5 * min(6, len(answer.solutions))),
-            lambda fig: plot_solutions(answer, known, fig),
+            (13, 1.2 + 1.5 * len(that_matter(answer)[:MOST_SHOWN])),
+            lambda fig: plot_solutions(answer, that_matter(answer)[:MOST_SHOWN], known, fig),
         ),
     ]
     height = 6.4 if answer.data.has_alleles else 5.0
