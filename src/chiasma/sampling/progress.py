@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +24,25 @@ class Progress:
         self._bars: Any = None
         self._lines: Lines | None = None
         self._tasks: list[Any] = []
+        self._seed = seed
+        self._untold: str | None = reason
         if not wanted:
             return
         from rich.console import Console
 
         console = Console(stderr=True)
         if console.is_terminal:
-            console.print(f"[bold]chiasma[/bold] {reason} (seed {seed})", highlight=False)
-            self._open(console)
+            self._make_bars(console)
         else:
             self._lines = Lines(reason)
 
-    def _open(self, console: Any) -> None:
+    def tell(self, reason: str) -> None:
+        """Say with the next stage what was chosen and why."""
+        self._untold = reason
+        if self._lines is not None:
+            self._lines.reason = reason
+
+    def _make_bars(self, console: Any) -> None:
         from rich import progress
 
         self._bars = progress.Progress(
@@ -46,12 +54,20 @@ class Progress:
             console=console,
             auto_refresh=False,
         )
-        self._bars.start()
+
+    def open(self) -> None:
+        """Show the display, and say what was chosen if that is not known yet."""
+        if self._bars is not None:
+            self._bars.start()
+            if self._untold is not None:
+                self._bars.console.print(f"[bold]chiasma[/bold] {self._untold} (seed {self._seed})", highlight=False)
+                self._untold = None
 
     def begin(self, stage: str, total: int, n_chains: int = 0) -> None:
         """A stage of so many steps, of every chain or (n_chains = 0) of none."""
         if self._lines is not None:
             self._lines.begin(stage, total * max(n_chains, 1))
+        self.open()
         if self._bars is None or total == 0:
             return
         for task in self._tasks:
@@ -90,6 +106,15 @@ class Progress:
     def close(self) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+    @contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """For a stage that comes before the run, which closes it otherwise."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
 
 class Lines:
