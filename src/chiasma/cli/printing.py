@@ -119,7 +119,8 @@ def _doubts(report: Report, signal: Signal) -> Any:
     n, doubtful = report.n_segments, len(report.regions)
     if not doubtful:
         return Text(f"{n:,} segments, each with one state of probability {CERTAIN} or more.")
-    table = Table(title=f"Rival explanations, one digit per row ({doubtful:,} of {n:,} segments)", title_justify="left")
+    title = f"Rival explanations ({doubtful:,} of {n:,} segments)"
+    table = Table(title=title, title_justify="left")
     table.add_column("where")
     table.add_column("sites with data", justify="right")
     table.add_column("state: probability", no_wrap=True)
@@ -130,7 +131,11 @@ def _doubts(report: Report, signal: Signal) -> Any:
         where = Text(printable(region_text(signal, segment.start, segment.stop)))
         table.add_row(where, f"{segment.n_data:,}", Text(printable(states)))
     more = doubtful - SHOWN_REGIONS
-    return Group(table, Text(f"and {more:,} more in explanations.tsv")) if more > 0 else table
+    lines = [Text(f"and {more:,} more in explanations.tsv")] if more > 0 else []
+    name = report.regions[0].explanations[0].name
+    return Group(
+        table, *lines, Text(printable(f"A state such as {name} has one digit per row, row 0 first: 0 is off."))
+    )
 
 
 def _slash(path: Path) -> str:

@@ -16,8 +16,7 @@ from scipy.ndimage import maximum_filter
 from scipy.optimize import minimize
 
 from chiasma.genomics.copy_states import CopyStates
-from chiasma.genomics.model import Columns, Parameters
-from chiasma.kernels.copy_number import landscape
+from chiasma.genomics.model import Columns, Parameters, evidence_map
 from chiasma.types import Floats
 
 LEAST_PURITY, PURITY_STEP = 0.075, 0.025
@@ -70,6 +69,7 @@ def mean_ploidy(purity: Floats, scale: Floats, unit: float) -> Floats:
 def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2) -> Landscape:
     """The landscape of one clone."""
     low, high = bounds.purity
+    alike = _alike(states)
     purities = np.unique(np.clip(np.arange(LEAST_PURITY, 1 + PURITY_STEP / 2, PURITY_STEP), low, high))
     unit = pieces.noise.unit
     corner = np.array([purities[0], purities[-1]])
@@ -82,7 +82,7 @@ def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2
         inside = (ploidy >= bounds.ploidy[0]) & (ploidy <= bounds.ploidy[1])
         out = np.full(len(scales), -np.inf)
         if inside.any():
-            out[inside] = _evidence(pieces, states, (), np.array([purity]), scales[inside], SLACK)[0]
+            out[inside] = evidence_map(pieces, states, alike, (), np.array([purity]), scales[inside], SLACK)[0]
         return out
 
     with ThreadPoolExecutor(workers) as pool:
@@ -90,28 +90,10 @@ def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2
     return Landscape(purities, scales, np.array(heights), unit)
 
 
-def _evidence(
-    pieces: Columns,
-    states: CopyStates,
-    shares: Sequence[float],
-    purities: Floats,
-    scales: Floats,
-    slack: float,
-) -> Floats:
-    """(P, Q) log evidence on the pieces."""
-    values, probabilities = states.values, states.probabilities**ALIKE
-    probabilities = probabilities / probabilities.sum()
-    for share in shares:
-        changes = share * states.changes
-        values = (values[:, None] + changes).reshape(-1, 3)
-        probabilities = np.outer(probabilities, states.change_probabilities).ravel()
-    out = np.empty((len(purities), len(scales)))
-    own = pieces.noise
-    noise = (own.growth, own.unit, slack, own.unexplained)
-    normal = np.array(states.normal, float)
-    arrays = pieces.depth, pieces.sd, *pieces.scaled_table, pieces.stay, probabilities, values
-    landscape(*arrays, purities, scales, normal, noise, out)
-    return out
+def _alike(states: CopyStates) -> Floats:
+    """(S,) probabilities of states that differ less than those of the model."""
+    alike = states.probabilities**ALIKE
+    return np.asarray(alike / alike.sum())
 
 
 def surveys(pieces: Columns, most: int, bounds: Bounds, workers: int = 2) -> dict[bool, Landscape]:
@@ -141,7 +123,10 @@ def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -
     own = seed[1]
     states = pieces.states(own.doubled, most)
     at = np.array([own.purity]), np.array([own.scale])
-    heights = [float(_evidence(pieces, states, (*own.fractions, share), *at, own.slack)[0, 0]) for share in SHARES]
+    alike = _alike(states)
+    heights = [
+        float(evidence_map(pieces, states, alike, (*own.fractions, share), *at, own.slack)[0, 0]) for share in SHARES
+    ]
     share = SHARES[int(np.argmax(heights))]
     return max(heights), replace(own, fractions=(*own.fractions, share))
 
@@ -149,6 +134,7 @@ def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -
 def _refined(pieces: Columns, most: int, bounds: Bounds, start: Parameters) -> tuple[float, Parameters]:
     """The maximum near a start."""
     states = pieces.states(start.doubled, most)
+    alike = _alike(states)
     low, high = bounds.purity
     n_shares = len(start.fractions)
 
@@ -161,7 +147,7 @@ def _refined(pieces: Columns, most: int, bounds: Bounds, start: Parameters) -> t
         own = at(x)
         outside = abs(x[0] - own.purity) + sum(abs(x[2 + i] - own.fractions[i]) for i in range(n_shares))
         at_own = np.array([own.purity]), np.array([own.scale])
-        found = _evidence(pieces, states, own.fractions, *at_own, own.slack)
+        found = evidence_map(pieces, states, alike, own.fractions, *at_own, own.slack)
         return float(-found[0, 0] + 1e3 * outside)
 
     x0 = np.array([start.purity, np.log(start.scale), *start.fractions])

@@ -69,8 +69,8 @@ class Gaussian(Additive):
         sd: npt.ArrayLike | Prior = 1.0,
     ):
         super().__init__(weights)
-        self.depth = self._parameter("depth", depth)
-        self.sd = self._parameter("sd", sd, positive=True)
+        self.depth = self.parameter("depth", depth)
+        self.sd = self.parameter("sd", sd, positive=True)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         z = (y - self.depth * level) / self.sd
@@ -164,9 +164,9 @@ class IntegratedDepth(Additive):
         sd: float | Prior = 1.0,
     ):
         super().__init__(weights)
-        self.depth_mean = self._parameter("depth_mean", depth_mean)
-        self.depth_sd = self._parameter("depth_sd", depth_sd, least=0.0)
-        self.sd = self._parameter("sd", sd, positive=True)
+        self.depth_mean = self.parameter("depth_mean", depth_mean)
+        self.depth_sd = self.parameter("depth_sd", depth_sd, least=0.0)
+        self.sd = self.parameter("sd", sd, positive=True)
 
     def _variance(self, level: Floats) -> Floats:
         return np.asarray(self.sd**2 + (self.depth_sd * level) ** 2)
@@ -251,9 +251,9 @@ class StudentT(Additive):
         df: float | Prior = 4.0,
     ):
         super().__init__(weights)
-        self.depth = self._parameter("depth", depth)
-        self.sd = self._parameter("sd", sd, positive=True)
-        self.df = self._parameter("df", df, positive=True, per_channel=False)
+        self.depth = self.parameter("depth", depth)
+        self.sd = self.parameter("sd", sd, positive=True)
+        self.df = self.parameter("df", df, positive=True, per_channel=False)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         df = float(self.df)
@@ -302,8 +302,8 @@ class Counts(Additive):
         super().__init__(None if weights is None else self._learn_weights(weights, low=0.0))
         if np.any(self.weights < 0):
             raise InvalidInput(f"weights of counts must not be negative, got {self.weights.min():g}")
-        self.depth = self._parameter("depth", depth, positive=True)
-        self.background = self._parameter("background", background, least=0.0)
+        self.depth = self.parameter("depth", depth, positive=True)
+        self.background = self.parameter("background", background, least=0.0)
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level + self.background)
@@ -419,7 +419,7 @@ class NegativeBinomial(Counts):
         background: float | Prior = 0.0,
     ):
         super().__init__(weights, depth, background)
-        self.dispersion = self._parameter("dispersion", dispersion, positive=True, per_channel=False)
+        self.dispersion = self.parameter("dispersion", dispersion, positive=True, per_channel=False)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.expected(level)

@@ -178,10 +178,15 @@ def _tried_sizes(target: AnyTarget, kind: type[Update]) -> Sequence[int]:
     return [max(1, int(math.log(states) / typical + 1e-9)) for states in TRIED_STATES]
 
 
-def check_evidence(plan: Plan, evidence: Any) -> None:
+def check_evidence(plan: Plan, evidence: Any, proper_prior: bool = True) -> None:
     """Raise InvalidInput if a run that is asked for the evidence would not give it."""
     if not isinstance(evidence, bool | np.bool_):
         raise InvalidInput(f"evidence must be True or False, got {shown(evidence)}")
+    if evidence and not proper_prior:
+        raise InvalidInput(
+            "evidence=True needs a log_prior: without one the prior of the Density is flat over the real numbers, "
+            "which is no distribution, and the evidence means nothing; give ch.Density a log_prior"
+        )
     if evidence and not (plan.is_exact or isinstance(plan.update, Collapsed) or plan.ladder.betas[0] == 0):
         raise InvalidInput(
             "evidence=True needs a ladder that reaches the prior, and exchanges; leave ladder='auto' and "

@@ -272,6 +272,8 @@ def _pose_vectors(
     if update != "auto":
         raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
     plan = plan_replicas(None, exchange, ladder, AugmentedCrossover(), "update of the density")
+    if not density.has_proper_prior and plan.ladder.betas[0] == 0:
+        plan = replace(plan, reason=f"{plan.reason}; no evidence, for there is no log_prior")
     problem = VectorProblem(density, plan.exchange)
     return problem, plan, Start() if init is None else Start(problem.check_state(init))
 
