@@ -99,6 +99,9 @@ def test_simulate__study_as_csv_and_a_fresh_seed(here):
 
 def test_simulate__refuses(genome):
     assert refused("simulate", "genome.tsv") == "error: genome.tsv exists already; choose another name or remove it"
+    assert "a genome needs at least 22 bins" in refused("simulate", "a.tsv", "--tumour", "--sites", 9)
+    assert "purity must be above 0" in refused("simulate", "a.tsv", "--tumour", "--purity", 1.5)
+    assert "clones must be 1 or 2, got 3" in refused("simulate", "a.tsv", "--tumour", "--clones", 3)
     assert "the study has its own size" in refused("simulate", "a.tsv", "--preset", "study", "--sites", 9)
     assert "a genome needs at least 22 sites" in refused("simulate", "a.tsv", "--sites", 9)
     assert "tables are written as .tsv or .csv, got the suffix '.dat'" in refused("simulate", "a.dat")

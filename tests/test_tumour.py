@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import bioframe
 import numpy as np
@@ -16,13 +17,15 @@ from typer.testing import CliRunner
 from chiasma.cli import app
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
+from chiasma.exact import inference as exact
 from chiasma.genomics.bins import simulated_bins
-from chiasma.genomics.copy_states import CopyStates
+from chiasma.genomics.copy_states import LATE, CopyStates
 from chiasma.genomics.exports import FLAT, copy_probabilities, draws, solution_table, summary, write_answer
 from chiasma.genomics.genome import assembly, assembly_of, find_region
 from chiasma.genomics.landscape import Bounds, survey
-from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence
+from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence, model_of
 from chiasma.genomics.solutions import solve
+from chiasma.genomics.state_prior import learned, log_average
 from chiasma.genomics.tumour import analyse, write_figures
 from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
 
@@ -129,38 +132,129 @@ def test_states__prior_is_parsimonious(alleles, doubled):
     assert not any(text.isdecimal() for text in states.texts)
 
 
-def columns(n=6):
+@pytest.mark.parametrize("alleles", [False, True])
+def test_states__of_a_doubled_genome_are_early_ones_twice_and_late_changes(alleles):
+    """By random genomes: an early state, doubled, and every allele that is left kept, lost or gained once."""
+    states = CopyStates(most=4, alleles=alleles, doubled=True)
+    pairs = [(a, b) for a in range(5) for b in range(a + 1)]
+    weights = np.array([0.3 ** (abs(a - 1) + abs(b - 1)) * (0.02 if a == 0 else 1) for a, b in pairs])
+    rng = np.random.default_rng(5)
+    early = np.array(pairs)[rng.choice(len(pairs), 200_000, p=weights / weights.sum())]
+    late = rng.choice([0, -1, 1], early.shape, p=LATE) * (early > 0)
+    copies = np.sort(2 * early + late, axis=1)[:, ::-1]
+    if not alleles:
+        copies = np.stack([copies.sum(axis=1), np.zeros(len(copies), int)], axis=1)
+    found = np.array([np.mean(np.all(copies == pair, axis=1)) for pair in states.pairs])
+    expected = states.probabilities[:-1] / states.probabilities[:-1].sum()
+    # Six standard deviations of a share: no false alarm in 10^7 runs.
+    np.testing.assert_allclose(found / found.sum(), expected, atol=6 * 0.5 / np.sqrt(len(early)))
+
+
+def test_state_prior__is_exact_where_every_state_has_one_way():
+    states = CopyStates(most=3, alleles=True, doubled=False)
+    path = [1, 1, 4, 1, 0]
+    counts = np.bincount(path, minlength=states.n_states).astype(float)
+    each = []
+    for weight in (5.0, 10.0, 20.0, 40.0):
+        mass, total = weight * states.probabilities, 0.0
+        for s in path:
+            total += np.log(mass[s] / mass.sum())
+            mass[s] += 1
+        each.append(total)
+    assert log_average(states, counts) == pytest.approx(np.log(np.mean(np.exp(each))))
+
+
+def test_state_prior__of_a_doubled_genome_is_a_near_bound_of_the_sum_over_hidden_ways():
+    states = CopyStates(most=2, alleles=True, doubled=True)
+    own, path = states.origins, [states.pairs.index(pair) for pair in ((2, 2), (2, 1), (2, 2), (3, 2), (1, 0))]
+    counts = np.bincount(path, minlength=states.n_states).astype(float)
+    total = -np.inf
+    for ways in product(*(np.flatnonzero(own.state == s) for s in path)):
+        early = np.bincount(own.source[list(ways)], minlength=len(own.early))
+        at_weights = [dirichlet_multinomial(w * own.early, early) for w in (5.0, 10.0, 20.0, 40.0)]
+        late = dirichlet_multinomial(10 * np.array(LATE), own.late[list(ways)].sum(axis=0))
+        total = np.logaddexp(total, np.log(np.mean(np.exp(at_weights))) + late)
+    assert total - 0.3 < log_average(states, counts) <= total + 1e-9
+
+
+def dirichlet_multinomial(mass, counts):
+    """log P(a sequence with these counts), one term at a time."""
+    mass, total = mass.astype(float), 0.0
+    for s, n in enumerate(counts.astype(int)):
+        for _ in range(n):
+            total += np.log(mass[s] / mass.sum())
+            mass[s] += 1
+    return total
+
+
+def test_state_prior__learns_how_often_alleles_change_after_a_doubling():
+    states = CopyStates(most=3, alleles=True, doubled=True)
+    kept = np.zeros(states.n_states)
+    kept[[states.pairs.index(pair) for pair in ((2, 2), (2, 0), (4, 2))]] = 40, 10, 10
+    changed = np.zeros(states.n_states)
+    changed[[states.pairs.index(pair) for pair in ((2, 1), (1, 0), (3, 2))]] = 40, 10, 10
+    odd = [s for s, (a, b) in enumerate(states.pairs) if a % 2 or b % 2]
+    assert (
+        learned(states, kept)[odd].sum() < 0.15 < states.probabilities[odd].sum() < learned(states, changed)[odd].sum()
+    )
+
+
+def columns(alleles=False, n=7):
+    """Pieces on two chromosomes; the first piece of the second has no depth, the last one no alleles."""
     rng = np.random.default_rng(3)
+    depth = rng.uniform(0.4, 2.2, n)
+    depth[3] = np.nan
+    p = np.linspace(0, 0.5, 21)
+    table = -0.5 * ((p - rng.uniform(0.1, 0.5, n)[:, None]) / 0.04) ** 2 + rng.standard_normal((n, 1))
+    table[-1] = np.nan
     return Columns(
-        depth=rng.uniform(0.5, 1.5, n),
-        sd=np.full(n, 0.05),
+        depth=depth,
+        sd=rng.uniform(0.03, 0.06, n),
         power=np.ones(n),
-        table=np.empty((n, 0)),
+        table=table if alleles else np.empty((n, 0)),
         starts=np.array([0, 3]),
-        middle=np.arange(n) * 1e6,
+        middle=np.cumsum(rng.uniform(0.5e6, 4e6, n)),
         change_rate=1e-7,
         noise=Noise(7.0, 0.5, 1.0, 0.02),
     )
 
 
-def test_landscape__is_the_evidence_of_the_model():
-    """One clone: the fast kernel and the exact passes of the model agree."""
+@pytest.mark.jit_off
+@pytest.mark.parametrize("alleles", [False, True])
+@pytest.mark.parametrize("fractions", [(), (0.3,), (0.3, 0.1)])
+def test_evidence__is_that_of_the_exact_passes(alleles, fractions):
+    """The fast kernel sums the same paths as the passes of the model, also where depth or alleles are missing."""
+    pieces = columns(alleles)
+    for doubled, scale in ((False, 0.9), (True, 0.5)):
+        own = Parameters(purity=0.6, scale=scale, slack=0.02, fractions=fractions, doubled=doubled)
+        expected = exact.log_evidence(model_of(pieces, own, 2), pieces.observations)
+        assert log_evidence(pieces, own, 2) == pytest.approx(expected, abs=1e-9)
+
+
+def test_evidence__needs_the_tails_of_pieces():
+    pieces = replace(columns(), noise=Noise(4.0, 0.5, 1.0, 0.02))
+    with pytest.raises(ValueError, match="7 degrees of freedom, got 4"):
+        log_evidence(pieces, Parameters(purity=0.6, scale=1.0, slack=0.02), 2)
+
+
+def test_landscape__is_the_evidence_of_states_that_are_more_alike():
     pieces = columns()
     states = pieces.states(False, 4)
     found = survey(pieces, states, Bounds(purity=(0.6, 0.6), ploidy=(1.5, 3.0)), workers=1)
-    flat = states.probabilities**0.5
-    for j in (0, len(found.scales) // 2, len(found.scales) - 1):
-        if np.isfinite(found.log_evidence[0, j]):
-            own = Parameters(purity=0.6, scale=float(found.scales[j]), slack=0.015)
-            assert log_evidence(pieces, own, 4, flat / flat.sum()) == pytest.approx(found.log_evidence[0, j], abs=0.02)
+    alike = states.probabilities**0.5
+    j = len(found.scales) // 2
+    own = Parameters(purity=0.6, scale=float(found.scales[j]), slack=0.015)
+    assert log_evidence(pieces, own, 4, alike / alike.sum()) == pytest.approx(found.log_evidence[0, j], abs=1e-9)
 
 
 def test_subclone__cannot_lose_what_is_not_there():
+    """Depth of no copy at all: a subclone that loses a copy of nothing would explain it otherwise."""
     pieces = columns()
-    one = Parameters(purity=0.6, scale=1.0, slack=0.02)
-    two = Parameters(purity=0.6, scale=1.0, slack=0.02, fractions=(0.3,))
-    assert np.isfinite(log_evidence(pieces, two, 4))
-    assert log_evidence(pieces, one, 4) != log_evidence(pieces, two, 4)
+    pure = model_of(pieces, Parameters(purity=1.0, scale=1.0, slack=0.02, fractions=(0.3,)), 4)
+    lost = pure.emission.log_likelihood(pieces.observations.y, np.array([[0.0, 0.0, 0.0], [-0.3, 0.0, 0.0]]))
+    seen = ~np.isnan(pieces.depth)
+    assert np.all(np.isfinite(lost[seen, 0]))
+    assert np.all(lost[:, 1] == -np.inf)
 
 
 # ---- Answers ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from chiasma.cohort.pictures import write_picture
 from chiasma.cohort.plan import Plan
 from chiasma.cohort.sheet import Sample
 from chiasma.cohort.summaries import grid_of, save_summaries
-from chiasma.cohort.workflows import WORKFLOWS, Result
+from chiasma.cohort.workflow import Result
+from chiasma.cohort.workflows import WORKFLOWS
 from chiasma.errors import ChiasmaError
 from chiasma.files.plugins import load_plugins, loaded_plugins
 

@@ -100,6 +100,13 @@ def as_number(key: str, value: Any) -> float:
         raise InvalidInput(f"{flag(key)} must be numbers, separated by commas if several; got {value!r}") from None
 
 
+def as_whole(key: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{key} must be a whole number, got {value!r}") from None
+
+
 # ---- Parameters of the model -----------------------------------------------------------------------------------------
 
 

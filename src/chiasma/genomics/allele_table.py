@@ -4,6 +4,9 @@ Counts are beta-binomial with one precision, and either allele may be the minor 
 Student's t. Some programs put the smaller count first at every site before they add the sites of a bin up; a balanced
 bin then has less than 1/2. Which of the two it was, and the precision, is what makes the data most probable when p may
 change from window to window.
+
+A bin may hold alleles of another state: at the edge of a segment, or by mistake. One of them among a hundred that lost
+an allele would make the tumour look less pure, so every bin says nothing about p with a small probability.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ PRECISIONS = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 1000.0, 4000.0)
 # What the fractions of bins differ by beyond their sites, as a standard deviation.
 EXTRA = (0.0, 0.01, 0.02, 0.04)
 SDS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16)
+# P(the alleles of a bin are not those of its state).
+ASTRAY = 0.01
 WINDOW = 16
 # For changes of the fraction: every so many nodes, and P(it is drawn anew) from bin to bin.
 COMB, RENEW = 8, 0.005
@@ -60,17 +65,24 @@ def allele_table(bins: Bins) -> AlleleTable | None:
     for folded in folds:
         for level in levels:
             for extra in EXTRA if folded else EXTRA[:1]:
-                table = _fill(alleles, bins.n_bins, level, folded, extra, rough)
+                table = or_astray(_fill(alleles, bins.n_bins, level, folded, extra, rough))
                 score = _window_score(bins, table) - _measure(alleles, folded)
                 if best is None or score > best[0]:
                     best = (score, level, folded, extra)
     assert best is not None
     _, level, folded, extra = best
-    table = _fill(alleles, bins.n_bins, level, folded, extra, nodes())
+    table = or_astray(_fill(alleles, bins.n_bins, level, folded, extra, nodes()))
     table[np.bincount(alleles.bin, minlength=bins.n_bins) == 0] = np.nan
     what = "beta-binomial of precision" if alleles.a is not None else "normal of standard deviation"
     mirrored = f", sites mirrored one by one, bins differ by {extra:g}" if folded else ""
     return AlleleTable(table, f"{what} {level:g}{mirrored}")
+
+
+def or_astray(table: Floats) -> Floats:
+    """(T, G) log-likelihoods of bins that with probability ASTRAY have any fraction."""
+    top = table.max(axis=1, keepdims=True)
+    share = np.exp(table - top)
+    return np.asarray(top + np.log((1 - ASTRAY) * share + ASTRAY * share.mean(axis=1, keepdims=True)))
 
 
 def allele_cuts(bins: Bins, table: Floats) -> Integers:

@@ -3,7 +3,7 @@
 A state is (major, minor), major >= minor, or a total where alleles are not seen; the last one is amplified: more copies
 than `most`. The prior is parsimonious. Of a genome that was not doubled a state has weight RARER^d, d the copies by
 which it differs from (1, 1); homozygous loss is rarer still. A doubled genome has such a state, twice; afterwards every
-allele may have changed by one copy.
+allele that is left may have changed by one copy. `Origins` are all such ways to a state.
 
 A subclone differs from the main clone by a change (major, minor), nearly everywhere (0, 0).
 """
@@ -15,21 +15,41 @@ from functools import cached_property
 
 import numpy as np
 
-from chiasma.types import Floats
+from chiasma.types import Floats, Integers
 
 RARER = 0.3
 NO_COPY = 0.02
 AMPLIFIED = 0.02
-# After a doubling copies are lost more often than gained: doubled tumours have about three copies on average.
-LATE_LOSS, LATE_GAIN = 0.25, 0.1
+# After a doubling an allele is kept, lost once, or gained once: doubled tumours have about three copies on average.
+LATE = (0.65, 0.25, 0.1)
+LATE_STEPS = (0, -1, 1)
 MOST_COPIES = 6
-# A doubled genome has room for so many copies more.
-DOUBLED_MORE = 4
+# A doubled genome has room for so many copies more: what was 3+3 before is 6+6 afterwards, and no explanation is to
+# win because its rival has no state for it.
+DOUBLED_MORE = 6
 UNCHANGED = 0.97
 RARE_CHANGE = 0.3
 
 CHANGES = ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
 TOTAL_CHANGES = (0, 1, -1, 2, -2)
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Ways (W,) to the states: the state, the number of the early state, and late (W, 3), alleles that were kept, lost
+    or gained after the doubling. given (W,) : probability of the alleles of the way, given an early total.
+    early (E,) : probabilities of early states, the last one amplified.
+    """
+
+    state: Integers
+    source: Integers
+    given: Floats
+    late: Floats
+    early: Floats
+
+    def weights(self, early: Floats, late: Floats) -> Floats:
+        """(W,) probabilities of the ways, given those of early states (E,) and of late changes (3,)."""
+        return np.asarray(early[self.source] * self.given * np.prod(late**self.late, axis=1))
 
 
 @dataclass(frozen=True)
@@ -82,14 +102,39 @@ class CopyStates:
     @cached_property
     def probabilities(self) -> Floats:
         """(S,) of a new segment."""
-        prior = _doubled(self._largest) if self.doubled else _single(self._largest)
-        if self.alleles:
-            weights = np.array([prior[max(pair), min(pair)] for pair in self.pairs])
-        else:
-            totals = np.add.outer(np.arange(len(prior)), np.arange(len(prior)))
-            weights = np.array([prior[totals == n].sum() for n, _ in self.pairs])
-        weights = weights / weights.sum()
+        own = self.origins
+        weights = np.bincount(own.state, own.weights(own.early, np.array(LATE)), self.n_states)
+        weights = weights[:-1] / weights[:-1].sum()
         return np.append(weights * (1 - AMPLIFIED), AMPLIFIED)
+
+    @cached_property
+    def origins(self) -> Origins:
+        """All ways to the states. Early states are pairs, or totals where alleles are not told apart."""
+        number = {pair: s for s, pair in enumerate(self.pairs)}
+        early: dict[tuple[int, int], float] = {}
+        ways = []
+        for major in range(self._largest + 1):
+            for minor in range(major + 1):
+                source = self._seen(major, minor)
+                weight = RARER ** (abs(major - 1) + abs(minor - 1)) * (NO_COPY if major == 0 else 1.0)
+                endings = [(self._seen(*pair), late) for pair, late in _endings(major, minor, self.doubled)]
+                inside = [(number[seen], source, weight, late) for seen, late in endings if seen in number]
+                if inside:
+                    early[source] = early.get(source, 0.0) + weight
+                    ways += inside
+        order = {source: e for e, source in enumerate(early)}
+        total = sum(early.values()) / (1 - AMPLIFIED)
+        return Origins(
+            state=np.array([*(way[0] for way in ways), self.n_states - 1]),
+            source=np.array([*(order[way[1]] for way in ways), len(early)]),
+            given=np.array([*(way[2] / early[way[1]] for way in ways), 1.0]),
+            late=np.array([*(way[3] for way in ways), (0, 0, 0)], float),
+            early=np.array([*(weight / total for weight in early.values()), AMPLIFIED]),
+        )
+
+    def _seen(self, one: int, other: int) -> tuple[int, int]:
+        """Copies of two alleles as the states name them."""
+        return (max(one, other), min(one, other)) if self.alleles else (one + other, 0)
 
     @cached_property
     def texts(self) -> list[str]:
@@ -113,26 +158,15 @@ class CopyStates:
         return weights
 
 
-def _single(most: int) -> Floats:
-    """(n, n) weights by major and minor copies, zero where major < minor."""
-    copies = np.arange(most + 1)
-    weights = RARER ** np.add.outer(np.abs(copies - 1.0), np.abs(copies - 1.0))
-    weights[0, 0] *= NO_COPY
-    return np.tril(weights)
-
-
-def _doubled(most: int) -> Floats:
-    """The same of a genome that was doubled once."""
-    early = _single(most)
-    moved = np.zeros_like(early)
-    late = {0: 1 - LATE_LOSS - LATE_GAIN, 1: LATE_GAIN, -1: LATE_LOSS}
-    for major in range(most + 1):
-        for minor in range(major + 1):
-            for up, chance_up in late.items():
-                for more, chance_more in late.items():
-                    pair = (2 * major + up, 2 * minor + more)
-                    # A lost allele does not come back, and cannot be lost again.
-                    lost = (major == 0 and up != 0) or (minor == 0 and more != 0)
-                    if not lost and min(pair) >= 0 and max(pair) <= most:
-                        moved[max(pair), min(pair)] += early[major, minor] * chance_up * chance_more
-    return moved
+def _endings(major: int, minor: int, doubled: bool) -> list[tuple[tuple[int, int], tuple[int, int, int]]]:
+    """Copies that an early state may end with, and how many alleles were kept, lost or gained on the way."""
+    if not doubled:
+        return [((major, minor), (0, 0, 0))]
+    found = []
+    # A lost allele does not come back, and cannot be lost again.
+    for up in LATE_STEPS if major else (0,):
+        for more in LATE_STEPS if minor else (0,):
+            steps = [step for step, copies in ((up, major), (more, minor)) if copies]
+            late = (steps.count(0), steps.count(-1), steps.count(1))
+            found.append(((2 * major + up, 2 * minor + more), late))
+    return found

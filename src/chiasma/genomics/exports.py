@@ -75,6 +75,19 @@ def write_solution(data: TumourData, explanation: Explanation, folder: Path) -> 
     return ["segments.tsv", f"{name}.seg", f"{name}.bed", f"{name}.vcf"]
 
 
+def chance(probability: float) -> str:
+    """A probability to be read: ">0.999" rather than 1, "<1e-6" rather than zeros.
+
+    >>> chance(0.99996), chance(0.9973), chance(0.0352), chance(3e-9)
+    ('>0.999', '0.997', '0.035', '<1e-6')
+    """
+    if probability > 0.999:
+        return ">0.999"
+    if probability < 1e-6:
+        return "<1e-6"
+    return f"{probability:.3f}" if probability > 0.99 else f"{probability:.2g}"
+
+
 # ---- Tables ----------------------------------------------------------------------------------------------------------
 
 Lines = tuple[list[str], Iterable[Iterable[Any]]]
@@ -114,9 +127,12 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
                 "doubled": solution.doubled,
                 "altered": float(np.average(best.altered, weights=length)),
                 "log_evidence": best.log_evidence,
+                "log_likelihood": best.log_likelihood,
+                "log_mass": best.log_mass,
                 "unexplained": wrong.unexplained,
                 "above_highest_level": wrong.above,
                 "residual_autocorrelation": wrong.autocorrelation,
+                "waves": wrong.waves,
                 "warnings": wrong.in_words(),
             }
         )
@@ -135,7 +151,7 @@ def solution_table(answer: Answer, seed: int = 0) -> Lines:
 def _cell(name: str, value: Any) -> Any:
     if name == "clone_fractions":
         return "; ".join(f"{clone} {share:.3f}" for clone, share in value.items())
-    if name == "log_evidence":
+    if name in ("log_evidence", "log_likelihood", "log_mass"):
         return f"{value:.2f}"
     return f"{value:.5g}" if isinstance(value, float) else value
 
@@ -257,10 +273,10 @@ def verdict(answer: Answer) -> str:
     if answer.flat:
         return FLAT
     first = answer.solutions[0]
-    told = f"purity {first.purity:.2f}, ploidy {first.ploidy:.2f} with probability {first.probability:.2f}"
+    told = f"purity {first.purity:.2f}, ploidy {first.ploidy:.2f} with probability {chance(first.probability)}"
     if len(answer.solutions) > 1 and answer.solutions[1].probability > 0.01:
         rival = answer.solutions[1]
-        told += f"; else purity {rival.purity:.2f}, ploidy {rival.ploidy:.2f} with {rival.probability:.2f}"
+        told += f"; else purity {rival.purity:.2f}, ploidy {rival.ploidy:.2f} with {chance(rival.probability)}"
     return told
 
 

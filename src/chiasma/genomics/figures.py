@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 
 from chiasma.files.tables import same_chromosome
 from chiasma.genomics.bins import Bins
-from chiasma.genomics.exports import FLAT
+from chiasma.genomics.exports import FLAT, chance, that_matter
 from chiasma.genomics.genome import Assembly, Region
 from chiasma.genomics.segments import CopySegment, expected_depth, segments
 from chiasma.genomics.solutions import Answer, Explanation, Solution
@@ -26,6 +25,8 @@ COPY_COLOURS = ("#08306b", "#4393c3", "#f2f2f2", "#fddbc7", "#f4a582", "#d6604d"
 MEGABASE = 1e6
 # Lines at whole copies are drawn up to here.
 MOST_LINES = 12
+# Where so many bases have no data nothing is drawn.
+LONG_GAP = 1.5e6
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def plot_genome(answer: Answer, solution: Solution, known: Assembly | None, fig:
     draw_depth(axes[0], answer, own, found, where)
     if has_alleles:
         draw_alleles(axes[1], answer, own, where)
-    draw_clones(axes[-1], own, found, where)
+    draw_clones(axes[-1], answer.bins, own, found, where)
     for ax in axes:
         _mark_chromosomes(ax, where)
     _name_chromosomes(axes[0], where)
@@ -83,7 +84,7 @@ def _title(answer: Answer, solution: Solution) -> str:
     rank = answer.solutions.index(solution) + 1
     return (
         f"{answer.bins.sample}, solution {rank} of {len(answer.solutions)}: purity {solution.purity:.2f}, "
-        f"ploidy {solution.ploidy:.2f}, probability {solution.probability:.2g}"
+        f"ploidy {solution.ploidy:.2f}, probability {chance(solution.probability)}"
     )
 
 
@@ -120,9 +121,9 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
         ax.axhline(level, color=QUIET, lw=0.5, ls=":", zorder=0)
     for one in found:
         level = float(expected[one.first : one.stop].mean())
-        span = [where.left[one.first] / MEGABASE, where.right[one.stop - 1] / MEGABASE]
         if level < top:
-            ax.plot(span, [level, level], color=BLACK, lw=1.4, solid_capstyle="butt")
+            for span in _spans(answer.bins, one.first, one.stop, where):
+                ax.plot(span, [level, level], color=BLACK, lw=1.4, solid_capstyle="butt")
     ax.set_ylim(0, top)
     ax.set_ylabel("depth")
     right = ax.secondary_yaxis("right")
@@ -133,10 +134,12 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
     if clipped.any():
         ax.annotate(
             f"▲ {int(clipped.sum())} bins above",
-            (0.995, 0.94),
+            (1.0, 1.0),
             xycoords="axes fraction",
+            xytext=(0, 16),
+            textcoords="offset points",
             ha="right",
-            va="top",
+            va="bottom",
             fontsize=7,
         )
 
@@ -170,19 +173,17 @@ def expected_fraction(own: Explanation) -> Floats:
     return np.asarray(cells.min(axis=1) / cells.sum(axis=1))
 
 
-def draw_clones(ax: Axes, own: Explanation, found: Sequence[CopySegment], where: Places) -> None:
+def draw_clones(ax: Axes, bins: Bins, own: Explanation, found: Sequence[CopySegment], where: Places) -> None:
     """Copies of every clone as colours, with the clones' shares of all cells."""
-    norm = BoundaryNorm(np.arange(len(COPY_COLOURS) + 1) - 0.5, len(COPY_COLOURS))
-    colours = ListedColormap(COPY_COLOURS)
     shares = own.parameters.clone_fractions[1:]
     for row in range(len(shares)):
         for one in found:
             state = one.clones[row]
-            a, b = where.left[one.first] / MEGABASE, where.right[one.stop - 1] / MEGABASE
-            copies = min(state.total, len(COPY_COLOURS) - 1)
-            ax.fill_between([a, b], row - 0.42, row + 0.42, color=colours(norm(copies)), lw=0)
+            colour = COPY_COLOURS[min(state.total, len(COPY_COLOURS) - 1)]
             if state.total == 2 and state.major == 2 and own.states.alleles:
-                ax.fill_between([a, b], row - 0.42, row + 0.42, color=LOH, lw=0)
+                colour = LOH
+            for span in _spans(bins, one.first, one.stop, where):
+                ax.fill_between(span, row - 0.42, row + 0.42, color=colour, lw=0)
     names = ["main", *(f"subclone {j}" for j in range(1, len(shares)))]
     ax.set_yticks(range(len(shares)), labels=[f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True)], fontsize=8)
     ax.set_ylim(len(shares) - 0.5, -0.5)
@@ -215,6 +216,16 @@ def _colour(one: CopySegment) -> str:
     if one.main.total != 2:
         return GAIN if one.main.total > 2 else LOSS
     return LOH if one.main.text == "2+0" else NEUTRAL
+
+
+def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[list[float]]:
+    """Left and right ends, in megabases, of what the bins first..stop-1 cover: without long gaps in the data."""
+    seen = first + np.flatnonzero(~np.isnan(bins.depth[first:stop]))
+    if not len(seen):
+        return []
+    breaks = np.flatnonzero(where.left[seen[1:]] - where.right[seen[:-1]] > LONG_GAP)
+    starts, ends = np.append(seen[0], seen[breaks + 1]), np.append(seen[breaks], seen[-1])
+    return [[where.left[a] / MEGABASE, where.right[b] / MEGABASE] for a, b in zip(starts, ends, strict=True)]
 
 
 def _mark_chromosomes(ax: Axes, where: Places) -> None:
@@ -278,21 +289,21 @@ def plot_landscape(answer: Answer, fig: Figure) -> None:
     ]
     bar.set_ticks([np.sqrt(x) for x in ticks], labels=[f"{x:,}" for x in ticks])
     bar.set_label("log evidence below the best, one clone")
-    for i, solution in enumerate(answer.solutions, start=1):
+    shown = that_matter(answer)
+    for i, solution in reversed(list(enumerate(shown, start=1))):
         ax.plot(solution.ploidy, solution.purity, "o", ms=11, mfc="white", mec=BLACK, mew=1.2)
         ax.text(solution.ploidy, solution.purity, str(i), ha="center", va="center", fontsize=7)
     ax.set_xlabel("ploidy (mean copies per tumour cell)")
     ax.set_ylabel("purity")
     ax.set_xlim(ploidies[0], ploidies[-1])
     ax.set_ylim(0, 1.03)
-    told = [f"{i}: {one.probability:.2g}" for i, one in enumerate(answer.solutions[:6], start=1)]
-    title = FLAT if answer.flat else f"posterior probabilities {', '.join(told)}"
+    told = [f"{i}: {chance(one.probability)}" for i, one in enumerate(shown, start=1)]
+    title = FLAT if answer.flat else f"probabilities {', '.join(told)}"
     ax.set_title(f"{answer.bins.sample}: {title}", fontsize="medium")
 
 
-def plot_solutions(answer: Answer, known: Assembly | None, fig: Figure, most: int = 6) -> None:
-    """Mean copies per tumour cell along the genome in every solution, on one page."""
-    shown = answer.solutions[:most]
+def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | None, fig: Figure) -> None:
+    """Mean copies per tumour cell along the genome in the solutions to be shown, on one page."""
     where = places(answer.bins, known)
     axes = np.atleast_1d(fig.subplots(len(shown), 1, sharex=True))
     for i, (ax, solution) in enumerate(zip(axes, shown, strict=True), start=1):
@@ -303,8 +314,9 @@ def plot_solutions(answer: Answer, known: Assembly | None, fig: Figure, most: in
         x = where.middle / MEGABASE
         ax.scatter(x, np.clip(copies, -0.5, top), s=1.5, c="0.7", lw=0, rasterized=True)
         for one in segments(answer.data, own):
-            span = [where.left[one.first] / MEGABASE, where.right[one.stop - 1] / MEGABASE]
-            ax.plot(span, [one.copies] * 2, color=_colour(one) if one.main.total != 2 else BLACK, lw=2)
+            colour = _colour(one) if one.main.total != 2 else BLACK
+            for span in _spans(answer.bins, one.first, one.stop, where):
+                ax.plot(span, [one.copies] * 2, color=colour, lw=2, solid_capstyle="butt")
         ax.set_ylim(-0.5, top)
         ax.set_yticks(range(0, int(top) + 1, 1 if top < 7 else 2))
         ax.grid(axis="y", lw=0.4, color="0.85")
@@ -312,7 +324,7 @@ def plot_solutions(answer: Answer, known: Assembly | None, fig: Figure, most: in
         doubled = f", doubled {solution.doubled:.0%}" if solution.doubled > 0.005 else ""
         clones = own.parameters.n_clones
         ax.set_title(
-            f"{i}: probability {solution.probability:.2g}, purity {purity:.2f}, ploidy {solution.ploidy:.2f}, "
+            f"{i}: probability {chance(solution.probability)}, purity {purity:.2f}, ploidy {solution.ploidy:.2f}, "
             f"{clones} clone{'s' if clones > 1 else ''}{doubled}",
             fontsize="small",
             loc="left",
@@ -345,7 +357,7 @@ def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Fig
         for level in levels:
             ax.axhline(level, color=QUIET, lw=0.5, ls=":", zorder=0)
         rank = answer.solutions.index(solution) + 1
-        ax.set_title(f"solution {rank} ({solution.probability:.2g})", fontsize="small")
+        ax.set_title(f"solution {rank} ({chance(solution.probability)})", fontsize="small")
         share = own.main[cut]
         for s in np.argsort(-share.mean(axis=0), kind="stable")[:4]:
             if share[:, s].max() > 0.02:

@@ -1,7 +1,7 @@
 """The landscape: log evidence over purity and depth scale, where explanations are found before they are polished.
 
 Its maxima are narrow, so the grid is fine: some ten thousand points, each the evidence of some hundred pieces of the
-genome. States are more alike in probability here than in the model, so that nothing is overlooked.
+genome. For the search states are more alike in probability than in the model, so that nothing is overlooked.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from scipy.ndimage import maximum_filter
 from scipy.optimize import minimize
 
 from chiasma.genomics.copy_states import CopyStates
-from chiasma.genomics.model import Columns, Parameters
-from chiasma.kernels.copy_number import landscape
+from chiasma.genomics.model import Columns, Parameters, evidence_map
 from chiasma.types import Floats
 
 LEAST_PURITY, PURITY_STEP = 0.075, 0.025
@@ -67,9 +66,12 @@ def mean_ploidy(purity: Floats, scale: Floats, unit: float) -> Floats:
     return np.asarray((2 * unit / scale - 2 * (1 - purity)) / purity)
 
 
-def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2) -> Landscape:
-    """The landscape of one clone."""
+def survey(
+    pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2, slack: float = SLACK, power: float = ALIKE
+) -> Landscape:
+    """The landscape of one clone. power: of the probabilities of states."""
     low, high = bounds.purity
+    alike = _alike(states, power)
     purities = np.unique(np.clip(np.arange(LEAST_PURITY, 1 + PURITY_STEP / 2, PURITY_STEP), low, high))
     unit = pieces.noise.unit
     corner = np.array([purities[0], purities[-1]])
@@ -82,7 +84,7 @@ def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2
         inside = (ploidy >= bounds.ploidy[0]) & (ploidy <= bounds.ploidy[1])
         out = np.full(len(scales), -np.inf)
         if inside.any():
-            out[inside] = _evidence(pieces, states, (), np.array([purity]), scales[inside], SLACK)[0]
+            out[inside] = evidence_map(pieces, states, alike, (), np.array([purity]), scales[inside], slack)[0]
         return out
 
     with ThreadPoolExecutor(workers) as pool:
@@ -90,33 +92,18 @@ def survey(pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2
     return Landscape(purities, scales, np.array(heights), unit)
 
 
-def _evidence(
-    pieces: Columns,
-    states: CopyStates,
-    shares: Sequence[float],
-    purities: Floats,
-    scales: Floats,
-    slack: float,
-) -> Floats:
-    """(P, Q) log evidence on the pieces."""
-    values, probabilities = states.values, states.probabilities**ALIKE
-    probabilities = probabilities / probabilities.sum()
-    for share in shares:
-        changes = share * states.changes
-        values = (values[:, None] + changes).reshape(-1, 3)
-        probabilities = np.outer(probabilities, states.change_probabilities).ravel()
-    out = np.empty((len(purities), len(scales)))
-    own = pieces.noise
-    noise = (own.growth, own.unit, slack, own.unexplained)
-    normal = np.array(states.normal, float)
-    arrays = pieces.depth, pieces.sd, *pieces.scaled_table, pieces.stay, probabilities, values
-    landscape(*arrays, purities, scales, normal, noise, out)
-    return out
+def _alike(states: CopyStates, power: float = ALIKE) -> Floats:
+    """(S,) probabilities of states that differ less than those of the model."""
+    alike = states.probabilities**power
+    return np.asarray(alike / alike.sum())
 
 
-def surveys(pieces: Columns, most: int, bounds: Bounds, workers: int = 2) -> dict[bool, Landscape]:
+def surveys(
+    pieces: Columns, most: int, bounds: Bounds, workers: int = 2, slack: float = SLACK, power: float = ALIKE
+) -> dict[bool, Landscape]:
     """The landscapes of one clone, of a genome that was not doubled and of one that was."""
-    return {doubled: survey(pieces, pieces.states(doubled, most), bounds, workers) for doubled in (False, True)}
+    states = {doubled: pieces.states(doubled, most) for doubled in (False, True)}
+    return {doubled: survey(pieces, own, bounds, workers, slack, power) for doubled, own in states.items()}
 
 
 def candidates(
@@ -141,7 +128,10 @@ def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -
     own = seed[1]
     states = pieces.states(own.doubled, most)
     at = np.array([own.purity]), np.array([own.scale])
-    heights = [float(_evidence(pieces, states, (*own.fractions, share), *at, own.slack)[0, 0]) for share in SHARES]
+    alike = _alike(states)
+    heights = [
+        float(evidence_map(pieces, states, alike, (*own.fractions, share), *at, own.slack)[0, 0]) for share in SHARES
+    ]
     share = SHARES[int(np.argmax(heights))]
     return max(heights), replace(own, fractions=(*own.fractions, share))
 
@@ -149,6 +139,7 @@ def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -
 def _refined(pieces: Columns, most: int, bounds: Bounds, start: Parameters) -> tuple[float, Parameters]:
     """The maximum near a start."""
     states = pieces.states(start.doubled, most)
+    alike = _alike(states)
     low, high = bounds.purity
     n_shares = len(start.fractions)
 
@@ -161,7 +152,7 @@ def _refined(pieces: Columns, most: int, bounds: Bounds, start: Parameters) -> t
         own = at(x)
         outside = abs(x[0] - own.purity) + sum(abs(x[2 + i] - own.fractions[i]) for i in range(n_shares))
         at_own = np.array([own.purity]), np.array([own.scale])
-        found = _evidence(pieces, states, own.fractions, *at_own, own.slack)
+        found = evidence_map(pieces, states, alike, own.fractions, *at_own, own.slack)
         return float(-found[0, 0] + 1e3 * outside)
 
     x0 = np.array([start.purity, np.log(start.scale), *start.fractions])

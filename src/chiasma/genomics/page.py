@@ -8,10 +8,10 @@ from typing import Any
 
 from chiasma import atomic
 from chiasma.files import page
-from chiasma.genomics.exports import FLAT, that_matter, verdict
+from chiasma.genomics.exports import FLAT, chance, that_matter, verdict
 from chiasma.genomics.solutions import Answer
 
-# Log evidence by which one solution must lead for the page to say that the data prefer it.
+# Log-likelihood by which one solution must lead for the page to say that the data prefer it.
 CLEAR = 3.0
 
 
@@ -54,10 +54,11 @@ def _verdicts(answer: Answer, entries: Sequence[dict[str, Any]]) -> list[page.Ve
 
 def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
     names = ["solution", "probability", "purity", "90%", "ploidy", "clones", "doubled", "altered", "unexplained"]
+    names += ["fit", "plausibility"]
     rows = [
         [
             entry["rank"],
-            f"{entry['probability']:.3g}",
+            chance(entry["probability"]),
             f"{entry['purity']:.3f}",
             f"{entry['purity_low']:.3f}-{entry['purity_high']:.3f}",
             f"{entry['ploidy']:.2f}",
@@ -65,8 +66,9 @@ def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
             f"{entry['doubled']:.0%}",
             f"{entry['altered']:.0%}",
             f"{entry['unexplained']:.0%}",
+            *(f"{-lead:+.1f}" if i else "0" for lead in _leads(entries, i)),
         ]
-        for entry in entries
+        for i, entry in enumerate(entries)
     ]
     return page.table(names, rows, rest="solutions.tsv")
 
@@ -75,18 +77,29 @@ def _comparison(answer: Answer, entries: Sequence[dict[str, Any]]) -> str:
     """Whether the data or the prior decide between the first solutions."""
     if len(entries) < 2:
         return "There is no other solution."
-    first, second = answer.solutions[:2]
-    by_data = first.best.log_evidence - second.best.log_evidence
-    in_all = first.best.log_mass - second.best.log_mass
-    if by_data > CLEAR:
-        return (
-            f"The data prefer solution 1 to solution 2 by {by_data:.1f} units of log evidence, "
-            f"the posterior by {in_all:.1f}."
-        )
-    return (
-        f"The data hardly tell solutions 1 and 2 apart ({by_data:+.1f} units of log evidence); the prior decides "
-        f"({in_all - by_data:+.1f}): which states are common, how many clones there are, whether the genome doubled."
+    fit, usual = _leads(entries, 1)
+    told = (
+        "Fit is the log-likelihood of the data at the most probable copy numbers, relative to solution 1; plausibility "
+        "is the rest of the posterior: which copy numbers are usual, how many changes, clones and doublings it takes, "
+        "how well its numbers are known. "
     )
+    if fit > CLEAR:
+        decided = f"The data fit solution 1 better than solution 2, by {fit:.1f} units of log-likelihood"
+        also = (
+            "; its copy numbers are also more plausible"
+            if usual > 0
+            else f", though it is less plausible ({usual:.1f})"
+        )
+        return told + decided + also + "."
+    better = "hardly tell solutions 1 and 2 apart" if abs(fit) <= CLEAR else "even fit solution 2 better"
+    return told + f"The data {better} ({fit:+.1f}); what is usual of tumours decides ({usual:+.1f})."
+
+
+def _leads(entries: Sequence[dict[str, Any]], rival: int) -> tuple[float, float]:
+    """By how much the first solution leads a rival: in fit, and in plausibility."""
+    first, other = entries[0], entries[rival]
+    fit = first["log_likelihood"] - other["log_likelihood"]
+    return fit, first["log_mass"] - other["log_mass"] - fit
 
 
 def _picture(path: Path, caption: str) -> page.Html:

@@ -15,14 +15,12 @@ import numpy as np
 
 from chiasma.genomics.allele_table import AlleleTable, allele_cuts, allele_table
 from chiasma.genomics.bins import Bins
-from chiasma.genomics.model import Columns, Noise
+from chiasma.genomics.model import PIECE_DF, Columns, Noise
 from chiasma.genomics.reference import Reference, reference
 from chiasma.types import Floats, Integers
 
 LONGEST = 10_000_000
 MOST_PIECES = 1_000
-# Means of many bins have lighter tails than bins. The landscape counts on seven degrees of freedom.
-PIECE_DF = 7.0
 UNEXPLAINED = 0.02
 # Slack of minor allele fractions: one of these is chosen by the evidence.
 FRACTION_SLACKS = (0.0, 0.004, 0.008, 0.016, 0.03)

@@ -2,8 +2,8 @@
 
 The posterior of an explanation is its exact evidence times a prior, integrated over its basin by Laplace's method: a
 normal about the maximum. Which copy-number states are common differs from tumour to tumour, so their probabilities are
-learned, too: Dirichlet with the parsimonious prior as its mean and a weight that is averaged over. Explanations that
-agree in purity and ploidy are one solution, whatever they say about clones and doubling; their probabilities add up.
+learned, too (`chiasma.genomics.state_prior`). Explanations that agree in purity and ploidy are one solution, whatever
+they say about clones and doubling; their probabilities add up.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
-from scipy.special import expit, gammaln, log_expit, logsumexp
+from scipy.special import expit, log_expit, logsumexp
 
 from chiasma.exact import inference as exact
 from chiasma.genomics.bins import Bins
@@ -22,12 +22,11 @@ from chiasma.genomics.copy_states import MOST_COPIES, CopyStates
 from chiasma.genomics.landscape import Bounds, Landscape, candidates, distinct, near, surveys
 from chiasma.genomics.model import Columns, CopyNumber, Parameters, log_evidence, model_of
 from chiasma.genomics.pieces import FRACTION_SLACKS, TumourData
+from chiasma.genomics.state_prior import learned, log_average
 from chiasma.types import Floats
 
 # Doubled genomes are about a third of tumours.
 DOUBLED = 0.3
-# Weight of the prior of the states, in segments: unknown, so averaged over; the typical one serves where one is needed.
-CONCENTRATIONS, TYPICAL_CONCENTRATION = (5.0, 10.0, 20.0, 40.0), 15.0
 # Slack of the level of a piece: a typical one, and the standard deviation of its logarithm.
 SLACK, SLACK_SPREAD = 0.01, 1.0
 LEAST_SHARE, LARGEST_SHARE = 0.03, 0.5
@@ -52,12 +51,14 @@ SIGNAL = 6.0
 class Explanation:
     """A maximum of the posterior. covariance: of `free`, the parameters on the real line; log_mass: of its basin.
 
+    log_evidence : of the pieces, all copy numbers summed. log_likelihood : of the pieces, at the most probable ones.
     probabilities (S,) : learned, of the states of a new segment. fraction_slack : of the minor allele fractions.
     main (T, S), changes (T, C) each : posterior probabilities of the states of the rows, for the bins.
     """
 
     parameters: Parameters
     log_evidence: float
+    log_likelihood: float
     log_mass: float
     free: Floats
     covariance: Floats
@@ -125,9 +126,15 @@ class Answer:
     bounds: Bounds
     most: int
     solutions: tuple[Solution, ...]
-    landscapes: dict[bool, Landscape]
     flat: bool
     null_log_evidence: float
+
+    @cached_property
+    def landscapes(self) -> dict[bool, Landscape]:
+        """Log evidence of one clone, not doubled and doubled, with the slacks of the best solution."""
+        best = self.solutions[0].best
+        pieces = self.data.pieces_with(best.fraction_slack)
+        return surveys(pieces, self.most, self.bounds, slack=best.parameters.slack, power=1.0)
 
     @property
     def bins(self) -> Bins:
@@ -159,12 +166,12 @@ def solve(
     data = TumourData.of(bins)
     note(_noise_in_words(data))
     note(f"searching purity x ploidy on {len(data.cuts):,} pieces of the genome")
-    landscapes = surveys(data.pieces, most, bounds, workers)
+    maps = surveys(data.pieces, most, bounds, workers)
     explanations: list[Explanation] = []
     with ThreadPoolExecutor(workers) as pool:
         for n_clones in range(bounds.clones[0], bounds.clones[1] + 1):
             note(f"polishing explanations with {_clones(n_clones)}")
-            found = candidates(data.pieces, landscapes, most, bounds, n_clones, workers)
+            found = candidates(data.pieces, maps, most, bounds, n_clones, workers)
             rough = list(pool.map(partial(_rough, data, most, bounds), found))
             rough += pool.map(partial(_rough, data, most, bounds), _aliases(rough, data, bounds))
             polished = pool.map(partial(polish, data, most, bounds), _chosen(rough))
@@ -178,7 +185,6 @@ def solve(
         bounds=bounds,
         most=most,
         solutions=solutions,
-        landscapes=landscapes,
         flat=flat,
         null_log_evidence=null,
     )
@@ -261,10 +267,10 @@ def polish(data: TumourData, most: int, bounds: Bounds, start: Parameters) -> Ex
             fraction_slack, pieces = _best_fraction_slack(data, own, most, probabilities)
         if turn:
             counts = _segment_counts(pieces, own, most, probabilities)
-            probabilities = _learned(states.probabilities, counts)
-        chosen, learned = pieces, probabilities
+            probabilities = learned(states, counts)
+        chosen, own_prior = pieces, probabilities
 
-        def height(x: Floats, columns: Columns = chosen, prior: Floats = learned) -> float:
+        def height(x: Floats, columns: Columns = chosen, prior: Floats = own_prior) -> float:
             return log_evidence(columns, line.parameters(x), most, prior) + line.log_prior(x)
 
         free, top, covariance = climb(height, free, steps)
@@ -272,13 +278,15 @@ def polish(data: TumourData, most: int, bounds: Bounds, start: Parameters) -> Ex
     parameters = line.parameters(free)
     counts = _segment_counts(pieces, parameters, most, probabilities)
     _, log_volume = np.linalg.slogdet(2 * np.pi * covariance)
-    log_mass = top + 0.5 * log_volume + _log_average(states.probabilities, probabilities, counts)
+    # The evidence counts on the learned probabilities; the average over all probabilities takes their place.
+    log_mass = top + 0.5 * log_volume + log_average(states, counts) - counts @ np.log(probabilities)
     log_mass += np.log(DOUBLED if start.doubled else 1 - DOUBLED)
     columns = data.columns(parameters.slack)
     smoothed = exact.all_probabilities(model_of(columns, parameters, most, probabilities), columns.observations)
     found = Explanation(
         parameters=parameters,
         log_evidence=float(log_evidence(pieces, parameters, most, probabilities)),
+        log_likelihood=_log_likelihood(pieces, parameters, most, probabilities),
         log_mass=float(log_mass),
         free=free,
         covariance=covariance,
@@ -342,20 +350,20 @@ def _segment_counts(pieces: Columns, own: Parameters, most: int, probabilities: 
     return np.bincount(path[new], minlength=len(probabilities)).astype(float)
 
 
-def _learned(prior: Floats, counts: Floats) -> Floats:
-    """Posterior mean of the probabilities of states."""
-    mass = TYPICAL_CONCENTRATION * prior + counts
-    return np.asarray(mass / mass.sum())
-
-
-def _log_average(prior: Floats, learned: Floats, counts: Floats) -> float:
-    """What the evidence at the learned probabilities misses: the average over all probabilities, relative to them."""
-    averages = []
-    for weight in CONCENTRATIONS:
-        mass = weight * prior
-        total = gammaln(weight) - gammaln(weight + counts.sum())
-        averages.append(total + np.sum(gammaln(mass + counts) - gammaln(mass)))
-    return float(logsumexp(averages) - np.log(len(averages)) - counts @ np.log(learned))
+def _log_likelihood(pieces: Columns, own: Parameters, most: int, probabilities: Floats) -> float:
+    """Of the pieces, at the most probable copy numbers."""
+    model = model_of(pieces, own, most, probabilities)
+    states = pieces.states(own.doubled, most)
+    _, main, *changes = exact.map_states(model, pieces.observations)
+    copies = states.values[main]
+    for share, change in zip(own.fractions, changes, strict=True):
+        copies = copies + share * states.changes[change]
+    level, which = np.unique(
+        (1 - own.purity) * np.array([*states.normal, 0.0]) + own.purity * copies, axis=0, return_inverse=True
+    )
+    assert isinstance(model.emission, CopyNumber)
+    each = model.emission.log_likelihood(pieces.observations.y, level)
+    return float(each[np.arange(len(which)), which.ravel()].sum())
 
 
 def climb(

@@ -25,6 +25,8 @@ from chiasma.genomics.wig import corrected
 
 DPI = 130
 FEWEST_BINS = 20
+# Solutions on one page.
+MOST_SHOWN = 6
 
 
 def read_samples(
@@ -68,6 +70,7 @@ def analyse(
     regions: Sequence[str] = (),
     workers: int = 2,
     seed: int = 0,
+    tables_only: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Answer:
     """Solve one sample and write everything about it to a directory."""
@@ -78,9 +81,11 @@ def analyse(
         raise InvalidInput(
             f"no explanation of {bins.sample!r} has a purity and a ploidy within the bounds; widen --purity or --ploidy"
         )
-    note("writing tables and figures")
+    note("writing tables" if tables_only else "writing tables and figures")
     about: dict[str, Any] = {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
     write_answer(answer, out, about, seed)
+    if tables_only:
+        return answer
     write_figures(answer, out / "figures", known)
     write_page(answer, solution_entries(answer, seed), out)
     for region in wanted:
@@ -100,8 +105,8 @@ def write_figures(answer: Answer, folder: Path, known: Assembly | None) -> list[
         _draw(folder / "purity-ploidy.png", (7.5, 5), lambda fig: plot_landscape(answer, fig)),
         _draw(
             folder / "solutions.png",
-            (13, 1.2 + 1.5 * min(6, len(answer.solutions))),
-            lambda fig: plot_solutions(answer, known, fig),
+            (13, 1.2 + 1.5 * len(that_matter(answer)[:MOST_SHOWN])),
+            lambda fig: plot_solutions(answer, that_matter(answer)[:MOST_SHOWN], known, fig),
         ),
     ]
     height = 6.4 if answer.data.has_alleles else 5.0

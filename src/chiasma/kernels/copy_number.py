@@ -46,6 +46,18 @@ def add_depth(y, sd, mu, spread, amplified, df, power, slack, out):
 
 
 @njit
+def four_nodes(x, n_nodes, weight):
+    """Weights (4,) of the cubic through the four nodes about x, which counts nodes; returns the first of them."""
+    first = min(max(int(x) - 1, 0), n_nodes - 4)
+    u = x - first
+    weight[0] = -(u - 1.0) * (u - 2.0) * (u - 3.0) / 6.0
+    weight[1] = u * (u - 2.0) * (u - 3.0) / 2.0
+    weight[2] = -u * (u - 1.0) * (u - 3.0) / 2.0
+    weight[3] = u * (u - 1.0) * (u - 2.0) / 6.0
+    return first
+
+
+@njit
 def add_alleles(table, flat, fraction, amplified, out):
     """out (n, N) += log p(alleles | state). table (n, G); fraction (N,) of the minor allele in each state.
 
@@ -57,13 +69,7 @@ def add_alleles(table, flat, fraction, amplified, out):
     weight = np.empty((n_states, 4))
     for s in range(n_states):
         x = min(max(2.0 * fraction[s], 0.0), 1.0) * (n_nodes - 1)
-        first = min(max(int(x) - 1, 0), n_nodes - 4)
-        node[s] = first
-        u = x - first
-        weight[s, 0] = -(u - 1.0) * (u - 2.0) * (u - 3.0) / 6.0
-        weight[s, 1] = u * (u - 2.0) * (u - 3.0) / 2.0
-        weight[s, 2] = -u * (u - 1.0) * (u - 3.0) / 2.0
-        weight[s, 3] = u * (u - 1.0) * (u - 2.0) / 6.0
+        node[s] = four_nodes(x, n_nodes, weight[s])
     for t in range(table.shape[0]):
         row = table[t]
         if math.isnan(row[0]):
@@ -146,66 +152,94 @@ def add_fractions(bins, fraction, variance, sites, extra, nodes, out):
 
 
 @njit
-def landscape(depth, sd, lik, flat, stay, probabilities, values, purities, scales, normal, noise, out):
-    """Log evidence of one clone, or of joint states of several, at all purities and scales, into out (P, Q).
+def switch(message, stay, probabilities, sizes):
+    """Rows switch, in place: each stays, or is drawn anew from its probabilities.
 
-    Columns are pieces of constant depth (C,) with their standard error sd. lik (C, G): likelihoods of minor allele
-    fractions, 1 at the largest, (C, 0) if alleles are unknown; flat (C,): their mean. values (N, 3) and probabilities
-    (N,) of the states; stay (C,): the probability that a piece continues the state before it. normal (2,): copies in
-    normal cells. noise = (growth, unit, slack, unexplained): as in `add_depth`; a piece is unexplained with a small
-    probability, and then its depth is uniform over 0..3 units. Student's t has seven degrees of freedom, so that its
-    density is a fourth power.
+    message (N,): mass of the joint states, the last row the fastest. sizes (R,): states of each row; probabilities
+    (sum of sizes,): theirs, one row after the other.
     """
-    n_columns, n_states, n_nodes = depth.shape[0], probabilities.shape[0], lik.shape[1]
+    inner, last = 1, probabilities.shape[0]
+    for r in range(sizes.shape[0] - 1, -1, -1):
+        size = sizes[r]
+        first = last - size
+        for o in range(0, message.shape[0], inner * size):
+            for i in range(o, o + inner):
+                total = 0.0
+                for k in range(size):
+                    total += message[i + k * inner]
+                total *= 1.0 - stay
+                for k in range(size):
+                    message[i + k * inner] = stay * message[i + k * inner] + total * probabilities[first + k]
+        inner, last = inner * size, first
+
+
+@njit
+def landscape(depth, sd, table, flat, stay, probabilities, sizes, values, purities, scales, normal, noise, out):
+    """Log evidence of the tumour model at all purities and scales, into out (P, Q): all copy-number paths summed.
+
+    Columns are pieces of constant depth (C,) with their standard error sd. table (C, G): log-likelihoods of minor
+    allele fractions, 0 at the largest, (C, 0) if alleles are unknown; flat (C,): the mean likelihood. Rows are clones,
+    of `sizes` states; values (N, 3) belong to their joint states and probabilities (sum of sizes,) to those of each
+    row. stay (C,): the probability that a row continues its state. normal (2,): copies in normal cells. noise =
+    (growth, unit, slack, unexplained): as in `add_depth`; a piece is unexplained with a small probability, and then
+    its depth is uniform over 0..3 units. Student's t has seven degrees of freedom, so that its density is a fourth
+    power.
+    """
+    n_columns, n_states, n_nodes = depth.shape[0], values.shape[0], table.shape[1]
     growth, unit, slack, unexplained = noise
     mu, spread, drift = np.empty(n_states), np.empty(n_states), np.empty(n_states)
-    node, share = np.empty(n_states, np.int64), np.empty(n_states)
-    amplified = values[:, 2] > 0.0
-    prior, message = np.empty(n_states), np.empty(n_states)
-    top = T7_TOP * (1.0 - unexplained)
-    outside = unexplained / (3.0 * unit)
+    node, weight, message = np.empty(n_states, np.int64), np.empty((n_states, 4)), np.empty(n_states)
+    explained, outside = 1.0 - unexplained, unexplained / (3.0 * unit)
     for i in range(purities.shape[0]):
         purity = purities[i]
         for j in range(scales.shape[0]):
             for s in range(n_states):
                 major = (1.0 - purity) * normal[0] + purity * values[s, 0]
                 minor = (1.0 - purity) * normal[1] + purity * values[s, 1]
-                # A subclone cannot lose what is not there.
-                prior[s] = probabilities[s] if min(values[s, 0], values[s, 1]) >= 0.0 else 0.0
                 total = max(major + minor - 0.5 * purity * values[s, 2], 1e-3)
                 mu[s] = 0.5 * scales[j] * total
                 spread[s] = max(mu[s] / unit, 0.05) ** (2.0 * growth)
                 drift[s] = (slack * mu[s]) ** 2
                 if n_nodes > 0:
-                    x = min(2.0 * max(min(major, minor), 0.0) / (major + minor), 1.0) * (n_nodes - 1)
-                    node[s] = min(int(x), n_nodes - 2)
-                    share[s] = x - node[s]
+                    fraction = max(min(major, minor), 0.0) / max(major + minor, 1e-3)
+                    node[s] = four_nodes(2.0 * fraction * (n_nodes - 1), n_nodes, weight[s])
             evidence = 0.0
-            message[:] = prior
+            message[:] = 0.0
+            message[0] = 1.0
             for c in range(n_columns):
+                switch(message, stay[c], probabilities, sizes)
                 value = depth[c]
-                if math.isnan(value):
-                    continue
+                missing = math.isnan(value)
                 alleles = n_nodes > 0 and not math.isnan(flat[c])
                 base = outside * (flat[c] if alleles else 1.0)
                 variance = sd[c] * sd[c]
                 mass = 0.0
                 for s in range(n_states):
+                    # A subclone cannot lose what is not there.
+                    if min(values[s, 0], values[s, 1]) < 0.0:
+                        message[s] = 0.0
+                        continue
+                    if missing:
+                        mass += message[s]
+                        continue
                     scale2 = variance * spread[s] + drift[s]
                     off = value - mu[s]
-                    if amplified[s] and off > 0.0:
-                        density = (1.0 - unexplained) * mu[s] / (value * value)
+                    tail = 1.0 / (1.0 + off * off / (7.0 * scale2))
+                    tail *= tail
+                    if values[s, 2] > 0.0:
+                        below = 0.5 * math.sqrt(scale2) / (mu[s] * T7_TOP)
+                        shape = (mu[s] / value) ** 2 if off > 0.0 else tail * tail
+                        density = shape / (mu[s] * (1.0 + below))
+                        if alleles:
+                            density *= flat[c]
                     else:
-                        tail = 1.0 / (1.0 + off * off / (7.0 * scale2))
-                        tail *= tail
-                        density = (1.0 - unexplained) / mu[s] if amplified[s] else top / math.sqrt(scale2)
-                        density *= tail * tail
-                    if alleles:
-                        k = node[s]
-                        between = lik[c, k] + share[s] * (lik[c, k + 1] - lik[c, k])
-                        density *= flat[c] if amplified[s] else between
-                    here = stay[c] * message[s] + (1.0 - stay[c]) * prior[s]
-                    message[s] = here * (density + base)
+                        density = T7_TOP / math.sqrt(scale2) * tail * tail
+                        if alleles:
+                            k = node[s]
+                            log_lik = weight[s, 0] * table[c, k] + weight[s, 1] * table[c, k + 1]
+                            log_lik += weight[s, 2] * table[c, k + 2] + weight[s, 3] * table[c, k + 3]
+                            density *= math.exp(log_lik)
+                    message[s] *= explained * density + base
                     mass += message[s]
                 evidence += math.log(mass)
                 mass = 1.0 / mass

@@ -138,8 +138,9 @@ class StateEngine(Engine):
     problem: StateProblem
 
     def _first_states(self, n_replicas: int, start: Start) -> State:
-        given = start.states
-        rows = [self.problem.initial(self.streams.initial(r)) if given is None else given for r in range(n_replicas)]
+        if start.states is not None:
+            return np.array(np.broadcast_to(start.states, (n_replicas, self.problem.n_sites)), self.problem.dtype)
+        rows = [self.problem.initial(self.streams.initial(r)) for r in range(n_replicas)]
         return np.array(rows, dtype=self.problem.dtype)
 
     def log_densities(self) -> Floats:

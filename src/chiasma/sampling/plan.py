@@ -158,7 +158,7 @@ def plan_paths(
 def _tried(target: AnyTarget, ladders: bool, over: str) -> Plan:
     """Blocks of several sizes without a ladder, from which the pilot is to choose."""
     kind: type[BlockGibbs] | type[GaussianBlocks] = GaussianBlocks if GaussianBlocks.serves(target) else BlockGibbs
-    sizes = [min(size, target.n_axes) for size in _tried_sizes(target, kind)]
+    sizes = [min(size, kind.largest(target)) for size in _tried_sizes(target, kind)]
     fitting = [size for size in sizes if 8 * target.n_columns * target.widest(size) <= TRIED_BYTES]
     middle = sizes[len(sizes) // 2] if len(fitting) == len(sizes) else (fitting or [sizes[0]])[-1]
     candidates = tuple((kind(size=size), f"blocks of {size} rows") for size in sorted({*fitting, middle}))

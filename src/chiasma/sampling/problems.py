@@ -35,7 +35,7 @@ State = npt.NDArray[Any]
 class Start(NamedTuple):
     """Initial values of every replica; what is not given is drawn from the prior, or is the init of the density."""
 
-    states: State | None = None  # (T,) codes of the free rows, or a vector
+    states: State | None = None  # (T,) codes of the free rows, or a vector; (R, T): one of every replica
     values: Mapping[str, Any] = {}  # parameters by name
 
     def describe(self) -> dict[str, Any]:

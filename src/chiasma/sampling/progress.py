@@ -23,16 +23,23 @@ class Progress:
         self._bars: Any = None
         self._lines: Lines | None = None
         self._tasks: list[Any] = []
+        self._seed = seed
+        self._untold: str | None = reason
         if not wanted:
             return
         from rich.console import Console
 
         console = Console(stderr=True)
         if console.is_terminal:
-            console.print(f"[bold]chiasma[/bold] {reason} (seed {seed})", highlight=False)
-            self._open(console)
+            self._make_bars(console)
         else:
             self._lines = Lines(reason)
+
+    def tell(self, reason: str) -> None:
+        """Say with the next stage what was chosen and why."""
+        self._untold = reason
+        if self._lines is not None:
+            self._lines.reason = reason
 
     def resume(self, done: int, total: int) -> None:
         """Say how many draws per chain an earlier call has stored."""
@@ -42,7 +49,7 @@ class Progress:
         if self._lines is not None:
             self._lines.write(f"chiasma: {text}")
 
-    def _open(self, console: Any) -> None:
+    def _make_bars(self, console: Any) -> None:
         from rich import progress
 
         self._bars = progress.Progress(
@@ -54,13 +61,21 @@ class Progress:
             console=console,
             auto_refresh=False,
         )
-        self._bars.start()
+
+    def open(self) -> None:
+        """Show the display, and say what was chosen if that is not known yet."""
+        if self._bars is not None:
+            self._bars.start()
+            if self._untold is not None:
+                self._bars.console.print(f"[bold]chiasma[/bold] {self._untold} (seed {self._seed})", highlight=False)
+                self._untold = None
 
     def begin(self, stage: str, total: int, n_chains: int = 0, done: Sequence[int] | None = None) -> None:
         """A stage of so many steps, of every chain or (n_chains = 0) of none; done: steps each has behind it."""
         done = done or [0] * max(n_chains, 1)
         if self._lines is not None:
             self._lines.begin(stage, total * max(n_chains, 1), sum(done))
+        self.open()
         if self._bars is None or total == 0:
             return
         for task in self._tasks:
@@ -98,6 +113,7 @@ class Progress:
             self._lines.tell_if_due()
 
     def close(self) -> None:
+        """Until it is opened again."""
         if self._bars is not None:
             self._bars.stop()
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -136,14 +137,18 @@ def sample(
     entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
     n_workers = min(workers or os.cpu_count() or 1, chains)
     began, left = time.perf_counter(), warmup
+    because = plan.reason if plan.trial is None else f"a pilot chooses the update: {plan.trial.because}"
+    display = Progress(progress, because, entropy)
     pilot_states: list[Integers] = []
     if plan.trial is not None:
         assert isinstance(problem, CodesProblem)
         if saves_a_table(problem.target, plan, chains * (warmup + draws * thin)):
             problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
-        plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers)
+        with closing(display):
+            plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
         assert plan.update is not None
         problem.update, problem.exchange = plan.update, plan.exchange
+        display.tell(plan.reason)
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
     trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
@@ -151,7 +156,7 @@ def sample(
     if start.states is None:
         starts[: len(pilot_states)] = [Start(states) for states in pilot_states[:chains]]
     engines = make_engines(problem, plan, exchange_every, entropy, starts)
-    with Run(engines, n_workers, Progress(progress, plan.reason, entropy)) as run:
+    with Run(engines, n_workers, display) as run:
         if pilot_states:
             run.timings["pilot"] = time.perf_counter() - began
         log_evidence = run.prepare()
@@ -286,6 +291,7 @@ class Run:
         self.timings: dict[str, float] = {}
 
     def __enter__(self) -> Run:
+        self.display.open()
         return self
 
     def __exit__(self, *_: object) -> None:
