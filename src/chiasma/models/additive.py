@@ -59,10 +59,6 @@ class Additive(Emission):
     """Base class for an emission of your own: it depends on a column only through its level, the sum of what its rows
     add.
 
-    Parameters
-    ----------
-    weights : (K,) one per row, or (K, D) for D channels; None where the values of the rows say all: each weight is 1.
-
     A subclass defines
 
     - `arguments`, a description of every argument of its `__init__`, each of which is an attribute too;
@@ -76,6 +72,10 @@ class Additive(Emission):
 
     A level has D channels where the weights are (K, D), or the values of rows (S, D). Then y is (T, D), and its
     channels are independent given the level, unless a subclass says otherwise.
+
+    Parameters
+    ----------
+    weights : (K,) one per row, or (K, D) for D channels; None where the values of the rows say all: each weight is 1.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Additive(Emission):
     ...         return rng.laplace(level, self.scale)
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=Laplace([1.0, 3.0], scale=0.5))
     >>> ch.exact.marginals(model, [0.1, 1.2, 4.1, 3.9]).round(2).tolist()
-    [[0.12, 0.83, 0.97, 0.96], [0.0, 0.01, 1.0, 1.0]]
+    [[0.59, 0.92, 0.97, 0.96], [0.0, 0.02, 1.0, 1.0]]
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
