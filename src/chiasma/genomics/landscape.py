@@ -25,6 +25,11 @@ SCALE_STEP = 0.0075
 SLACK = 0.015
 N_MAXIMA = 30
 N_REFINED = 24
+# After few steps all but the best are given up, and at their maxima those that are far below the best; of each kind,
+# doubled or not, two are kept.
+FEW_STEPS, N_HOPEFUL = 15, 10
+STEPS, FAR_BELOW = 60, 150.0
+FEWEST, FEWEST_OF_A_KIND = 6, 2
 # Power of the probabilities of states.
 ALIKE = 0.5
 SHARES = (0.08, 0.14, 0.2, 0.26, 0.32, 0.38, 0.44, 0.5)
@@ -118,9 +123,23 @@ def candidates(
     with ThreadPoolExecutor(workers) as pool:
         for _ in range(1, n_clones):
             seeds = list(pool.map(partial(_with_subclone, pieces, most), seeds))
-        seeds.sort(key=lambda one: -one[0])
-        refined = list(pool.map(partial(_refined, pieces, most, bounds), [own for _, own in seeds[:N_REFINED]]))
-    return distinct([own for _, own in sorted(refined, key=lambda one: -one[0])])
+        found = sorted(seeds, key=lambda one: -one[0])[:N_REFINED]
+        found = list(pool.map(partial(_refined, pieces, most, bounds, FEW_STEPS), [own for _, own in found]))
+        # Depth alone has more rivals, and costs less.
+        found = _first(found, N_HOPEFUL if pieces.has_alleles else N_REFINED)
+        found = list(pool.map(partial(_refined, pieces, most, bounds, STEPS), [own for _, own in found]))
+    best = max((height for height, _ in found), default=0.0)
+    near_best = sum(height > best - FAR_BELOW for height, _ in found)
+    return distinct([own for _, own in _first(found, max(near_best, FEWEST))])
+
+
+def _first(found: list[tuple[float, Parameters]], n: int) -> list[tuple[float, Parameters]]:
+    """The n best, and a few of each kind."""
+    ranked = sorted(found, key=lambda one: -one[0])
+    kept = ranked[:n]
+    for doubled in (False, True):
+        kept += [one for one in ranked if one[1].doubled is doubled][:FEWEST_OF_A_KIND]
+    return sorted(dict.fromkeys(kept), key=lambda one: -one[0])
 
 
 def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -> tuple[float, Parameters]:
@@ -136,8 +155,8 @@ def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -
     return max(heights), replace(own, fractions=(*own.fractions, share))
 
 
-def _refined(pieces: Columns, most: int, bounds: Bounds, start: Parameters) -> tuple[float, Parameters]:
-    """The maximum near a start."""
+def _refined(pieces: Columns, most: int, bounds: Bounds, n_steps: int, start: Parameters) -> tuple[float, Parameters]:
+    """The maximum near a start, or what so many steps reach (more if there are subclones)."""
     states = pieces.states(start.doubled, most)
     alike = _alike(states)
     low, high = bounds.purity
@@ -156,11 +175,10 @@ def _refined(pieces: Columns, most: int, bounds: Bounds, start: Parameters) -> t
         return float(-found[0, 0] + 1e3 * outside)
 
     x0 = np.array([start.purity, np.log(start.scale), *start.fractions])
-    steps = np.array([-0.01, 0.004, *([-0.03] * n_shares)])
-    simplex = np.vstack([x0, x0 + np.diag(steps)])
-    found = minimize(
-        loss, x0, method="Nelder-Mead", options={"initial_simplex": simplex, "maxfev": 60 + 40 * n_shares, "fatol": 0.1}
-    )
+    simplex = np.vstack([x0, x0 + np.diag([-0.01, 0.004, *([-0.03] * n_shares)])])
+    most_calls = round(n_steps * (1 + 2 * n_shares / 3))
+    options = {"initial_simplex": simplex, "maxfev": most_calls, "fatol": 0.1}
+    found = minimize(loss, x0, method="Nelder-Mead", options=options)
     return -float(found.fun), at(found.x)
 
 
