@@ -24,6 +24,7 @@ from chiasma.sampling import conjugate
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import as_log_likelihoods
 from chiasma.sampling.slices import Lines, slice_along
+from chiasma.sampling.weighted_moments import WeightedMoments
 from joint import model_of
 
 JIT = not numba.config.DISABLE_JIT
@@ -218,6 +219,60 @@ def test_log_evidence__sums_over_paths():
         paths = [np.array(path) for path in product(range(4), repeat=5)]
         terms = [target.log_prior(path) + beta * target.log_likelihood(path) for path in paths]
         np.testing.assert_allclose(learning.log_evidence(values, beta), logsumexp(terms), atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 4, 6])
+def test_log_evidences__side_by_side_are_those_one_by_one(n):
+    """With fixed rows, sequences, gaps and missing columns, and also where one of the values needs logarithms."""
+    y = np.array([0.3, 2.0, np.nan, 1.4, 5.0, -0.2])
+    data = Observations(y, starts=[3], gaps=np.array([1.0, 2.0, 1.5, 1.0, 3.0]))
+    emission = ch.Gaussian(ch.Normal([1, 2, 3], 0.5), depth=2.0, sd=ch.LogNormal(0, 0.3))
+    chains = ch.BinaryChains(ch.Beta(2, 6), 0.2)
+    learning = Learning(ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1}), data)
+    assert learning.side_by_side
+    rng = np.random.default_rng(8)
+    values = [learning.sample_prior(rng) for _ in range(n)]
+    for beta in (0.0, 0.3, 1.0):
+        expected = [learning.log_evidence(own, beta) for own in values]
+        np.testing.assert_allclose(learning.log_evidences(values, beta), expected, rtol=1e-12)
+    odd = values[0].copy()
+    odd[learning.parameters.unpack(np.arange(len(odd)))["sd"]] = 1e-4
+    expected = [learning.log_evidence(own, 1.0) for own in (odd, *values)]
+    assert learning.log_evidences([odd, *values], 1.0) == expected
+
+
+@pytest.mark.parametrize("kind", ["poisson", "student"])
+def test_log_evidences__of_other_noise_come_one_by_one(kind):
+    learning = Learning(model_of(kind), Observations(columns(kind, 5)))
+    assert not learning.side_by_side
+    values = [learning.sample_prior(np.random.default_rng(seed)) for seed in (1, 2)]
+    assert learning.log_evidences(values, 1.0) == [learning.log_evidence(own, 1.0) for own in values]
+
+
+def test_weighted_moments__of_two_peaks():
+    """In several pieces, with weights that overflow a number, against NumPy's averages."""
+    rng = np.random.default_rng(9)
+    points, peaks = rng.normal(size=(40, 3)), rng.integers(2, size=40)
+    log_weights = 2000.0 + rng.normal(0, 2, 40)
+    log_weights[[3, 17]] = -np.inf
+    moments = WeightedMoments(2, 3)
+    assert moments.effective == 0
+    moments.add(peaks[:2], points[:2], np.full(2, -np.inf))
+    assert moments.effective == 0
+    for first in range(0, 40, 8):
+        part = slice(first, first + 8)
+        moments.add(peaks[part], points[part], log_weights[part] - 1990.0 * (first == 0))
+    log_weights[:8] -= 1990.0
+    weights = np.exp(log_weights - log_weights.max())
+    assert moments.effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    weight, first, second = moments.sums()
+    assert weight.sum() == pytest.approx(moments.effective)
+    for peak in range(2):
+        own = peaks == peak
+        np.testing.assert_allclose(first[peak] / weight[peak], np.average(points[own], axis=0, weights=weights[own]))
+        products = points[own, :, None] * points[own, None, :]
+        expected = np.average(products, axis=0, weights=weights[own])
+        np.testing.assert_allclose(second[peak] / weight[peak], expected)
 
 
 # ---- Invariance by enumeration, parameters on a grid -----------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
+from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
 from chiasma.kernels.gaussian_filter import filter_gaussian
 from chiasma.kernels.weighted_sums import add_weighted
 from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step
@@ -104,10 +104,15 @@ class Gaussian(Additive):
         return summed | {"level": self.depth * total / self.sd**2}
 
     def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
+        factors = self.factors(weights, base, beta)
+        return None if factors is None else partial(filter_gaussian, y, factors)
+
+    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
+        """What likelihoods of all codes are made of; None where products would underflow, or there are channels."""
         if self.n_channels is not None:
             return None
-        factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
-        return partial(filter_gaussian, y, factors) if factors.farthest < _FARTHEST else None
+        factors: Factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
+        return factors if factors.farthest < _FARTHEST else None
 
     def gaussian_parts(self, y: Floats, weights: Floats, base: Floats) -> GaussianParts | None:
         n_channels = self.n_channels or 1
