@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 GOALS = (0.02, 0.01)
 SEEDS = (1, 2)
 # CPU seconds of the longest run of a sampler, the draws of the first one, and how fast they grow.
-LIMIT, FAR_LIMIT = 2.5, 8.0
+LIMIT, FAR_LIMIT = 2.5, 7.0
 FIRST = 40
 GROWTH = 2.5
+# A sampler is given up if its error, falling with the root of the work, would end so many times above the first goal.
+HOPELESS = 4.0
 BEFORE = "blocks of 5, mosaic, adapted ladder"
 
 
@@ -118,6 +120,8 @@ def measure(hard: Hard, settings: dict[str, Any], limit: float) -> Course:
         plan = plans[-1]
         # Short runs are mostly set-up: grow faster while they take no time.
         draws = int(draws * (GROWTH if seconds[-1] > 0.1 * limit else 2 * GROWTH))
+        if errors[-1] * math.sqrt(seconds[-1] / limit) > HOPELESS * GOALS[0]:
+            break
     return Course(seconds[1:], errors[1:], plan)
 
 
@@ -167,8 +171,9 @@ def run(report: Report) -> None:
         "CPU seconds (one process, one chain, set-up, pilot and warm-up included, compilation not) until the mean "
         f"error of the probabilities is {GOALS[0]} and {GOALS[1]}, from runs of growing length, the mean of "
         f"{len(SEEDS)} seeds; exact draws are forbidden (`exact_seconds=0`). A dash: not within about {LIMIT:g} s "
-        f"({FAR_LIMIT:g} s where an ensemble pays); the error is of the longest run. The sampler that `auto` was "
-        f"before the pilot: {BEFORE}."
+        f"({FAR_LIMIT:g} s where an ensemble pays), or given up because its error, falling with the "
+        f"root of the work, would end above {HOPELESS * GOALS[0]:g}; the error is of the longest run. The sampler that "
+        f"`auto` was before the pilot: {BEFORE}."
     )
     courses = races(report, "Random weights", SIX, BINARY)
     far = races(report, "Where an ensemble pays", FAR, ALONE | CROSSOVERS | SWAPS | AUTO, FAR_LIMIT)

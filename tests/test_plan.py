@@ -155,6 +155,29 @@ def test_exact_seconds__of_learning():
         plan_learning(target, "auto", "auto", "auto", with_rows=True, exact_seconds=0.0)
 
 
+def test_auto__learning_compares_effective_draws():
+    """Paths integrated out where that gives more of them; given the paths where a filter takes long, or as asked."""
+    unknown = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian(np.linspace(1, 2, 12), sd=ch.HalfNormal(1))
+    )
+    target = Learning(unknown, ch.Observations(np.zeros(200))).typical
+    slow = plan_learning(target, "auto", "auto", "auto")
+    assert slow.update == ch.BlockGibbs(size=5)
+    assert slow.exchange == ch.MosaicCrossover()
+    assert "given the paths, and the search for 4 optima takes" in slow.reason
+    few = Learning(
+        ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1))),
+        ch.Observations(np.zeros(20)),
+    ).typical
+    rows = plan_learning(few, "auto", "auto", "auto", with_rows=True)
+    assert rows.update == ch.Collapsed(starts=32)
+    assert rows.exchange is None
+    assert "by gradients: about" in rows.reason
+    crossed = plan_learning(few, "auto", "mosaic", "auto")
+    assert crossed.update == ch.BlockGibbs(size=2)
+    assert "parameters given the paths, and blocks of 2 rows; " in crossed.reason
+
+
 def test_exact_cost__covers_what_the_passes_ask_for():
     """The least memory is enough for a filter with checkpoints and lazy draws."""
     target = model(3).target(np.zeros(5000))
