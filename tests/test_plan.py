@@ -13,6 +13,7 @@ import rich.console
 import chiasma as ch
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import Passes
+from chiasma.sampling import pilot
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.plan import Plan, exact_cost, plan_learning, plan_paths, plan_replicas
@@ -336,6 +337,16 @@ def test_display__on_a_terminal(terminal, warmup):
     for part in ("draws, chain 0", "draws, chain 1", "4/4", "log joint -", "columns per exchange"):
         assert part in shown
     assert ("6/6" in shown) == (warmup > 0)
+
+
+def test_display__shows_the_pilot(terminal, monkeypatch):
+    monkeypatch.setattr(pilot, "STUCK", 0.0)
+    options = {"exact_seconds": 0, "draws": 4, "warmup": 200, "chains": 1, "seed": 123}
+    posterior = ch.sample(model(10), np.linspace(0, 5, 12), **options)
+    shown = terminal.getvalue()
+    first, second = "chiasma a pilot chooses the update: the exact filter over", "chiasma blocks of"
+    assert 0 <= shown.index(first) < shown.index("pilot of ladders") < shown.index(second)
+    assert posterior.info["plan"][:80] in shown
 
 
 def test_display__says_which_seed_was_drawn(terminal):
