@@ -158,13 +158,15 @@ def decide(
         best = min(tried, key=lambda one: one.score)
         if trial.ladders and best.slowness > STUCK and not _takes_all(target, best.plan):
             # Hot replicas move by small steps: small blocks may do.
-            bases = {one.update: one for one in (first[0], best.plan)}.values()
-            hot = [_with_ladder(base, temperatures) for base in bases for temperatures in LADDERS]
-            display.begin("pilot of ladders", len(hot))
-            tried += [run.advance(one, cold, LADDER_SHARE * whole / len(hot)) for one in hot]
-            hottest = min(tried[len(first) :], key=lambda one: one.score)
-            if hottest.score < GAIN * best.score:
-                best = hottest
+            bases = [first[0]] if best.plan.update == first[0].update else [first[0], best.plan]
+            share = LADDER_SHARE * whole / (len(bases) * len(LADDERS))
+            display.begin("pilot of ladders", len(bases) * len(LADDERS))
+            leaders = [best]
+            for base in bases:
+                hot = [run.advance(_with_ladder(base, temperatures), cold, share) for temperatures in LADDERS]
+                tried += hot
+                leaders.append(min(hot, key=lambda one: one.score))
+            best = _best(leaders)
     spent = sum(one.iterations * work_of(target, one.plan) for one in [begun, *tried]) * n_chains
     left = warmup - math.ceil(spent / (chains * work_of(target, plan)))
     found = ", ".join(f"{one.score:.3f} with {one.plan.reason}" for one in tried)
@@ -173,6 +175,15 @@ def decide(
         f"of their slowness: {found}); {trial.because}; no evidence (ask for it with evidence=True)"
     )
     return replace(best.plan, reason=reason, trial=None), best.states, max(left, 0)
+
+
+def _best(leaders: Sequence[Tried]) -> Tried:
+    """The first of those, or one that makes its score smaller by a factor; of them likewise: later ones cost more."""
+    best = leaders[0]
+    for one in leaders[1:]:
+        if one.score < GAIN * best.score:
+            best = one
+    return best
 
 
 def _with_ladder(plan: Plan, temperatures: Sequence[float]) -> Plan:
