@@ -359,6 +359,28 @@ def test_solve__finds_purity_ploidy_and_copies():
     assert (drawn.shape, len(numbers), len(purities)) == ((20, 700), 20, 20)
 
 
+def test_solve__segments_of_another_program():
+    """Every difference between neighbouring segments is a change, not noise: purity and ploidy are found from few."""
+    truth = tumour()
+    bins = bins_of(truth, alleles=False)
+    new = np.append(True, np.any(np.diff(truth.copies[0], axis=1) != 0, axis=0))
+    new[bins.starts] = True
+    cuts = np.flatnonzero(new)
+    size = np.diff(cuts, append=bins.n_bins).astype(float)
+    made = replace(
+        bins.chosen(new),
+        end=bins.end[np.append(cuts[1:], bins.n_bins) - 1],
+        depth=np.add.reduceat(bins.depth, cuts) / size,
+        weight=size,
+        segments=True,
+    )
+    found = solve(made, ONE_CLONE, workers=1)
+    assert len(cuts) < 60
+    assert not found.flat
+    near = [one for one in found.solutions[:3] if abs(one.purity - truth.purity) < 0.05]
+    assert near[0].ploidy == pytest.approx(truth.ploidy, abs=0.15)
+
+
 def test_solve__a_flat_profile_says_so(tmp_path):
     flat = simulate_tumour(5, n_bins=400, purity=0.7, doubled=False, clones=1, events=0)
     found = solve(bins_of(flat, alleles=False), ONE_CLONE, workers=1)
