@@ -27,10 +27,10 @@ from chiasma.genomics.tumour import analyse, read_samples
 folder, clones, n_bins = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 for name, size, seed in (("warm", 200, 1), ("tumour", n_bins, 2)):
     write_tumour(folder / f"{name}.bb", simulate_tumour(seed, size, purity=0.6, clones=clones))
-    began = time.perf_counter()
+    began = time.process_time()
     bins = read_samples(folder / f"{name}.bb")[0]
     analyse(bins, folder / name, bounds=Bounds(clones=(1, clones)))
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
 print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
 """
 
@@ -38,7 +38,8 @@ print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 
 def run(report: Report) -> None:
     report.text(
         f"A simulated tumour of {N_BINS:,} bins with allele counts: reading, searching and polishing all solutions, "
-        "tables, exports and figures. Two threads; compiled kernels are loaded before."
+        "tables, exports and figures. CPU seconds of all threads together: a free core needs no more, and the load of "
+        "the machine does not matter. Compiled kernels are loaded before."
     )
     rows = []
     for clones, goal in GOALS.items():
@@ -49,4 +50,4 @@ def run(report: Report) -> None:
         rows.append(
             [f"up to {clones}", f"{seconds:.0f}", f"{goal:.0f}", f"{peak / 2**20:,.0f}", f"{MEMORY / 2**20:,.0f}"]
         )
-    report.table(["clones", "seconds", "goal", "peak memory, MiB", "goal, MiB"], rows)
+    report.table(["clones", "CPU seconds", "goal", "peak memory, MiB", "goal, MiB"], rows)

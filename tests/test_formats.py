@@ -88,6 +88,18 @@ def test_seg__every_sample_has_its_own_segments(write):
     assert one.segments
 
 
+def test_seg__sex_chromosomes_may_have_numbers(write):
+    """23 and 24 are X and Y of man, unless X has a name or there are more chromosomes, as in a dog."""
+    lines = "".join(f"s\t{n}\t1\t500\t10\t0.1\n" for n in (22, 23, 24))
+    head = SEG.splitlines(keepends=True)[0]
+    (bins,) = read_bins(write(head + lines))
+    assert bins.with_two_copies().chromosomes == ["22"]
+    assert bins.with_two_copies(female=True).chromosomes == ["22", "23"]
+    assert bins.with_two_copies().notes[-1].endswith("may not have two copies: 23, 24")
+    (dog,) = read_bins(write(head + lines + "s\t26\t1\t500\t10\t0.1\n"))
+    assert len(dog.with_two_copies().chromosomes) == 4
+
+
 def test_seg__junk_and_quotes_and_empty_segments(write):
     text = (
         "WARNING: ignoring environment\n"

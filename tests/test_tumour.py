@@ -18,15 +18,28 @@ from chiasma.cli import app
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
-from chiasma.genomics.bins import simulated_bins
+from chiasma.genomics.allele_table import allele_table
+from chiasma.genomics.bins import Alleles, simulated_bins
 from chiasma.genomics.copy_states import LATE, CopyStates
-from chiasma.genomics.exports import FLAT, copy_probabilities, draws, solution_table, summary, write_answer
+from chiasma.genomics.exports import (
+    FLAT,
+    copy_probabilities,
+    draws,
+    solution_entries,
+    solution_table,
+    summary,
+    write_answer,
+)
 from chiasma.genomics.genome import assembly, assembly_of, find_region
 from chiasma.genomics.landscape import Bounds, survey
+from chiasma.genomics.misfit import Misfit
 from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence, model_of
+from chiasma.genomics.page import comparison, write_page
+from chiasma.genomics.reference import reference
+from chiasma.genomics.segments import segments
 from chiasma.genomics.solutions import solve
 from chiasma.genomics.state_prior import learned, log_average
-from chiasma.genomics.tumour import analyse, write_figures
+from chiasma.genomics.tumour import analyse, read_samples, samples_apart, write_figures
 from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
 
 ONE_CLONE = Bounds(clones=(1, 1), purity=(0.3, 0.9), ploidy=(1.3, 5.0))
@@ -257,6 +270,78 @@ def test_subclone__cannot_lose_what_is_not_there():
     assert np.all(lost[:, 1] == -np.inf)
 
 
+# ---- What is known without a model -----------------------------------------------------------------------------------
+
+
+def of_alleles(**alleles):
+    """400 bins of one chromosome, half of them balanced and half with a minor allele of 0.2."""
+    n = 400
+    bins = bins_of(simulate_tumour(1, n_bins=n, clones=1, events=0))
+    units = Alleles(bin=np.arange(n), sites=np.full(n, 9.0), **alleles)
+    return replace(bins, chromosome=np.full(n, "1"), start=np.arange(n) * 10, end=np.arange(n) * 10 + 10, alleles=units)
+
+
+TRUE_FRACTION = np.repeat([0.5, 0.2], 200)
+
+
+def test_allele_table__fractions_without_counts():
+    """B-allele fractions that were mirrored as means: the sharpest fraction of each half is the true one."""
+    rng = np.random.default_rng(8)
+    found = allele_table(of_alleles(baf=TRUE_FRACTION + 0.03 * rng.standard_normal(400)))
+    assert found.noise.startswith("normal of standard deviation")
+    halves = np.add.reduceat(found.log_lik, [0, 200]).argmax(axis=1) / 400
+    np.testing.assert_allclose(halves, [0.5, 0.2], atol=0.015)
+
+
+def test_allele_table__sites_that_were_mirrored_one_by_one():
+    """The smaller count first at every site, then added up: a balanced bin has less than 1/2, and is found to be it."""
+    rng = np.random.default_rng(9)
+    counts = rng.binomial(30, TRUE_FRACTION[:, None], (400, 9))
+    smaller = np.minimum(counts, 30 - counts).sum(axis=1).astype(float)
+    assert smaller[:200].mean() / 270 < 0.45
+    found = allele_table(of_alleles(a=smaller, b=270 - smaller, mirrored=True))
+    assert "sites mirrored one by one" in found.noise
+    halves = np.add.reduceat(found.log_lik, [0, 200]).argmax(axis=1) / 400
+    np.testing.assert_allclose(halves, [0.5, 0.2], atol=0.02)
+
+
+def test_allele_table__a_stray_bin_does_not_move_the_others():
+    """One balanced bin among those that lost an allele: without its own probability it would shift their fraction."""
+    a = np.full(400, 4.0)
+    a[200] = 50.0
+    found = allele_table(of_alleles(a=a, b=100 - a))
+    assert found.log_lik[150:250].sum(axis=0).argmax() / 400 == pytest.approx(0.04, abs=0.003)
+    assert allele_table(replace(of_alleles(a=a, b=100 - a), alleles=None)) is None
+
+
+def test_reference__of_few_bins_and_of_bins_that_err_together():
+    bins = replace(bins_of(simulate_tumour(2, n_bins=600, clones=1, events=0)), alleles=None)
+    alone = reference(bins)
+    assert alone.inflation < 1.3
+    rng = np.random.default_rng(4)
+    waves = 1 + 0.1 * np.convolve(rng.standard_normal(604), np.ones(5) / np.sqrt(5), "valid")
+    assert reference(replace(bins, depth=waves)).inflation > 2.5
+    few = bins.chosen(np.arange(600) < 3)
+    assert reference(few).change_rate > 0
+
+
+def test_misfit__in_words():
+    told = Misfit(above=0.02, outliers=0.2, unexplained=0.3, autocorrelation=0.4, waves=0.08).in_words()
+    for one, words in zip(
+        told,
+        [
+            "2.0% of bins lie above",
+            "30% of the genome lies between",
+            "20% of bins are farther",
+            "wavers by 8%",
+            "(0.40)",
+        ],
+        strict=True,
+    ):
+        assert words in one
+    assert not Misfit(above=0, outliers=0, unexplained=0, autocorrelation=0, waves=0).in_words()
+
+
 # ---- Answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -274,10 +359,34 @@ def test_solve__finds_purity_ploidy_and_copies():
     assert (drawn.shape, len(numbers), len(purities)) == ((20, 700), 20, 20)
 
 
-def test_solve__a_flat_profile_says_so():
+def test_solve__segments_of_another_program():
+    """Every difference between neighbouring segments is a change, not noise: purity and ploidy are found from few."""
+    truth = tumour()
+    bins = bins_of(truth, alleles=False)
+    new = np.append(True, np.any(np.diff(truth.copies[0], axis=1) != 0, axis=0))
+    new[bins.starts] = True
+    cuts = np.flatnonzero(new)
+    size = np.diff(cuts, append=bins.n_bins).astype(float)
+    made = replace(
+        bins.chosen(new),
+        end=bins.end[np.append(cuts[1:], bins.n_bins) - 1],
+        depth=np.add.reduceat(bins.depth, cuts) / size,
+        weight=size,
+        segments=True,
+    )
+    found = solve(made, ONE_CLONE, workers=1)
+    assert len(cuts) < 60
+    assert not found.flat
+    near = [one for one in found.solutions[:3] if abs(one.purity - truth.purity) < 0.05]
+    assert near[0].ploidy == pytest.approx(truth.ploidy, abs=0.15)
+
+
+def test_solve__a_flat_profile_says_so(tmp_path):
     flat = simulate_tumour(5, n_bins=400, purity=0.7, doubled=False, clones=1, events=0)
     found = solve(bins_of(flat, alleles=False), ONE_CLONE, workers=1)
     assert found.flat
+    write_figures(found, tmp_path / "figures", None)
+    assert FLAT.capitalize() in write_page(found, solution_entries(found), tmp_path).read_text()
     assert summary(found)["verdict"] == FLAT
     assert summary(found)["purity"] is None
 
@@ -313,6 +422,66 @@ def test_files__read_back(tmp_path):
 def test_figures__are_drawn(tmp_path):
     written = write_figures(answer(), tmp_path, assembly("hg38"))
     assert all(path.stat().st_size > 10_000 for path in written)
+
+
+@pytest.fixture(scope="module")
+def two_clones():
+    """A tumour whose subclone differs, solved with its purity known."""
+    truth = simulate_tumour(21, n_bins=300, purity=0.8, doubled=False, clones=2, events=12, noise=0.03)
+    return truth, solve(bins_of(truth), Bounds(clones=(2, 2), purity=(0.8, 0.8), ploidy=(1.5, 2.8)), workers=1)
+
+
+def test_segments__name_the_state_of_every_clone(two_clones):
+    truth, found = two_clones
+    best = found.solutions[0].best
+    parts = segments(found.data, best)
+    assert best.parameters.purity == 0.8
+    assert {len(one.clones) for one in parts} == {2}
+    copies = np.concatenate([np.full(one.stop - one.first, one.clones[1].total) for one in parts])
+    assert np.mean(copies == truth.copies[1].sum(axis=0)) > 0.9
+    differing = [one for one in parts if one.clones[0] != one.clones[1]]
+    assert differing
+    assert all(one.clones[1].text == f"{one.clones[1].major}+{one.clones[1].minor}" for one in differing)
+
+
+def test_page__says_whether_fit_or_plausibility_decide(two_clones):
+    _, found = two_clones
+    entries = solution_entries(answer())
+    assert "plausib" in comparison(entries)
+    assert comparison(entries[:1]) == "There is no other solution."
+    first, second = (dict(entries[0], log_likelihood=fit, log_mass=mass) for fit, mass in ((10.0, 0.0), (0.0, -12.0)))
+    assert comparison([first, second]).endswith("by 10.0 units of log-likelihood; it is also more plausible (+2.0).")
+    assert comparison([first, dict(second, log_mass=-3.0)]).endswith("though it is less plausible (-7.0).")
+    assert comparison([second, dict(first, log_mass=-15.0)]).endswith(
+        "even fit solution 2 better (-10.0); what is usual of tumours decides (+13.0)."
+    )
+    assert found.solutions[0].purity == 0.8
+
+
+def test_samples__of_a_file_and_what_does_not_belong_to_them(tmp_path):
+    lines = [f"{c}\t{i * 1000}\t{i * 1000 + 1000}\t{{}}\t1\t9\t30\t5\t4\t0.4\n" for c in (1, 2) for i in range(15)]
+    head = "#CHR\tSTART\tEND\tSAMPLE\tRD\t#SNPS\tCOV\tALPHA\tBETA\tBAF\n"
+    path = tmp_path / "two.bb"
+    path.write_text(head + "".join(line.format(name) for name in ("a", "b/c") for line in lines))
+    found = read_samples(path)
+    assert [(bins.sample, folder.name) for bins, folder in samples_apart(found, tmp_path)] == [
+        ("a", "a"),
+        ("b/c", "b_c"),
+    ]
+    assert samples_apart(found[:1], tmp_path) == [(found[0], tmp_path)]
+    with pytest.raises(InvalidInput, match=r"has 2 samples and .* 2; choose one with --sample"):
+        read_samples(path, alleles=path)
+    assert read_samples(path, sample="a", alleles=path)[0].alleles.n_units == 30
+    path.write_text(head + "".join(line.format("a") for line in lines[:9]))
+    with pytest.raises(InvalidInput, match="has 9 bins of sample 'a'; a tumour needs at least 20"):
+        read_samples(path)
+    wig = tmp_path / "counts.wig"
+    wig.write_text("fixedStep chrom=1 start=1 step=1000\n" + "".join(f"{90 + i % 7}\n" for i in range(60)))
+    content = tmp_path / "gc.wig"
+    content.write_text("fixedStep chrom=1 start=1 step=1000\n" + "".join(f"0.4{i % 7}\n" for i in range(60)))
+    (corrected,) = read_samples(wig, gc=content)
+    assert any("corrected for GC content" in text for text in corrected.notes)
+    assert np.nanstd(corrected.depth) < 0.5 * np.std(90 + np.arange(60) % 7) / 93
 
 
 @pytest.mark.slow

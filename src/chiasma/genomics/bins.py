@@ -20,6 +20,8 @@ from chiasma.types import Floats, Integers
 # Of one man and one woman alike these are the chromosomes with two copies in normal cells, in any mammal.
 SEX = ("x", "y")
 OTHERS = ("m", "mt")
+# Some programs number X, Y and the mitochondrion of man.
+NUMBERED = {"23": "x", "24": "y", "25": "mt"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,10 @@ class Bins:
     def with_two_copies(self, female: bool = False) -> Bins:
         """The chromosomes of which normal cells have two copies: autosomes, and X of a woman."""
         left_out = {"y", *OTHERS} if female else {*SEX, *OTHERS}
-        keep = np.array([same_chromosome(name) not in left_out for name in self.chromosomes])
+        names = [same_chromosome(name) for name in self.chromosomes]
+        if not {"x", "y", "26"}.intersection(names):
+            names = [NUMBERED.get(name, name) for name in names]
+        keep = np.array([name not in left_out for name in names])
         if keep.all() or not keep.any():
             return self
         told = ", ".join(name for name, kept in zip(self.chromosomes, keep, strict=True) if not kept)

@@ -95,6 +95,16 @@ class CopyStates:
         """(S,)"""
         return self.values[:, 0] + self.values[:, 1]
 
+    @cached_property
+    def levels(self) -> tuple[Floats, Integers]:
+        """The totals that occur with a mark of amplification (L, 2), and that of every state (S,)."""
+        return _levels(self.values)
+
+    @cached_property
+    def change_levels(self) -> tuple[Floats, Integers]:
+        """The same of the changes."""
+        return _levels(self.changes)
+
     @property
     def normal(self) -> tuple[int, int]:
         return (1, 1) if self.alleles else (2, 0)
@@ -156,6 +166,12 @@ class CopyStates:
         weights *= (1 - UNCHANGED) / weights.sum()
         weights[size == 0] = UNCHANGED
         return weights
+
+
+def _levels(values: Floats) -> tuple[Floats, Integers]:
+    totals = np.column_stack([values[:, 0] + values[:, 1], values[:, 2]])
+    levels, which = np.unique(totals, axis=0, return_inverse=True)
+    return levels, which.ravel()
 
 
 def _endings(major: int, minor: int, doubled: bool) -> list[tuple[tuple[int, int], tuple[int, int, int]]]:

@@ -24,9 +24,9 @@ GAIN, LOSS, NEUTRAL, LOH = "#b2182b", "#2166ac", "0.55", "#5aae61"
 COPY_COLOURS = ("#08306b", "#4393c3", "#f2f2f2", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#8b1a2b", "#67001f")
 MEGABASE = 1e6
 # Lines at whole copies are drawn up to here.
-MOST_LINES = 12
+MOST_LINES = 16
 # Where so many bases have no data nothing is drawn.
-LONG_GAP = 1.5e6
+LONG_GAP = 4e6
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,9 @@ def _megabases(ax: Axes, where: Places) -> None:
 def plot_landscape(answer: Answer, fig: Figure) -> None:
     """Log evidence of one clone over purity and ploidy, and the solutions."""
     ax = fig.subplots()
-    ploidies = np.linspace(max(1.2, answer.bounds.ploidy[0]), min(7.0, answer.bounds.ploidy[1]), 260)
+    shown = that_matter(answer)
+    highest = max(7.0, *(one.ploidy + 0.2 for one in shown))
+    ploidies = np.linspace(max(1.2, answer.bounds.ploidy[0]), min(highest, answer.bounds.ploidy[1]), 260)
     single = answer.landscapes[False]
     grid = np.full((len(single.purities), len(ploidies)), -np.inf)
     for one in answer.landscapes.values():
@@ -289,7 +291,6 @@ def plot_landscape(answer: Answer, fig: Figure) -> None:
     ]
     bar.set_ticks([np.sqrt(x) for x in ticks], labels=[f"{x:,}" for x in ticks])
     bar.set_label("log evidence below the best, one clone")
-    shown = that_matter(answer)
     for i, solution in reversed(list(enumerate(shown, start=1))):
         ax.plot(solution.ploidy, solution.purity, "o", ms=11, mfc="white", mec=BLACK, mew=1.2)
         ax.text(solution.ploidy, solution.purity, str(i), ha="center", va="center", fontsize=7)

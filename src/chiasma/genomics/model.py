@@ -239,8 +239,12 @@ def evidence_map(
 ) -> Floats:
     """(P, Q) log evidence at purities (P,) and scales (Q,); probabilities (S,) of the states of the main clone."""
     values, every, sizes = states.values, [probabilities], [states.n_states]
+    levels, which = states.levels
+    more, which_more = states.change_levels
     for share in shares:
         values = (values[:, None] + share * states.changes).reshape(-1, 3)
+        levels = (levels[:, None] + share * more).reshape(-1, 2)
+        which = (which[:, None] * len(more) + which_more).ravel()
         every.append(states.change_probabilities)
         sizes.append(len(states.changes))
     noise = pieces.noise
@@ -249,9 +253,8 @@ def evidence_map(
     table, flat, constant = pieces.scaled_table
     out = np.empty((len(purities), len(scales)))
     landscape(
-        *(pieces.depth, pieces.sd, table, flat, pieces.stay, np.concatenate(every), np.array(sizes), values),
-        *(purities, scales, np.array(states.normal, float)),
-        (noise.growth, noise.unit, slack, noise.unexplained),
-        out,
+        *(pieces.depth, pieces.sd, table, flat, pieces.stay, np.concatenate(every), np.array(sizes)),
+        *(np.ascontiguousarray(values[:, :2]), levels, which),
+        *(purities, scales, (noise.growth, noise.unit, slack, noise.unexplained), out),
     )
     return out + constant

@@ -22,7 +22,7 @@ def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> 
     parts = [
         page.header(f"{sample}: purity, ploidy and clones", answer.bins.in_words()),
         page.verdicts(_verdicts(answer, entries)),
-        page.section("Solutions", _table(entries), page.paragraph(_comparison(answer, entries))),
+        page.section("Solutions", _table(entries), page.paragraph(comparison(entries))),
         page.section("Purity and ploidy", _picture(figures / "purity-ploidy.png", "Log evidence of one clone")),
         page.section("All solutions", _picture(figures / "solutions.png", "Copies per tumour cell")),
     ]
@@ -73,8 +73,8 @@ def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
     return page.table(names, rows, rest="solutions.tsv")
 
 
-def _comparison(answer: Answer, entries: Sequence[dict[str, Any]]) -> str:
-    """Whether the data or the prior decide between the first solutions."""
+def comparison(entries: Sequence[dict[str, Any]]) -> str:
+    """Whether the data or the prior decide between the first two solutions."""
     if len(entries) < 2:
         return "There is no other solution."
     fit, usual = _leads(entries, 1)
@@ -84,13 +84,12 @@ def _comparison(answer: Answer, entries: Sequence[dict[str, Any]]) -> str:
         "how well its numbers are known. "
     )
     if fit > CLEAR:
-        decided = f"The data fit solution 1 better than solution 2, by {fit:.1f} units of log-likelihood"
         also = (
-            "; its copy numbers are also more plausible"
+            f"; it is also more plausible ({usual:+.1f})"
             if usual > 0
-            else f", though it is less plausible ({usual:.1f})"
+            else f", though it is less plausible ({usual:+.1f})"
         )
-        return told + decided + also + "."
+        return told + f"The data fit solution 1 better than solution 2, by {fit:.1f} units of log-likelihood{also}."
     better = "hardly tell solutions 1 and 2 apart" if abs(fit) <= CLEAR else "even fit solution 2 better"
     return told + f"The data {better} ({fit:+.1f}); what is usual of tumours decides ({usual:+.1f})."
 

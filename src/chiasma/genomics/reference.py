@@ -1,7 +1,8 @@
 """The depth of a sample without any model of copy numbers: piecewise constant, at any level.
 
 One row with a fine comb of levels, solved exactly. It tells what does not depend on an explanation: the noise of a bin,
-its tails and its growth with the level, how much neighbouring bins err together, and how often the level changes.
+its tails and its growth with the level, how much neighbouring bins err together, and how often the level changes. Of
+segments that another program made every one has its own level.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ MOST_LAGS = 50
 # Between a noise that does not grow with depth and one in proportion to it.
 GROWTH = (0.0, 1.0)
 USUAL_GROWTH = 0.5
+# Segments of another program do not show the noise of their bins: what is usual of a bin or marker.
+SEGMENT_NOISE = 0.2
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,20 @@ def reference(bins: Bins) -> Reference:
     )
     relative = bins.depth / unit
     starts = bins.starts
+    covered = float(
+        sum(bins.end[b - 1] - bins.start[a] for a, b in zip(starts, [*starts[1:], bins.n_bins], strict=True))
+    )
+    if bins.segments:
+        return Reference(
+            level=np.where(seen, bins.depth, unit),
+            cuts=np.arange(bins.n_bins),
+            sd=SEGMENT_NOISE * unit,
+            growth=USUAL_GROWTH,
+            df=DEGREES[-1],
+            inflation=1.0,
+            unit=unit,
+            change_rate=_rate(bins.n_bins - len(starts), covered),
+        )
     rough = _neighbour_sd(relative, weight=bins.weight, starts=starts)
     level = _piecewise(relative, np.median(rough / np.sqrt(weight)), starts) if len(depth) > 2 else relative
     error = (relative - level)[seen] * np.sqrt(weight)
@@ -65,19 +82,21 @@ def reference(bins: Bins) -> Reference:
     df, sd = _tails(error / spread)
     changes = np.flatnonzero(np.diff(level) != 0) + 1
     cuts = np.unique(np.concatenate([starts, changes]))
-    covered = float(
-        sum(bins.end[b - 1] - bins.start[a] for a, b in zip(starts, [*starts[1:], bins.n_bins], strict=True))
-    )
     return Reference(
         level=level * unit,
         cuts=cuts,
         sd=sd * unit,
         growth=growth,
         df=df,
-        inflation=1.0 if bins.segments else _inflation(error / spread, bins, seen),
+        inflation=_inflation(error / spread, bins, seen),
         unit=unit,
-        change_rate=max(len(cuts) - len(starts), 5) / covered,
+        change_rate=_rate(len(cuts) - len(starts), covered),
     )
+
+
+def _rate(n_changes: int, covered: float) -> float:
+    """Changes per base; a few are always possible."""
+    return max(n_changes, 5) / covered
 
 
 def _neighbour_sd(relative: Floats, weight: Floats, starts: Integers) -> float:

@@ -84,6 +84,11 @@ class Explanation:
         normal = self.states.pairs.index(self.states.normal)
         return np.asarray(1 - self.main[:, normal])
 
+    @property
+    def subclones_differ(self) -> bool:
+        """Whether every subclone differs from the main clone somewhere."""
+        return all(bool(np.any(change.argmax(axis=1) != 0)) for change in self.changes)
+
     def purities(self, n: int, bounds: Bounds, rng: np.random.Generator) -> Floats:
         """Draws of the purity from the posterior of this explanation."""
         if bounds.purity[0] == bounds.purity[1]:
@@ -175,7 +180,9 @@ def solve(
             rough = list(pool.map(partial(_rough, data, most, bounds), found))
             rough += pool.map(partial(_rough, data, most, bounds), _aliases(rough, data, bounds))
             polished = pool.map(partial(polish, data, most, bounds), _chosen(rough))
-            explanations += [one for one in polished if bounds.ploidy[0] <= one.ploidy <= bounds.ploidy[1]]
+            inside = [one for one in polished if bounds.ploidy[0] <= one.ploidy <= bounds.ploidy[1]]
+            # A subclone that differs nowhere is none, and fewer clones say the same.
+            explanations += [one for one in inside if n_clones == bounds.clones[0] or one.subclones_differ]
     null = _without_changes(data)
     solutions = rank(explanations)
     best = max((one.log_evidence for one in explanations), default=-np.inf)

@@ -41,7 +41,9 @@ def read_samples(
     """The samples of a file: with allele counts of another one, corrected, without chromosomes of unknown copies."""
     found = read_bins(path, sample)
     if alleles is not None:
-        sites = read_bins(alleles, sample if len(found) > 1 else None)
+        sites = read_bins(alleles)
+        if len(sites) > 1:
+            sites = [one for one in sites if one.sample == sample] or sites
         if len(found) != 1 or len(sites) != 1:
             raise InvalidInput(
                 f"{path} has {len(found)} samples and {alleles} {len(sites)}; choose one with --sample, so that the "

@@ -174,72 +174,73 @@ def switch(message, stay, probabilities, sizes):
 
 
 @njit
-def landscape(depth, sd, table, flat, stay, probabilities, sizes, values, purities, scales, normal, noise, out):
+def landscape(depth, sd, table, flat, stay, probabilities, sizes, values, levels, which, purities, scales, noise, out):
     """Log evidence of the tumour model at all purities and scales, into out (P, Q): all copy-number paths summed.
 
     Columns are pieces of constant depth (C,) with their standard error sd. table (C, G): log-likelihoods of minor
     allele fractions, 0 at the largest, (C, 0) if alleles are unknown; flat (C,): the mean likelihood. Rows are clones,
-    of `sizes` states; values (N, 3) belong to their joint states and probabilities (sum of sizes,) to those of each
-    row. stay (C,): the probability that a row continues its state. normal (2,): copies in normal cells. noise =
-    (growth, unit, slack, unexplained): as in `add_depth`; a piece is unexplained with a small probability, and then
-    its depth is uniform over 0..3 units. Student's t has seven degrees of freedom, so that its density is a fourth
-    power.
+    of `sizes` states; values (N, 2) are the copies of their joint states, normal cells not counted, and probabilities
+    (sum of sizes,) belong to the states of each row. Many joint states have the same total: levels (L, 2) are the
+    totals that occur, with a mark of amplification, and which (N,) the level of each state. stay (C,): the probability
+    that a row continues its state. noise = (growth, unit, slack, unexplained): as in `add_depth`; a piece is
+    unexplained with a small probability, and then its depth is uniform over 0..3 units. Student's t has seven degrees
+    of freedom, so that its density is a fourth power.
     """
-    n_columns, n_states, n_nodes = depth.shape[0], values.shape[0], table.shape[1]
+    n_states, n_levels, n_nodes = values.shape[0], levels.shape[0], table.shape[1]
     growth, unit, slack, unexplained = noise
-    mu, spread, drift = np.empty(n_states), np.empty(n_states), np.empty(n_states)
-    node, weight, message = np.empty(n_states, np.int64), np.empty((n_states, 4)), np.empty(n_states)
+    mu, spread, drift = np.empty(n_levels), np.empty(n_levels), np.empty(n_levels)
+    density, message = np.empty(n_levels), np.empty(n_states)
+    node, weight = np.empty(n_states, np.int64), np.empty((n_states, 4))
     explained, outside = 1.0 - unexplained, unexplained / (3.0 * unit)
     for i in range(purities.shape[0]):
         purity = purities[i]
+        for s in range(n_states if n_nodes > 0 else 0):
+            major, minor = 1.0 - purity + purity * values[s, 0], 1.0 - purity + purity * values[s, 1]
+            fraction = max(min(major, minor), 0.0) / max(major + minor, 1e-3)
+            node[s] = four_nodes(2.0 * fraction * (n_nodes - 1), n_nodes, weight[s])
         for j in range(scales.shape[0]):
-            for s in range(n_states):
-                major = (1.0 - purity) * normal[0] + purity * values[s, 0]
-                minor = (1.0 - purity) * normal[1] + purity * values[s, 1]
-                total = max(major + minor - 0.5 * purity * values[s, 2], 1e-3)
-                mu[s] = 0.5 * scales[j] * total
-                spread[s] = max(mu[s] / unit, 0.05) ** (2.0 * growth)
-                drift[s] = (slack * mu[s]) ** 2
-                if n_nodes > 0:
-                    fraction = max(min(major, minor), 0.0) / max(major + minor, 1e-3)
-                    node[s] = four_nodes(2.0 * fraction * (n_nodes - 1), n_nodes, weight[s])
+            for k in range(n_levels):
+                total = 2.0 * (1.0 - purity) + purity * (levels[k, 0] - 0.5 * levels[k, 1])
+                mu[k] = 0.5 * scales[j] * max(total, 1e-3)
+                spread[k] = max(mu[k] / unit, 0.05) ** (2.0 * growth)
+                drift[k] = (slack * mu[k]) ** 2
             evidence = 0.0
             message[:] = 0.0
             message[0] = 1.0
-            for c in range(n_columns):
+            for c in range(depth.shape[0]):
                 switch(message, stay[c], probabilities, sizes)
                 value = depth[c]
                 missing = math.isnan(value)
-                alleles = n_nodes > 0 and not math.isnan(flat[c])
-                base = outside * (flat[c] if alleles else 1.0)
-                variance = sd[c] * sd[c]
+                alleles = n_nodes > 0 and not missing and not math.isnan(flat[c])
+                # A missing depth says nothing, and neither do the alleles with it.
+                base = 0.0 if missing else outside * (flat[c] if alleles else 1.0)
+                for k in range(n_levels):
+                    if missing:
+                        density[k] = 1.0
+                        continue
+                    scale2 = sd[c] * sd[c] * spread[k] + drift[k]
+                    off = value - mu[k]
+                    tail = 1.0 / (1.0 + off * off / (7.0 * scale2))
+                    tail *= tail
+                    if levels[k, 1] > 0.0:
+                        below = 0.5 * math.sqrt(scale2) / (mu[k] * T7_TOP)
+                        shape = (mu[k] / value) ** 2 if off > 0.0 else tail * tail
+                        density[k] = explained * shape / (mu[k] * (1.0 + below)) * (flat[c] if alleles else 1.0)
+                    else:
+                        density[k] = explained * T7_TOP / math.sqrt(scale2) * tail * tail
                 mass = 0.0
                 for s in range(n_states):
                     # A subclone cannot lose what is not there.
                     if min(values[s, 0], values[s, 1]) < 0.0:
                         message[s] = 0.0
                         continue
-                    if missing:
-                        mass += message[s]
-                        continue
-                    scale2 = variance * spread[s] + drift[s]
-                    off = value - mu[s]
-                    tail = 1.0 / (1.0 + off * off / (7.0 * scale2))
-                    tail *= tail
-                    if values[s, 2] > 0.0:
-                        below = 0.5 * math.sqrt(scale2) / (mu[s] * T7_TOP)
-                        shape = (mu[s] / value) ** 2 if off > 0.0 else tail * tail
-                        density = shape / (mu[s] * (1.0 + below))
-                        if alleles:
-                            density *= flat[c]
-                    else:
-                        density = T7_TOP / math.sqrt(scale2) * tail * tail
-                        if alleles:
-                            k = node[s]
-                            log_lik = weight[s, 0] * table[c, k] + weight[s, 1] * table[c, k + 1]
-                            log_lik += weight[s, 2] * table[c, k + 2] + weight[s, 3] * table[c, k + 3]
-                            density *= math.exp(log_lik)
-                    message[s] *= explained * density + base
+                    own = density[which[s]]
+                    if alleles and levels[which[s], 1] == 0.0:
+                        k = node[s]
+                        log_lik = weight[s, 0] * table[c, k] + weight[s, 1] * table[c, k + 1]
+                        log_lik += weight[s, 2] * table[c, k + 2] + weight[s, 3] * table[c, k + 3]
+                        own *= math.exp(log_lik)
+                    message[s] *= own + base
                     mass += message[s]
                 evidence += math.log(mass)
                 mass = 1.0 / mass
