@@ -344,6 +344,45 @@ def test_run__from_a_given_start():
     assert float(model.parameters.unpack(free.values[0])["sd"]) != 2.5
 
 
+def test_run__refuses_where_nothing_near_the_optima_is_possible(monkeypatch):
+    model = model_of("gaussian")
+    engine = engine_of(model, model.simulate(12, seed=3)[1])
+    engine.begin(quiet(), 1)
+    monkeypatch.setattr(engine.learning, "log_evidence", lambda values, beta: -np.inf)
+    with pytest.raises(ch.InvalidInput, match="zero or not finite all around the optima; give a start"):
+        engine._start_near_optimum(0, np.random.default_rng(1))
+
+
+def test_run__starts_again_where_the_data_are_impossible():
+    """A start of no probability, as `init` may give it, is replaced by one from the prior before anything moves."""
+    model = model_of("gaussian")
+    engine = engine_of(model, model.simulate(12, seed=3)[1])
+    engine.begin(quiet(), 1)
+    engine.n_jumps[0], engine.every_hmc[0], engine.turn[0] = 0, 10**9, 1
+    before, engine.log_evidence[0] = engine.values[0].copy(), -np.inf
+    engine._iterate(0, warming_up=False)
+    assert np.all(engine.values[0] != before)
+    assert engine.log_evidence[0] == engine.learning.log_evidence(engine.values[0], 1.0)
+
+
+def test_ladder__of_another_length_takes_over_the_nearest_rungs():
+    model = model_of("gaussian")
+    engine = engine_of(model, model.simulate(12, seed=3)[1], betas=(0.4, 1.0))
+    engine.begin(quiet(), 1)
+    for _ in range(3):
+        for r in range(2):
+            engine._iterate(r, warming_up=True)
+    cold, hot = engine.values[1].copy(), engine.values[0].copy()
+    engine.log_step[:] = 7.0
+    engine.set_betas(np.array([0.1, 0.4, 1.0]))
+    np.testing.assert_array_equal(engine.values, [hot, hot, cold])
+    assert len(engine.proposals) == len(engine.draws_seen) == 3
+    assert np.all(engine.log_step < 1)  # what two rungs had learned is forgotten
+    widths = [np.linalg.det(proposals.covariances[0]) for proposals in engine.proposals]
+    assert widths == sorted(widths, reverse=True)
+    engine._iterate(0, warming_up=True)
+
+
 def test_warning__names_optima_that_no_chain_connects():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     optima = [

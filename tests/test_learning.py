@@ -275,6 +275,71 @@ def test_weighted_moments__of_two_peaks():
         np.testing.assert_allclose(second[peak] / weight[peak], expected)
 
 
+def test_conjugate_depth__of_every_channel():
+    """Means and variances against normal-normal conjugacy by hand, at 5 standard errors; weights are left to slices."""
+    weights, sd, beta = np.array([[1.0, 0.5], [0.4, 2.0]]), 0.7, 0.6
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian(weights, depth=ch.Normal([3, 1], [0.5, 2.0]), sd=sd)
+    )
+    y = model.at({"depth": [3.0, 2.0]}).simulate(15, seed=1)[1]
+    rng = np.random.default_rng(10)
+    present, group = np.unique(rng.integers(0, 4, 15), return_inverse=True)
+    on = (present[:, None] >> np.arange(2) & 1).astype(float)
+    summary = model.emission.summarise(y, group, len(present))
+    found = [conjugate.draw_gaussian(model, summary, on, beta, np.array([3.0, 1.0]), rng) for _ in range(2000)]
+    assert all(drawn == {"depth"} for _, drawn in found)
+    draws = np.array([values for values, _ in found])
+    level = (on @ weights)[group]
+    precision = beta / sd**2 * (level**2).sum(axis=0) + np.array([0.5, 2.0]) ** -2
+    mean = (beta / sd**2 * (level * y).sum(axis=0) + np.array([3, 1]) * np.array([0.5, 2.0]) ** -2) / precision
+    assert np.all(np.abs(draws.mean(axis=0) - mean) * np.sqrt(precision) < 5 / np.sqrt(2000))
+    assert np.all(np.abs(draws.var(axis=0) * precision - 1) < 5 * np.sqrt(2 / 2000))
+    learned = ch.Gaussian(ch.Normal(weights, 1), depth=2.0, sd=sd)
+    both = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=learned)
+    values, drawn = conjugate.draw_gaussian(both, summary, on, beta, weights.ravel(), rng)
+    assert drawn == set()
+    np.testing.assert_array_equal(values, weights.ravel())
+
+
+def test_conditional_update__of_conjugate_parameters_alone_is_their_draw():
+    """Nothing else is learned, in the chains or in the emission: no slice moves, and no number more is read."""
+    y, codes = columns("gaussian", 8), np.array([0, 1, 1, 3, 2, 2, 0, 0])
+    depth = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.3, 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=ch.Normal(3, 1), sd=1.0)
+    )
+    enter = ch.FactorialHMM(
+        chains=ch.BinaryChains(ch.Beta(2, 6), 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=3.0, sd=1.0)
+    )
+    for model in (depth, enter):
+        learning = Learning(model, Observations(y))
+        start = learning.parameters.centre
+        lines = Lines(1, [learning.parameters.of_chains, learning.parameters.of_emission])
+        found = learning.update_conditional(start, codes, 0.8, lines, 0, np.random.default_rng(11))
+        rng = np.random.default_rng(11)
+        if model is enter:
+            counts = np.zeros((2, 2, 4), np.int64)
+            count_moves(codes, learning.data.edge_kinds()[0], counts)
+            expected, _ = conjugate.draw_chains(model, learning.data, counts, start, rng)
+        else:
+            present, group = np.unique(codes, return_inverse=True)
+            on = (present[:, None] >> np.arange(2) & 1).astype(float)
+            summary = model.emission.summarise(y, group, len(present))
+            expected, _ = conjugate.draw_gaussian(model, summary, on, 0.8, start, rng)
+        np.testing.assert_array_equal(found, expected)
+        assert found != start
+
+
+def test_collapsed_update__stays_where_there_is_nothing_else(monkeypatch):
+    """As slices do: values and log evidence come back as they are."""
+    learning = Learning(model_of("gaussian"), Observations(columns("gaussian", 5)))
+    start = learning.sample_prior(np.random.default_rng(12))
+    monkeypatch.setattr(learning, "log_evidence", lambda values, beta: -np.inf)
+    lines = Lines(1, [np.arange(learning.parameters.n_free)])
+    values, log_evidence = learning.update_collapsed(start, -3.5, 1.0, lines, 0, np.random.default_rng(13))
+    assert values is start
+    assert log_evidence == -3.5
+
+
 # ---- Invariance by enumeration, parameters on a grid -----------------------------------------------------------------
 
 
@@ -369,6 +434,8 @@ def test_canonical_order__moves_rows_with_their_weights():
     moved, sorted_values = CanonicalOrder(model)(codes, values)
     np.testing.assert_array_equal(sorted_values, [0.3, 0.2, 0.4, 0.1, 0.15, 0.1, 0.25, 0.5])
     np.testing.assert_array_equal(moved, [0b100, 0b011, 0b101])
+    many, _ = CanonicalOrder(model)(np.tile(codes, 4), values)  # more columns than codes
+    np.testing.assert_array_equal(many, np.tile(moved, 4))
     again = CanonicalOrder(model)(moved, sorted_values)
     assert again[0] is moved
     learning = Learning(model, Observations(np.array([0.2, 0.5, 0.9])))

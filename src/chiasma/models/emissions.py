@@ -80,7 +80,7 @@ class Gaussian(Additive):
         n_channels = self.n_channels or 1
         shared = level.ndim == (1 if self.n_channels is None else 2)
         levels = np.ascontiguousarray(level).reshape(1 if shared else len(y), -1, n_channels)
-        depth, sd = (np.broadcast_to(value, (n_channels,)).copy() for value in (self.depth, self.sd))
+        depth, sd = np.full(n_channels, self.depth, float), np.full(n_channels, self.sd, float)
         out = np.empty((len(y), levels.shape[1]))
         gaussian_log_likelihood(np.ascontiguousarray(y).reshape(len(y), n_channels), levels, depth, sd, out)
         return out

@@ -44,10 +44,10 @@ LENGTH, MOST_STEPS = np.pi / 2, 24
 # Wanted acceptance of trajectories, and how fast their step size follows it.
 ACCEPTANCE, LEARNING_RATE = 0.8, 0.6
 # Jumps in an iteration: as many as lead to so many accepted ones, and at most so many.
-ACCEPTED, MOST_JUMPS = 2, 8
+ACCEPTED, MOST_JUMPS = 2.75, 8
 # Iterations from trajectory to trajectory, by the least share of jumps that are accepted: where most are, trajectories
 # take a small part of the time.
-SCHEDULE = ((0.4, 32), (0.25, 8), (0.1, 2), (0.0, 1))
+SCHEDULE = ((0.65, 64), (0.4, 32), (0.25, 8), (0.1, 2), (0.0, 1))
 # A share of accepted jumps with which proposals are left as they are: curvatures know more than a few draws.
 GOOD = 0.7
 # Draws that count as much as what Laplace's approximation says, per coordinate.
@@ -182,12 +182,14 @@ class GradientEngine(CollapsedEngine):
         log_priors = [self._log_prior(values) for values in places]
         log_evidences = self._log_evidences(r, places, log_priors)
         weights = [sum(parts) for parts in zip(log_priors, log_evidences, np.negative(log_densities), strict=True)]
+        accepted = 0.0
         for i, there in enumerate(weights):
-            self.tried[r] += 1.0, math.exp(min(there - weight, 0.0))
+            accepted += math.exp(min(there - weight, 0.0))
             if log_uniforms[i] < there - weight:
                 self.values[r], self.log_evidence[r] = places[i], log_evidences[i]
                 weight = there
         self.proposed[r] = there, weight
+        self.tried[r] += n, accepted
         if self.warming_up:
             self.jumps_seen[r].add(*proposals.nearest(others), np.array(weights))
 
