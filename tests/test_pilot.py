@@ -94,7 +94,7 @@ def test_pilot__takes_a_ladder_only_where_it_pays(gain, n_rungs, monkeypatch):
     assert (len(plan.ladder) > 1) == (n_rungs > 1)
     assert (plan.exchange == ch.MosaicCrossover()) == (n_rungs > 1)
     assert all(len(one) == len(plan.ladder) for one in states)
-    assert left >= 400 * (1 - pilot.SHARE - pilot.LADDER_SHARE) - 10
+    assert left >= 400 * (1 - pilot.SHARE - pilot.STUCK_SHARE) - 10
 
 
 @needs_jit

@@ -70,12 +70,20 @@ def test_auto__pilot_tries_no_ladder_against_the_users_will(exchange, ladder, la
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_columns", "sizes"), [(24, 2000, [5, 7, 9]), (6, 2000, [5, 6]), (24, 50_000, [5, 7]), (24, 10**7, [5])]
+    ("n_rows", "n_columns", "sizes", "larger"),
+    [
+        (24, 2000, [5, 7, 9], [11]),
+        (10, 2000, [5, 7, 9], [10]),
+        (6, 2000, [5, 6], []),
+        (24, 50_000, [5, 7], []),
+        (24, 10**7, [5], []),
+    ],
 )
-def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes):
+def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes, larger):
     chosen = plan_paths(model(n_rows).target(np.zeros(n_columns)), "auto", "auto", "auto", 0.0)
     assert chosen.trial is not None
     assert [update.size for update, _ in chosen.trial.updates] == sizes
+    assert [update.size for update, _ in chosen.trial.larger] == larger
     assert chosen.update in [update for update, _ in chosen.trial.updates]
 
 
@@ -345,7 +353,7 @@ def test_display__shows_the_pilot(terminal, monkeypatch):
     posterior = ch.sample(model(10), np.linspace(0, 5, 12), **options)
     shown = terminal.getvalue()
     first, second = "chiasma a pilot chooses the update: the exact filter over", "chiasma blocks of"
-    assert 0 <= shown.index(first) < shown.index("pilot of ladders") < shown.index(second)
+    assert 0 <= shown.index(first) < shown.index("pilot where chains are stuck") < shown.index(second)
     assert posterior.info["plan"][:80] in shown
 
 

@@ -9,8 +9,9 @@ errors fall with the root of the work divided by the slowness, so candidates are
 
     score = disagreement * sqrt(slowness).
 
-Where even the best blocks leave chains stuck (the rule: slowness above STUCK), ladders with mosaic crossovers are
-tried, and taken if they lower the score. Equal rows are one axis of counts here, so their labels play no part.
+Where even the best blocks leave chains stuck (the rule: slowness above STUCK), larger blocks and ladders with mosaic
+crossovers are tried, and taken if they lower the score. Equal rows are one axis of counts here, so their labels play no
+part.
 
 Decisions must not depend on the machine: work is counted by a model of the cost of an iteration, in nanoseconds of the
 machine on which its constants were measured, and not by a clock. Pilot chains have random streams of their own, so
@@ -39,12 +40,12 @@ from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import BlockGibbs, GaussianBlocks
 from chiasma.types import Floats, Integers
 
-# Shares of the warm-up of all chains that trials of blocks take, and that those of ladders may take in addition.
-SHARE, LADDER_SHARE = 1 / 3, 0.4
+# Shares of the warm-up of all chains that trials of blocks take, and others in addition where chains are stuck.
+SHARE, STUCK_SHARE = 1 / 3, 0.4
 # Chains of the pilot, and the least number of iterations of a candidate.
 FEWEST_CHAINS, MOST_CHAINS = 2, 4
 FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 1000
-# Ladders are tried where the slowness is above this, and taken where they make the score smaller by a factor.
+# Chains are stuck where the slowness is above this. Ladders are taken where they make the score smaller by a factor.
 STUCK = 2.0
 GAIN = 0.8
 # Temperatures of the ladders that are tried: a few rungs, for crossovers. A complete one serves the evidence only.
@@ -156,17 +157,15 @@ def decide(
         cold = [states[-1] for states in begun.states]
         tried = [run.advance(one, cold, work) for one in first]
         best = min(tried, key=lambda one: one.score)
-        if trial.ladders and best.slowness > STUCK and not _takes_all(target, best.plan):
-            # Hot replicas move by small steps: small blocks may do.
-            bases = [first[0]] if best.plan.update == first[0].update else [first[0], best.plan]
-            share = LADDER_SHARE * whole / (len(bases) * len(LADDERS))
-            display.begin("pilot of ladders", len(bases) * len(LADDERS))
-            leaders = [best]
-            for base in bases:
-                hot = [run.advance(_with_ladder(base, temperatures), cold, share) for temperatures in LADDERS]
-                tried += hot
-                leaders.append(min(hot, key=lambda one: one.score))
-            best = _best(leaders)
+        if best.slowness > STUCK and not _takes_all(target, best.plan):
+            larger = [replace(plan, update=update, reason=reason) for update, reason in trial.larger]
+            # Hot replicas move by small steps: small blocks do.
+            hot = [_with_ladder(first[0], temperatures) for temperatures in LADDERS] if trial.ladders else []
+            share = STUCK_SHARE * whole / max(len(larger) + len(hot), 1)
+            affordable = [one for one in [*larger, *hot] if share >= FEWEST_ITERATIONS * work_of(target, one)]
+            display.begin("pilot where chains are stuck", len(affordable))
+            tried += [run.advance(one, cold, share) for one in affordable]
+            best = _best(tried)
     spent = sum(one.iterations * work_of(target, one.plan) for one in [begun, *tried]) * n_chains
     left = warmup - math.ceil(spent / (chains * work_of(target, plan)))
     found = ", ".join(f"{one.score:.3f} with {one.plan.reason}" for one in tried)
@@ -177,13 +176,11 @@ def decide(
     return replace(best.plan, reason=reason, trial=None), best.states, max(left, 0)
 
 
-def _best(leaders: Sequence[Tried]) -> Tried:
-    """The first of those, or one that makes its score smaller by a factor; of them likewise: later ones cost more."""
-    best = leaders[0]
-    for one in leaders[1:]:
-        if one.score < GAIN * best.score:
-            best = one
-    return best
+def _best(tried: Sequence[Tried]) -> Tried:
+    """The best without a ladder, unless a ladder makes its score smaller by a factor."""
+    alone, hot = ([one for one in tried if (len(one.plan.ladder) > 1) == several] for several in (False, True))
+    best = min(alone, key=lambda one: one.score)
+    return min((one for one in hot if one.score < GAIN * best.score), key=lambda one: one.score, default=best)
 
 
 def _with_ladder(plan: Plan, temperatures: Sequence[float]) -> Plan:
