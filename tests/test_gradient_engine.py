@@ -380,7 +380,15 @@ def test_ladder__of_another_length_takes_over_the_nearest_rungs():
     assert np.all(engine.log_step < 1)  # what two rungs had learned is forgotten
     widths = [np.linalg.det(proposals.covariances[0]) for proposals in engine.proposals]
     assert widths == sorted(widths, reverse=True)
-    engine._iterate(0, warming_up=True)
+    for r in range(3):
+        engine._iterate(r, warming_up=True)
+    again = engine_of(model, engine.learning.data, betas=(0.4, 1.0))
+    again.restore(engine.checkpoint())  # a run that goes on begins with the ladder of its plan
+    for r in range(3):
+        engine._iterate(r, warming_up=False)
+        again._iterate(r, warming_up=False)
+    np.testing.assert_array_equal(again.values, engine.values)
+    np.testing.assert_array_equal(again.log_evidence, engine.log_evidence)
 
 
 def test_warning__names_optima_that_no_chain_connects():

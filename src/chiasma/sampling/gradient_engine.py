@@ -128,8 +128,6 @@ class GradientEngine(CollapsedEngine):
     def _bind(self) -> None:
         super()._bind()
         if self.problem.peaks is not None and self.proposals:
-            if len(self.log_step) != len(self.betas):
-                self._forget(len(self.betas))
             self._propose()
 
     def _take_over(self, nearest: Integers) -> None:
@@ -318,3 +316,4 @@ class GradientEngine(CollapsedEngine):
         maps = orders(self.learning)
         mixtures = zip(checkpoint["tops"], checkpoint["covariances"], checkpoint["shares"], strict=True)
         self.proposals = [Proposals(*arrays, maps) for arrays in mixtures]
+        self._forget_draws(len(self.betas))  # the ladder may have grown before
