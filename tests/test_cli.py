@@ -99,6 +99,9 @@ def test_simulate__study_as_csv_and_a_fresh_seed(here):
 
 def test_simulate__refuses(genome):
     assert refused("simulate", "genome.tsv") == "error: genome.tsv exists already; choose another name or remove it"
+    assert "a genome needs at least 22 bins" in refused("simulate", "a.tsv", "--tumour", "--sites", 9)
+    assert "purity must be above 0" in refused("simulate", "a.tsv", "--tumour", "--purity", 1.5)
+    assert "clones must be 1 or 2, got 3" in refused("simulate", "a.tsv", "--tumour", "--clones", 3)
     assert "the study has its own size" in refused("simulate", "a.tsv", "--preset", "study", "--sites", 9)
     assert "a genome needs at least 22 sites" in refused("simulate", "a.tsv", "--sites", 9)
     assert "tables are written as .tsv or .csv, got the suffix '.dat'" in refused("simulate", "a.dat")
@@ -476,3 +479,22 @@ def test_in_words__says_who_left_the_start(errors, words):
     entries = (Entry("exact solution", 0.0, 0.9, 1.0), Entry("the start itself", 0.4, 0.0, None), *updates)
     comparison = Comparison(n_sweeps=1_000, log_evidence=-1.0, entries=entries)
     assert comparison.in_words() == f"After 1,000 sweeps, {words}"
+
+
+def test_fit__lists_rivals_by_sites_and_by_position(here):
+    (here / "p.csv").write_text("seconds,y\n" + "".join(f"{t / 10},{0.5 * (t % 7)}\n" for t in range(30)))
+    model = ["--weights", "1,1.5", "--sd", 1, "--enter", 0.2]
+    result = run("fit", "p.csv", *model, "--draws", 50, "--chains", 1, "--seed", 1, "--out", "placed")
+    assert result.exit_code == 0, result.output
+    heading, *lines = [line for line in result.stdout.splitlines() if line.startswith(("┃", "│"))]
+    assert [cell.strip() for cell in heading.split("┃")[1:5]] == [
+        "sites",
+        "seconds",
+        "sites with data",
+        "state: probability",
+    ]
+    for line in lines:
+        sites, seconds = (cell.strip() for cell in line.split("│")[1:3])
+        assert seconds == " to ".join(f"{int(site) / 10:g}" for site in sites.split("-"))
+    assert lines
+    assert re.search(r"A state such as s[01]{2} has one digit per row, row 0 first: 0 is off\.", result.stdout)

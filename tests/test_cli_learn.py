@@ -140,6 +140,7 @@ def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
     result = run("fit", "y.csv", "--weights", "0.3,0.7", "--draws", 4, "--chains", 1, "--seed", 1, "--out", "run")
     assert result.exit_code == 0, result.output
     assert "estimated from the signal: --depth " in result.stderr
+    assert " (and --leave)\n" in result.stderr
     found = ch.open_posterior("run/run.zarr").model
     assert found.emission.depth == pytest.approx(8.0, rel=0.1)
     assert found.emission.sd == pytest.approx(0.5, rel=0.25)

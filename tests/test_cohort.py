@@ -36,11 +36,13 @@ from chiasma.cohort.seeds import sample_seed
 from chiasma.cohort.store import common_grid
 from chiasma.cohort.task import computing_alone, run_task, task_of
 from chiasma.datasets.genome import tumour_genome
+from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.files.fitting import fit_file
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, settings_of
 from chiasma.files.tables import write_table
+from chiasma.genomics.bins import simulated_bins
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -291,7 +293,7 @@ def test_task__that_was_given_up_does_no_harm(inputs, serial, tmp_path):
 
 def test_task__a_bug_has_a_traceback(inputs, tmp_path, monkeypatch):
     directory, plan = planned(inputs, tmp_path / "out")
-    monkeypatch.setattr("chiasma.cohort.workflows.fit_file", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("chiasma.cohort.fit_workflow.fit_file", lambda *_, **__: 1 / 0)
     outcome = run_task(task_of(directory, plan, plan.samples[0]))
     assert outcome.error == "ZeroDivisionError: division by zero"
     assert "fit_file" in outcome.traceback
@@ -734,9 +736,15 @@ def test_examples__run(inputs, tmp_path, monkeypatch):
     monkeypatch.setattr("distributed.LocalCluster", lambda **given: LocalCluster(**given | {"processes": False}))
     shutil.copy(inputs / "model.toml", "genome.toml")
     write_table(Path("sheet.tsv"), ["sample", "path"], [[name, inputs / f"{name}.tsv"] for name in ("a", "d")])
+    tumour = simulated_bins(simulate_tumour(1, n_bins=60, purity=0.7, doubled=False, clones=1))
+    places = zip(tumour.chromosome, tumour.start, tumour.end, tumour.depth, strict=True)
+    write_table(Path("tumour.tsv"), ["chromosome", "start", "end", "depth"], places)
+    write_table(Path("tumours.tsv"), ["sample", "path"], [["a", "tumour.tsv"]])
     for example in EXAMPLES["cohort"]:
         program, _, *arguments = example.split()
         assert program == "chiasma"
-        result = command(*arguments, *([] if arguments[0] in ("run", "merge") else ["--tables-only"]))
+        more = [] if arguments[0] in ("run", "merge") else ["--tables-only"]
+        more += ["--purity", "0.6-0.8", "--ploidy", "1.8-2.2", "--clones", "1"] if "--tumour" in arguments else []
+        result = command(*arguments, *more)
         expected = 1 if arguments[0] == "merge" else 0  # the examples leave one of two tasks to others
         assert result.exit_code == expected, f"{example}\n{result.output}"

@@ -10,6 +10,7 @@ import pytest
 
 import chiasma as ch
 import reference
+from chiasma.errors import InvalidInput
 from chiasma.kernels.crossover import filter_mosaic
 from chiasma.sampling.exchanges import StreamedPair, TabulatedPair
 
@@ -22,6 +23,7 @@ MOVES = [
     ch.MosaicCrossover(),
     ch.MosaicCrossover(rows=[0, 2]),
     ch.MosaicCrossover(rows="random"),
+    ch.AugmentedCrossover(axis="rows"),
 ]
 
 
@@ -142,3 +144,17 @@ def test_mosaic__columns_that_fit_no_state_are_scored_in_logarithms():
     assert step(a, b, np.full(3, 0.5)) == 3
     assert a.tolist() == [1, 1, 1]
     assert b.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("exchange", "message"),
+    [
+        (ch.MosaicCrossover(rows="some"), 'rows must be "all", "random" or a list of free rows, got "some"'),
+        (ch.MosaicCrossover(rows=[0, 3]), r"rows must be distinct free rows, here of \[0, 1, 2\], got \[0, 3\]"),
+        (ch.RandomCrossover(points=3), "points must be 1 or 2, got 3"),
+    ],
+)
+def test_refused(exchange, message):
+    own = target()
+    with pytest.raises(InvalidInput, match=message):
+        exchange.prepare(own, own, 1.0, 0.3)

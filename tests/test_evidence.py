@@ -155,6 +155,30 @@ def test_evidence__none_where_the_ladder_does_not_reach_the_prior(exchange, ladd
     assert ch.sample(model, y, exchange=exchange, ladder=ladder, **options).log_evidence is None
 
 
+def test_evidence__none_where_the_prior_is_no_distribution(tmp_path):
+    """A flat prior over real numbers; over a finite alphabet it is uniform, and the evidence is known."""
+
+    def log_density(x):
+        return -0.5 * (x**2).sum(axis=1)
+
+    flat = ch.Density(log_density, 1, [0.0], ch.RandomWalk(scale=1.0))
+    options = {"draws": 20, "warmup": 20, "chains": 2, "seed": 1, "progress": False}
+    run = ch.sample(flat, store=tmp_path / "run.zarr", **options)
+    for posterior in (run, ch.sample(flat, **options), ch.open_posterior(tmp_path / "run.zarr")):
+        assert posterior.betas[0] == 0
+        assert posterior.log_evidence is None
+        assert posterior.info["plan"].endswith("; no evidence, for there is no log_prior")
+        assert not any("evidence" in text for text in posterior.summary().warnings)
+    with pytest.raises(ch.InvalidInput, match=r"evidence=True needs a log_prior: .*; give ch\.Density a log_prior"):
+        ch.sample(flat, evidence=True, **options)
+    proper = ch.Density(log_density, 1, [0.0], ch.RandomWalk(scale=1.0), log_prior=log_density)
+    letters = ch.Density(log_density, 1, [0.0], ch.SiteGibbs(alphabet=(-1.0, 0.0, 1.0)))
+    for density in (proper, letters):
+        posterior = ch.sample(density, evidence=True, **options)
+        assert math.isfinite(posterior.log_evidence.value)
+        assert "no evidence" not in posterior.info["plan"]
+
+
 def test_evidence__too_few_draws_for_an_error():
     model, y = problem(8)
     posterior = ch.sample(

@@ -12,15 +12,17 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from scipy import stats
 
 import chiasma as ch
 from branches import distribution
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.kernels import gaussian_blocks
 from chiasma.kernels.codes import unpack
+from chiasma.models.independent_parts import independent_parts
 from chiasma.models.rival_sums import rival_sets
 from chiasma.sampling.updates import GaussianSweep
-from test_invariance import CASES, EXACT, REJECTED, accept, blocks_matrix, random_blocks_matrix, sweep_proof
+from test_invariance import CASES, EXACT, REJECTED, Case, accept, blocks_matrix, random_blocks_matrix, sweep_proof
 
 NAN = float("nan")
 JIT = not numba.config.DISABLE_JIT
@@ -49,8 +51,19 @@ def single(sd: float, n_rows: int = 6, n_columns: int = 70) -> tuple[ch.Factoria
     return model, y
 
 
+def parts(n_columns: int = 40) -> tuple[ch.FactorialHMM, np.ndarray]:
+    """Rows 0, 2 and 3 are tied by channels 0 and 1, rows 1 and 4 by channel 2."""
+    weights = np.zeros((5, 3))
+    weights[[0, 2], 0], weights[[2, 3], 1], weights[[1, 4], 2] = [0.8, 1.1], [0.5, -0.7], [0.6, 0.7]
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian(weights, sd=0.6))
+    _, y = model.simulate(n_columns, seed=2)
+    y[7, 0] = NAN
+    return model, y
+
+
 PROBLEMS: dict[str, Callable[[], tuple[ch.FactorialHMM, np.ndarray]]] = {
     "channels": channels,
+    "parts": parts,
     "noisy": lambda: single(0.7),
     # Likelihoods that underflow in products: one exponential per code.
     "sharp": lambda: single(0.01),
@@ -153,6 +166,42 @@ def test_order__keeps_sets_in_one_block():
         assert set(first[first >= 0]) <= set(order[:4].tolist())
 
 
+# ---- Parts that no channel ties together ----------------------------------------------------------------------------
+
+
+def test_parts__rows_meet_through_others():
+    chain = np.zeros((63, 63))
+    chain[np.arange(63), np.arange(63)] = chain[np.arange(62), np.arange(1, 63)] = 1.0
+    assert [part.tolist() for part in independent_parts(chain)] == [list(range(63))]
+    chain[30, 31] = 0.0
+    assert [part.tolist() for part in independent_parts(chain)] == [list(range(31)), list(range(31, 63))]
+    assert [part.tolist() for part in independent_parts(np.zeros((3, 1)))] == [[0], [1], [2]]
+
+
+def test_parts__are_cut_one_by_one():
+    target = parts()[0].target(parts()[1])
+    assert ch.GaussianBlocks.largest(target) == 3
+    assert ch.GaussianBlocks(size=2).block_sizes(target) == [2, 1, 2]
+    sweep = ch.GaussianBlocks(size=2).prepare(target, 1.0).sweep
+    assert isinstance(sweep, GaussianSweep)
+    assert sweep.parts.rows.tolist() == [0, 2, 3, 1, 4]
+    assert sweep.n_uniforms == 2 + 2 * 5 + 3 * target.n_columns
+
+
+@pytest.mark.jit_off
+@pytest.mark.parametrize(("size", "forgets"), [(3, True), (5, True), (2, False)])
+def test_parts__that_fit_a_block_are_drawn_independently(size, forgets):
+    """The same uniforms, and paths that are all on and all off: one sweep forgets which it was."""
+    model, y = parts()
+    target = model.target(y)
+    sweep = ch.GaussianBlocks(size=size).prepare(target, 1.0)
+    uniforms = np.random.default_rng(3).random(sweep.n_uniforms)
+    paths = [np.full(target.n_columns, code, np.int64) for code in (0, 31)]
+    for path in paths:
+        sweep(path, uniforms)
+    assert np.array_equal(*paths) == forgets
+
+
 # ---- Invariance -----------------------------------------------------------------------------------------------------
 
 
@@ -181,13 +230,32 @@ def test_proof__blocks_of_rivals():
     accept(proof, 0.5 * random_blocks_matrix(name, 0.6, 2) + 0.5 * rivals)
 
 
+@pytest.mark.symbolic
+@pytest.mark.parametrize("size", [1, 2])
+def test_proof__parts(size, monkeypatch):
+    """Two rows in channels of their own: blocks of one row are enough for independent draws."""
+    weights, y = np.diag([1.0, -0.6]), np.array([[0.3, -0.2], [0.9, 0.1]])
+    emission = ch.Gaussian(weights, sd=0.8)
+
+    def log_density(t: int, bits: tuple[int, ...]) -> float:
+        return float(stats.norm.logpdf(y[t], weights.T @ bits, 0.8).sum())
+
+    case = Case(enter=(0.2, 0.35), leave=(0.3, 0.15), n_columns=2, log_density=log_density, emission=emission, y=(0, 0))
+    monkeypatch.setitem(CASES, "two-parts", case)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(case.enter, case.leave), emission=emission)
+    proof = sweep_proof("two-parts", ch.GaussianBlocks(size=size), 0.6, model.exact_target(y))
+    accept(proof, np.tile(proof.pi, (len(proof.pi), 1)))
+
+
 class OnlyRivals(ch.GaussianBlocks):
     """With one set of rivals, so that there are few branches."""
 
     def prepare(self, target: Any, beta: float) -> Any:
         sweep = super().prepare(target, beta)
         assert isinstance(sweep, GaussianSweep)
-        sweep.sets, sweep.cumulative = np.array([[0, 1]]), np.array([1.0])
+        sweep.parts = sweep.parts._replace(
+            sets=np.array([[0, 1]]), first_set=np.array([0, 1]), cumulative=np.array([1.0])
+        )
         return sweep
 
 
@@ -241,11 +309,11 @@ def test_proof__rejects_mutants(broken, monkeypatch):
 
 
 @pytest.mark.skipif(not JIT, reason="a long run of compiled kernels")
-@pytest.mark.parametrize("name", ["channels", "noisy"])
+@pytest.mark.parametrize("name", ["channels", "parts", "noisy"])
 def test_marginals__are_the_exact_ones(name):
     """6,000 draws in 20 batches: no marginal further than six standard errors of the batch means from the exact one.
 
-    Some 200 marginals; Student's t with 19 degrees of freedom exceeds 6 once in 10^5: a false alarm in 500 runs.
+    Some 200 marginals each; Student's t with 19 degrees of freedom exceeds 6 once in 10^5: a false alarm in 500 runs.
     """
     model, y = PROBLEMS[name]()
     posterior = ch.sample(

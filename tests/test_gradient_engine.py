@@ -72,9 +72,33 @@ def test_proposals__do_not_prefer_an_order_of_equal_rows():
     draws = both.draw(rng, 4000)
     difference = draws[:, 0] - draws[:, 1]
     assert abs(difference.mean()) < 5 * difference.std() / np.sqrt(len(draws))
-    peak, moved = both.nearest(np.array([-1.0, 3.0]))
-    assert peak == 1
-    np.testing.assert_array_equal(moved, [3.0, -1.0])
+    peaks, moved = both.nearest(np.array([[-1.0, 3.0], [0.0, 1.0]]))
+    assert peaks.tolist() == [1, 0]
+    np.testing.assert_array_equal(moved, [[3.0, -1.0], [0.0, 1.0]])
+
+
+def test_proposals__claim_a_point_in_proportion_to_their_densities():
+    """How often each peak and order does, at 5 standard errors (false alarms 6e-7 each); with the logs of these."""
+    swap = np.array([[0.0, 1.0], [1.0, 0.0]])
+    both = some_proposals(np.array([np.eye(2), swap]))
+    x = np.array([2.2, 1.9])
+    parts = zip(both.tops, both.covariances, both.shares, strict=True)
+    densities = [
+        [share * multivariate_t(top, covariance, FREEDOM).pdf(at) for at in (x, swap @ x)]
+        for top, covariance, share in parts
+    ]
+    expected = np.array(densities) / np.sum(densities)
+    assert expected.min() > 0.01
+    rng, n = np.random.default_rng(3), 1500
+    counts = np.zeros((2, 2))
+    for _ in range(n):
+        peak, moved, log_share = both.claim(x, rng)
+        order = int(not np.array_equal(moved, x))
+        counts[peak, order] += 1
+        np.testing.assert_array_equal(moved, swap @ x if order else x)
+        assert log_share == pytest.approx(np.log(expected[peak, order]))
+        assert both.log_share(moved, peak) == pytest.approx(log_share)
+    assert np.all(np.abs(counts / n - expected) < 5 * np.sqrt(expected / n))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +170,8 @@ def test_joint__of_jumps_and_trajectories():
     assert np.abs(joint_scores("gaussian", "gradient", 1.0, 200)).max() < 4.5
 
 
-MOVES = {"jumps": (1, 10**9), "trajectories": (0, 1)}  # jumps per iteration, iterations per trajectory
+# Jumps per iteration, iterations per trajectory.
+MOVES = {"jumps": (1, 10**9), "trajectories": (0, 1), "trajectories of two parts": (0, 1)}
 N = 1500
 
 
@@ -160,7 +185,10 @@ def score(move: str, beta: float = 1.0, n: int = N) -> float:
     engine.betas = np.array([beta])
     engine.begin(quiet(), 1)
     engine.n_jumps[0], engine.every_hmc[0] = MOVES[move]
-    engine.turn[0] = 0 if move == "trajectories" else 1
+    engine.turn[0] = 1 if move == "jumps" else 0
+    if move == "trajectories of two parts":
+        covariances = np.array([0.03, 0.5])[:, None, None]
+        engine.proposals = [Proposals(np.array([[0.0], [-0.6]]), covariances, np.full(2, 0.5), np.eye(1)[None])]
     draws = np.empty((1, n))
     for i in range(n):
         engine._iterate(0, warming_up=False)
@@ -193,18 +221,26 @@ def with_a_metric_of_the_state(patch):
     plain = GradientEngine._trajectory
 
     def stretched(self, r, rng):
-        kept = self.metric[r].copy()
-        self.metric[r] = kept * (1.5 if self._here(r)[0].sum() > -0.5 else 0.3)
+        kept = self.proposals[r].roots
+        self.proposals[r].roots = kept * (1.5 if self._here(r)[0].sum() > -0.5 else 0.3)
         plain(self, r, rng)
-        self.metric[r] = kept
+        self.proposals[r].roots = kept
 
     patch.setattr(GradientEngine, "_trajectory", stretched)
+
+
+def without_shares(patch):
+    """The metric of the part that claims the state, as if it claimed all states alike."""
+    plain = Proposals.claim
+    patch.setattr(Proposals, "claim", lambda self, x, rng: (*plain(self, x, rng)[:2], 0.0))
+    patch.setattr(Proposals, "log_share", lambda self, x, peak: 0.0)
 
 
 @needs_jit
 @pytest.mark.parametrize(
     ("mutant", "move"),
     [
+        (without_shares, "trajectories of two parts"),
         (without_proposal_density, "jumps"),
         (without_jacobian, "jumps"),
         (with_a_metric_of_the_state, "trajectories"),
@@ -306,6 +342,45 @@ def test_run__from_a_given_start():
     free = GradientEngine(problem, [1.0], 0, Streams(1, 0), Start())
     free.begin(quiet(), 1)
     assert float(model.parameters.unpack(free.values[0])["sd"]) != 2.5
+
+
+def test_run__refuses_where_nothing_near_the_optima_is_possible(monkeypatch):
+    model = model_of("gaussian")
+    engine = engine_of(model, model.simulate(12, seed=3)[1])
+    engine.begin(quiet(), 1)
+    monkeypatch.setattr(engine.learning, "log_evidence", lambda values, beta: -np.inf)
+    with pytest.raises(ch.InvalidInput, match="zero or not finite all around the optima; give a start"):
+        engine._start_near_optimum(0, np.random.default_rng(1))
+
+
+def test_run__starts_again_where_the_data_are_impossible():
+    """A start of no probability, as `init` may give it, is replaced by one from the prior before anything moves."""
+    model = model_of("gaussian")
+    engine = engine_of(model, model.simulate(12, seed=3)[1])
+    engine.begin(quiet(), 1)
+    engine.n_jumps[0], engine.every_hmc[0], engine.turn[0] = 0, 10**9, 1
+    before, engine.log_evidence[0] = engine.values[0].copy(), -np.inf
+    engine._iterate(0, warming_up=False)
+    assert np.all(engine.values[0] != before)
+    assert engine.log_evidence[0] == engine.learning.log_evidence(engine.values[0], 1.0)
+
+
+def test_ladder__of_another_length_takes_over_the_nearest_rungs():
+    model = model_of("gaussian")
+    engine = engine_of(model, model.simulate(12, seed=3)[1], betas=(0.4, 1.0))
+    engine.begin(quiet(), 1)
+    for _ in range(3):
+        for r in range(2):
+            engine._iterate(r, warming_up=True)
+    cold, hot = engine.values[1].copy(), engine.values[0].copy()
+    engine.log_step[:] = 7.0
+    engine.set_betas(np.array([0.1, 0.4, 1.0]))
+    np.testing.assert_array_equal(engine.values, [hot, hot, cold])
+    assert len(engine.proposals) == len(engine.draws_seen) == 3
+    assert np.all(engine.log_step < 1)  # what two rungs had learned is forgotten
+    widths = [np.linalg.det(proposals.covariances[0]) for proposals in engine.proposals]
+    assert widths == sorted(widths, reverse=True)
+    engine._iterate(0, warming_up=True)
 
 
 def test_warning__names_optima_that_no_chain_connects():

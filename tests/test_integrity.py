@@ -264,3 +264,63 @@ def test_checkpoint__with_a_code_that_the_model_does_not_have_is_refused(copy):
         hostile(copy, lambda header: header["checkpoints"].__setitem__(0, reading.fingerprint(file.read_bytes())))
         with pytest.raises(StoreError, match=r"chain.0"):
             test_store.run("compiled", copy, resume=True, draws=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("tally_labels", np.zeros_like, "tally_labels must name every replica once"),
+        ("tally_labels", lambda x: x[:-1], r"tally_labels must be int64 of shape \(4,\), got \(3,\)"),
+        ("iteration", lambda x: x - 10**6, "iteration must not be negative"),
+        ("counts", lambda x: x[:, :-1], "counts must be numbers of shape"),
+        ("n_draws", lambda x: x - 1, "it is that of draw 20, not 21"),
+    ],
+)
+def test_checkpoint__that_contradicts_itself_is_refused(name, change, message, copy):
+    """With the right digest, as somebody would write it who knows the format."""
+    file = copy / "checkpoints" / "chain-0-21.npz"
+    content = dict(np.load(file))
+    np.savez(file, **content | {name: change(content[name])})
+    hostile(copy, lambda header: header["checkpoints"].__setitem__(0, reading.fingerprint(file.read_bytes())))
+    with pytest.raises(StoreError, match=message):
+        test_store.run("compiled", copy, resume=True, draws=30)
+
+
+def test_betas__that_differ_from_those_of_the_checkpoints_are_refused(copy):
+    file = copy / "checkpoints" / "chain-0-21.npz"
+    content = dict(np.load(file))
+    np.savez(file, **content | {"betas": content["betas"] / 2})
+    hostile(copy, lambda header: header["checkpoints"].__setitem__(0, reading.fingerprint(file.read_bytes())))
+    with pytest.raises(StoreError, match="beta does not match the checkpoints; restore it from a backup"):
+        ch.open_posterior(copy)
+
+
+def test_model__that_cannot_be_rebuilt_is_refused(copy):
+    hostile(copy, lambda header: header["provenance"]["model"]["parameters"].update({"sd": "wide"}))
+    with pytest.raises(
+        StoreError, match=r"describes a model that cannot be rebuilt .*open_posterior\(path, model=model"
+    ):
+        ch.open_posterior(copy)
+
+
+def test_chunk__of_another_run_is_refused_where_there_is_no_digest(tmp_path):
+    """Fewer draws than there is room for must not leave the rest of the room to chance."""
+    from numcodecs.zstd import Zstd
+
+    path, *_ = test_opening.earlier("exact", tmp_path)
+    layout = reading.Layout.read(reading.read_header(path)["layout"])
+    size = layout.chunk_bytes("codes")
+    for n_bytes in (size // 2, size - 1, size + 1):
+        content = np.random.default_rng(1).bytes(n_bytes)
+        (path / layout.chunk_file("codes", 0, 0)).write_bytes(Zstd().encode(content))
+        with pytest.raises(StoreError, match=f"cannot be decompressed .{n_bytes} bytes instead of {size}"):
+            ch.open_posterior(path).draws.load()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), ZeroDivisionError(), KeyError("x")])
+def test_reading__whatever_another_package_raises_is_a_store_error(error, tmp_path):
+    with (
+        pytest.raises(StoreError, match=f"run cannot be read .{type(error).__name__}"),
+        reading.only_store_errors(tmp_path / "run"),
+    ):
+        raise error

@@ -1,5 +1,6 @@
 """Every kernel against its slow twin, on random inputs."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,19 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 import reference
-from chiasma.kernels import ball, codes, gaussian, logspace, mixing, picking, rows, sweeps, tensor, transitions
+from chiasma.kernels import (
+    ball,
+    codes,
+    gaussian,
+    logspace,
+    mixing,
+    picking,
+    rows,
+    side_by_side,
+    sweeps,
+    tensor,
+    transitions,
+)
 from chiasma.kernels.exponential import LOWEST, exp_in_place, temper_columns
 from chiasma.kernels.layout import ball_offsets, make_layout
 from chiasma.models.target import tempered_table
@@ -654,6 +667,43 @@ def test_gaussian_columns_are_the_densities_of_all_codes(seed, n_rows, beta, far
         best = means[np.argmax(expected)]
         exponent = beta * (means - best) * (y[t] - (means + best) / 2) / sd**2
         np.testing.assert_allclose(lik[t] / lik[t].max(), np.exp(exponent), rtol=1e-9, atol=1e-280)
+
+
+@given(
+    seed=SEEDS,
+    n_rows=st.integers(1, 5),
+    n_columns=st.sampled_from([1, 5, side_by_side.PIECE + 3]),
+    beta=st.sampled_from([0.2, 1.0]),
+    far=st.sampled_from([1.0, 1e3]),
+)
+def test_four_models_have_the_evidences_of_dense_filters(seed, n_rows, n_columns, beta, far):
+    """With sequences, gaps and missing columns, and columns so far out that products underflow in some of the models,
+    in whichever lane a model is.
+    """
+    rng = np.random.default_rng(seed)
+    first = reference.random_problem(rng, n_rows, n_columns, starts=True, gaps=True)
+    y = rng.normal(0.0, 5.0, n_columns)
+    y[rng.random(n_columns) < 0.1] *= far
+    y[rng.random(n_columns) < 0.1] = np.nan
+    factors, trans, expected = [], [], []
+    for _ in range(4):
+        weights, base = rng.normal(size=n_rows), rng.normal()
+        depth, sd = rng.uniform(-5.0, 5.0), rng.uniform(0.5, 2.0)
+        means = np.array([depth * (base + reference.level(s, weights)) for s in range(2**n_rows)])
+        log_lik = np.where(np.isnan(y)[:, None], 0.0, norm.logpdf(y[:, None], means, sd))
+        enter, leave = rng.uniform(0.02, 0.48, (2, n_rows))
+        initial = rng.uniform(0.1, 0.9, n_rows)
+        own = replace(first, log_lik=log_lik, beta=beta, enter=enter, leave=leave, initial=initial)
+        factors.append(gaussian.make_factors(weights, base, depth, sd, beta))
+        trans.append(reference.kernel_arrays(own)[1])
+        expected.append(reference.dense_filter(own)[2])
+    edge = reference.kernel_arrays(first)[0]
+    found, turned = np.empty((2, 4))
+    side_by_side.log_evidences(y, tuple(factors), np.array(trans), edge, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+    order = [2, 0, 3, 1]
+    side_by_side.log_evidences(y, tuple(factors[i] for i in order), np.array(trans)[order], edge, turned)
+    np.testing.assert_array_equal(turned, found[order])
 
 
 def test_exponentials_over_the_range_that_they_promise():

@@ -24,6 +24,7 @@ from chiasma.sampling import conjugate
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import as_log_likelihoods
 from chiasma.sampling.slices import Lines, slice_along
+from chiasma.sampling.weighted_moments import WeightedMoments
 from joint import model_of
 
 JIT = not numba.config.DISABLE_JIT
@@ -220,6 +221,125 @@ def test_log_evidence__sums_over_paths():
         np.testing.assert_allclose(learning.log_evidence(values, beta), logsumexp(terms), atol=1e-10)
 
 
+@pytest.mark.parametrize("n", [1, 4, 6])
+def test_log_evidences__side_by_side_are_those_one_by_one(n):
+    """With fixed rows, sequences, gaps and missing columns, and also where one of the values needs logarithms."""
+    y = np.array([0.3, 2.0, np.nan, 1.4, 5.0, -0.2])
+    data = Observations(y, starts=[3], gaps=np.array([1.0, 2.0, 1.5, 1.0, 3.0]))
+    emission = ch.Gaussian(ch.Normal([1, 2, 3], 0.5), depth=2.0, sd=ch.LogNormal(0, 0.3))
+    chains = ch.BinaryChains(ch.Beta(2, 6), 0.2)
+    learning = Learning(ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1}), data)
+    assert learning.side_by_side
+    rng = np.random.default_rng(8)
+    values = [learning.sample_prior(rng) for _ in range(n)]
+    for beta in (0.0, 0.3, 1.0):
+        expected = [learning.log_evidence(own, beta) for own in values]
+        np.testing.assert_allclose(learning.log_evidences(values, beta), expected, rtol=1e-12)
+    odd = values[0].copy()
+    odd[learning.parameters.unpack(np.arange(len(odd)))["sd"]] = 1e-4
+    expected = [learning.log_evidence(own, 1.0) for own in (odd, *values)]
+    assert learning.log_evidences([odd, *values], 1.0) == expected
+
+
+@pytest.mark.parametrize("kind", ["poisson", "student"])
+def test_log_evidences__of_other_noise_come_one_by_one(kind):
+    learning = Learning(model_of(kind), Observations(columns(kind, 5)))
+    assert not learning.side_by_side
+    values = [learning.sample_prior(np.random.default_rng(seed)) for seed in (1, 2)]
+    assert learning.log_evidences(values, 1.0) == [learning.log_evidence(own, 1.0) for own in values]
+
+
+def test_weighted_moments__of_two_peaks():
+    """In several pieces, with weights that overflow a number, against NumPy's averages."""
+    rng = np.random.default_rng(9)
+    points, peaks = rng.normal(size=(40, 3)), rng.integers(2, size=40)
+    log_weights = 2000.0 + rng.normal(0, 2, 40)
+    log_weights[[3, 17]] = -np.inf
+    moments = WeightedMoments(2, 3)
+    assert moments.effective == 0
+    moments.add(peaks[:2], points[:2], np.full(2, -np.inf))
+    assert moments.effective == 0
+    for first in range(0, 40, 8):
+        part = slice(first, first + 8)
+        moments.add(peaks[part], points[part], log_weights[part] - 1990.0 * (first == 0))
+    log_weights[:8] -= 1990.0
+    weights = np.exp(log_weights - log_weights.max())
+    assert moments.effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    weight, first, second = moments.sums()
+    assert weight.sum() == pytest.approx(moments.effective)
+    for peak in range(2):
+        own = peaks == peak
+        np.testing.assert_allclose(first[peak] / weight[peak], np.average(points[own], axis=0, weights=weights[own]))
+        products = points[own, :, None] * points[own, None, :]
+        expected = np.average(products, axis=0, weights=weights[own])
+        np.testing.assert_allclose(second[peak] / weight[peak], expected)
+
+
+def test_conjugate_depth__of_every_channel():
+    """Means and variances against normal-normal conjugacy by hand, at 5 standard errors; weights are left to slices."""
+    weights, sd, beta = np.array([[1.0, 0.5], [0.4, 2.0]]), 0.7, 0.6
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian(weights, depth=ch.Normal([3, 1], [0.5, 2.0]), sd=sd)
+    )
+    y = model.at({"depth": [3.0, 2.0]}).simulate(15, seed=1)[1]
+    rng = np.random.default_rng(10)
+    present, group = np.unique(rng.integers(0, 4, 15), return_inverse=True)
+    on = (present[:, None] >> np.arange(2) & 1).astype(float)
+    summary = model.emission.summarise(y, group, len(present))
+    found = [conjugate.draw_gaussian(model, summary, on, beta, np.array([3.0, 1.0]), rng) for _ in range(2000)]
+    assert all(drawn == {"depth"} for _, drawn in found)
+    draws = np.array([values for values, _ in found])
+    level = (on @ weights)[group]
+    precision = beta / sd**2 * (level**2).sum(axis=0) + np.array([0.5, 2.0]) ** -2
+    mean = (beta / sd**2 * (level * y).sum(axis=0) + np.array([3, 1]) * np.array([0.5, 2.0]) ** -2) / precision
+    assert np.all(np.abs(draws.mean(axis=0) - mean) * np.sqrt(precision) < 5 / np.sqrt(2000))
+    assert np.all(np.abs(draws.var(axis=0) * precision - 1) < 5 * np.sqrt(2 / 2000))
+    learned = ch.Gaussian(ch.Normal(weights, 1), depth=2.0, sd=sd)
+    both = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=learned)
+    values, drawn = conjugate.draw_gaussian(both, summary, on, beta, weights.ravel(), rng)
+    assert drawn == set()
+    np.testing.assert_array_equal(values, weights.ravel())
+
+
+def test_conditional_update__of_conjugate_parameters_alone_is_their_draw():
+    """Nothing else is learned, in the chains or in the emission: no slice moves, and no number more is read."""
+    y, codes = columns("gaussian", 8), np.array([0, 1, 1, 3, 2, 2, 0, 0])
+    depth = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.3, 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=ch.Normal(3, 1), sd=1.0)
+    )
+    enter = ch.FactorialHMM(
+        chains=ch.BinaryChains(ch.Beta(2, 6), 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=3.0, sd=1.0)
+    )
+    for model in (depth, enter):
+        learning = Learning(model, Observations(y))
+        start = learning.parameters.centre
+        lines = Lines(1, [learning.parameters.of_chains, learning.parameters.of_emission])
+        found = learning.update_conditional(start, codes, 0.8, lines, 0, np.random.default_rng(11))
+        rng = np.random.default_rng(11)
+        if model is enter:
+            counts = np.zeros((2, 2, 4), np.int64)
+            count_moves(codes, learning.data.edge_kinds()[0], counts)
+            expected, _ = conjugate.draw_chains(model, learning.data, counts, start, rng)
+        else:
+            present, group = np.unique(codes, return_inverse=True)
+            on = (present[:, None] >> np.arange(2) & 1).astype(float)
+            summary = model.emission.summarise(y, group, len(present))
+            expected, _ = conjugate.draw_gaussian(model, summary, on, 0.8, start, rng)
+        np.testing.assert_array_equal(found, expected)
+        assert found != start
+
+
+def test_collapsed_update__stays_where_there_is_nothing_else(monkeypatch):
+    """As slices do: values and log evidence come back as they are."""
+    learning = Learning(model_of("gaussian"), Observations(columns("gaussian", 5)))
+    start = learning.sample_prior(np.random.default_rng(12))
+    monkeypatch.setattr(learning, "log_evidence", lambda values, beta: -np.inf)
+    lines = Lines(1, [np.arange(learning.parameters.n_free)])
+    values, log_evidence = learning.update_collapsed(start, -3.5, 1.0, lines, 0, np.random.default_rng(13))
+    assert values is start
+    assert log_evidence == -3.5
+
+
 # ---- Invariance by enumeration, parameters on a grid -----------------------------------------------------------------
 
 
@@ -314,6 +434,8 @@ def test_canonical_order__moves_rows_with_their_weights():
     moved, sorted_values = CanonicalOrder(model)(codes, values)
     np.testing.assert_array_equal(sorted_values, [0.3, 0.2, 0.4, 0.1, 0.15, 0.1, 0.25, 0.5])
     np.testing.assert_array_equal(moved, [0b100, 0b011, 0b101])
+    many, _ = CanonicalOrder(model)(np.tile(codes, 4), values)  # more columns than codes
+    np.testing.assert_array_equal(many, np.tile(moved, 4))
     again = CanonicalOrder(model)(moved, sorted_values)
     assert again[0] is moved
     learning = Learning(model, Observations(np.array([0.2, 0.5, 0.9])))

@@ -230,3 +230,36 @@ def test_resume__refuses_a_store_that_leads_elsewhere(name, tmp_path):
     with pytest.raises(StoreError, match=f"{name} is a symbolic link"):
         test_store.run("exact", path, resume=True)
     assert test_store.files(tmp_path / "elsewhere") == before
+
+
+def test_lock__of_a_process_of_somebody_else_holds(tmp_path, monkeypatch):
+    """We may not send it anything, so it runs."""
+
+    def kill(process: int, number: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert locks.Owner(1, socket.gethostname(), "now").may_live()
+
+
+@pytest.mark.parametrize("broken", ["open", "flock", "write"])
+def test_lock__that_cannot_be_made_is_a_store_error(broken, tmp_path, monkeypatch):
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    if broken == "flock":
+        monkeypatch.setattr(locks, "flock", fail)
+    else:
+        monkeypatch.setattr(locks.os, broken, fail)
+    with pytest.raises(StoreError, match=r"cannot (create|write to) .*run\.lock: Input/output error; "):
+        locks._lock(tmp_path / "run", lock_file(tmp_path / "run"))
+
+
+def test_store__in_a_directory_that_cannot_be_written_to_is_refused_before_sampling(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(StoreError, match=r"cannot create .*run: Permission denied; choose another path"):
+        test_store.run("exact", tmp_path / "run")
+    monkeypatch.undo()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file is not a directory; choose another path"):
+        test_store.run("exact", tmp_path / "file" / "run")

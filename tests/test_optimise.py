@@ -8,10 +8,11 @@ from scipy.optimize import minimize
 
 import chiasma as ch
 from chiasma.models.observations import Observations
+from chiasma.results.optima import SHOWN, Optima
 from chiasma.sampling import optimise, progress
 from chiasma.sampling.laplace import peak_at
 from chiasma.sampling.learning import Learning
-from chiasma.sampling.starts import look_at, start_from_data
+from chiasma.sampling.starts import Signal, look_at, start_from_data
 from joint import model_of
 from test_gradient_engine import rivals
 
@@ -144,6 +145,28 @@ def test_starts__are_possible_and_near_the_signal():
         assert 0.2 < named["sd"] < 1.2
         level = named["depth"] * named["weights"].sum()
         assert 3 < level < 40
+
+
+def test_starts__keep_what_the_signal_may_not_replace():
+    """A suggestion that the prior excludes, and parameters of which a table's signal says nothing."""
+    table = ch.Table(np.log([[0.9, 0.1], [0.2, 0.8]]))
+    model = ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(1, 9), 0.2, ch.Beta(1, 1)), emission=table)
+    drawn = np.array([0.07, 0.6])
+    rng = np.random.default_rng(5)
+    jumping = Signal(noise=1.0, low=0.0, high=1.0, switching=1e3)
+    np.testing.assert_array_equal(start_from_data(model, jumping, drawn, rng), drawn)
+    moved = start_from_data(model, jumping._replace(switching=0.02), drawn, rng)
+    assert moved[0] != 0.07
+    assert moved[1] == 0.6
+
+
+def test_optima__are_a_sequence_and_say_how_many_are_not_shown():
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
+    found = ch.optimise(model, [0.1, 1.4, 0.8, -0.3, 1.1], starts=2, seed=1, progress=False)
+    assert list(found) == [found[i] for i in range(len(found))]
+    assert found[0] is found.best
+    assert "more" not in str(found)
+    assert "and 3 more" in str(Optima((found.best,) * (SHOWN + 3)))
 
 
 # ---- Progress -------------------------------------------------------------------------------------------------------

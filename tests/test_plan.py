@@ -13,6 +13,7 @@ import rich.console
 import chiasma as ch
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import Passes
+from chiasma.sampling import pilot
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.plan import Plan, exact_cost, plan_learning, plan_paths, plan_replicas
@@ -69,12 +70,20 @@ def test_auto__pilot_tries_no_ladder_against_the_users_will(exchange, ladder, la
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_columns", "sizes"), [(24, 2000, [5, 7, 9]), (6, 2000, [5, 6]), (24, 50_000, [5, 7]), (24, 10**7, [5])]
+    ("n_rows", "n_columns", "sizes", "larger"),
+    [
+        (24, 2000, [5, 7, 9], [11]),
+        (10, 2000, [5, 7, 9], [10]),
+        (6, 2000, [5, 6], []),
+        (24, 50_000, [5, 7], []),
+        (24, 10**7, [5], []),
+    ],
 )
-def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes):
+def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes, larger):
     chosen = plan_paths(model(n_rows).target(np.zeros(n_columns)), "auto", "auto", "auto", 0.0)
     assert chosen.trial is not None
     assert [update.size for update, _ in chosen.trial.updates] == sizes
+    assert [update.size for update, _ in chosen.trial.larger] == larger
     assert chosen.update in [update for update, _ in chosen.trial.updates]
 
 
@@ -153,6 +162,29 @@ def test_exact_seconds__of_learning():
     assert plan_learning(target, "auto", "auto", "auto", exact_seconds=0.0).update == ch.BlockGibbs(size=2)
     with pytest.raises(BudgetExceeded, match=r"raise exact_seconds \(0 s\)"):
         plan_learning(target, "auto", "auto", "auto", with_rows=True, exact_seconds=0.0)
+
+
+def test_auto__learning_compares_effective_draws():
+    """Paths integrated out where that gives more of them; given the paths where a filter takes long, or as asked."""
+    unknown = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian(np.linspace(1, 2, 12), sd=ch.HalfNormal(1))
+    )
+    target = Learning(unknown, ch.Observations(np.zeros(200))).typical
+    slow = plan_learning(target, "auto", "auto", "auto")
+    assert slow.update == ch.BlockGibbs(size=5)
+    assert slow.exchange == ch.MosaicCrossover()
+    assert "given the paths, and the search for 4 optima takes" in slow.reason
+    few = Learning(
+        ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1))),
+        ch.Observations(np.zeros(20)),
+    ).typical
+    rows = plan_learning(few, "auto", "auto", "auto", with_rows=True)
+    assert rows.update == ch.Collapsed(starts=32)
+    assert rows.exchange is None
+    assert "by gradients: about" in rows.reason
+    crossed = plan_learning(few, "auto", "mosaic", "auto")
+    assert crossed.update == ch.BlockGibbs(size=2)
+    assert "parameters given the paths, and blocks of 2 rows; " in crossed.reason
 
 
 def test_exact_cost__covers_what_the_passes_ask_for():
@@ -313,6 +345,16 @@ def test_display__on_a_terminal(terminal, warmup):
     for part in ("draws, chain 0", "draws, chain 1", "4/4", "log joint -", "columns per exchange"):
         assert part in shown
     assert ("6/6" in shown) == (warmup > 0)
+
+
+def test_display__shows_the_pilot(terminal, monkeypatch):
+    monkeypatch.setattr(pilot, "STUCK", 0.0)
+    options = {"exact_seconds": 0, "draws": 4, "warmup": 200, "chains": 1, "seed": 123}
+    posterior = ch.sample(model(10), np.linspace(0, 5, 12), **options)
+    shown = terminal.getvalue()
+    first, second = "chiasma a pilot chooses the update: the exact filter over", "chiasma blocks of"
+    assert 0 <= shown.index(first) < shown.index("pilot where chains are stuck") < shown.index(second)
+    assert posterior.info["plan"][:80] in shown
 
 
 def test_display__says_which_seed_was_drawn(terminal):

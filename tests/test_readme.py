@@ -77,9 +77,9 @@ def test_commands__exist(name):
         match command.split():
             case ["make", target, *_]:
                 assert target in targets
-            case ["chiasma", option] if option.startswith("-"):
+            case ["chiasma", option] | ["chiasma", "--plugin" as option, _] if option.startswith("-"):
                 assert option in {name for parameter in typer.main.get_command(app).params for name in parameter.opts}
-            case ["chiasma", subcommand, *words]:
+            case ["chiasma", "--plugin", _, subcommand, *words] | ["chiasma", subcommand, *words]:
                 options = {"--help"} | {option for parameter in known[subcommand].params for option in parameter.opts}
                 assert {word for word in words if word.startswith("-")} <= options
             case [python, script, *_] if python.endswith("python") and not script.startswith("-"):

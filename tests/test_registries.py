@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,16 @@ from typer.main import get_command
 
 import chiasma as ch
 from chiasma.cli import app
+from chiasma.cohort.api import begin_cohort, cohort_settings
+from chiasma.cohort.task import run_task, task_of
+from chiasma.files import plugins
 from chiasma.files.options import all_settings, parameters_of
 from chiasma.files.prior_settings import prior_names, read_prior, write_prior
+from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, settings_of
 from chiasma.genomics.model import CopyNumber
 from chiasma.models.additive import Additive, Emission
-from chiasma.models.arguments import WEIGHTS, Argument
+from chiasma.models.arguments import WEIGHTS
 from chiasma.models.chains import CHAINS, BinaryChains
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS, Prior
@@ -183,14 +188,14 @@ def test_exchange__by_its_name(name):
 # ---- One line is enough ----------------------------------------------------------------------------------------------
 
 
-class Laplace(Additive):
+class Laplace(ch.Additive):
     """y ~ Laplace(level, scale)."""
 
-    arguments = {"weights": WEIGHTS, "scale": Argument("mean distance of the noise from 0.", required=True)}  # noqa: RUF012
+    arguments = {"weights": WEIGHTS, "scale": ch.Argument("mean distance of the noise from 0.", required=True)}  # noqa: RUF012
 
     def __init__(self, weights: Any, scale: Any = 1.0):
         super().__init__(weights)
-        self.scale = self._parameter("scale", scale, positive=True)
+        self.scale = self.parameter("scale", scale, positive=True)
 
     def log_density(self, y: Any, level: Any) -> Any:
         return -np.abs(y - level) / self.scale - np.log(2 * self.scale)
@@ -350,3 +355,116 @@ def test_table__with_learned_chains_takes_values():
     model = ch.FactorialHMM(chains=chains, emission=ch.Table(np.zeros((3, 2)))).at({"enter": 0.5})
     assert model.chains.enter == 0.5
     np.testing.assert_array_equal(model.emission.log_lik, np.zeros((3, 2)))
+
+
+# ---- An emission in a file of one's own ------------------------------------------------------------------------------
+
+
+PLUGIN = """import numpy as np
+import chiasma as ch
+
+
+class Cauchy(ch.Additive):
+    arguments = ch.Additive.arguments | {"scale": ch.Argument("half width of the noise.", required=True)}
+
+    def __init__(self, weights=None, scale=1.0):
+        super().__init__(weights)
+        self.scale = self.parameter("scale", scale, positive=True)
+
+    def log_density(self, y, level):
+        return -np.log(np.pi * self.scale * (1 + ((y - level) / self.scale) ** 2))
+
+    def sample(self, level, rng):
+        return level + self.scale * rng.standard_cauchy(np.shape(level))
+
+    def expected(self, level):
+        return level
+
+
+ch.register_emission("cauchy", Cauchy)
+"""
+
+
+@pytest.fixture
+def plugin(here, monkeypatch):
+    """A file with an emission; what it registers is forgotten afterwards."""
+    monkeypatch.setattr(plugins, "_loaded", {})
+    (here / "cauchy.py").write_text(PLUGIN)
+    yield "cauchy.py"
+    forget()
+
+
+CAUCHY = ["--emission", "cauchy", "--weights", "4,6", "--scale", 1.5]
+
+
+def forget():
+    """As in a new process."""
+    plugins._loaded.clear()
+    EMISSIONS.pop("cauchy", None)
+    sys.modules.pop("cauchy", None)
+
+
+def test_plugin__is_known_to_every_command(plugin, here, monkeypatch):
+    result = run("--plugin", plugin, *FIT, *CAUCHY, "--out", "run")
+    assert result.exit_code == 0, result.output
+    forget()
+    for command in (["show", "run", "--check"], ["fit", "y.csv", "--out", "run", "--resume"]):
+        said = refused(*command)
+        assert "run/settings.toml: emission must be one of gaussian, student-t" in said
+        assert "got 'cauchy'; one of your own is registered by a file: chiasma --plugin FILE.py" in said
+    assert run("--plugin", plugin, "show", "run", "--check").exit_code == 0
+    forget()
+    monkeypatch.setenv("CHIASMA_PLUGIN", plugin)
+    assert "--scale" in run("fit", "--help").stdout
+    assert ch.open_posterior("run/run.zarr").model.emission.scale == 1.5
+    assert RunDirectory(Path("run")).how_to_show() == f"chiasma --plugin {here / plugin} show run"
+    monkeypatch.delenv("CHIASMA_PLUGIN")
+    said = refused("fit", f"--plugin={plugin}", "y.csv")
+    assert "--plugin stands before the command: chiasma --plugin FILE.py fit ..." in said
+
+
+def test_plugin__goes_with_the_tasks_of_a_cohort(plugin, here):
+    (here / "sheet.csv").write_text("sample,path\na,y.csv\n")
+    plugins.load_plugins([plugin])
+    settings = {"model": {"emission": "cauchy", "weights": [4, 6], "scale": 1.5, "enter": 0.1}}
+    settings["sampler"] = {"draws": 4, "warmup": 2, "chains": 1}
+    directory, plan = begin_cohort(
+        "sheet.csv", "cohort", cohort_settings(Settings(**settings)), seed=1, tables_only=True
+    )
+    task = task_of(directory, plan, plan.samples[0])
+    forget()
+    outcome = run_task(task)
+    assert (outcome.status, outcome.error) == ("done", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import chiasma\n", "registers no emission; write at its end: ch.register_emission"),
+        ("x = 1\nx.y\n", "cauchy.py, line 2: AttributeError: 'int' object has no attribute 'y'"),
+        ("def f(:\n", "cauchy.py: SyntaxError:"),
+        (PLUGIN.replace('"cauchy"', '"Cauchy"'), "has lower-case letters, digits and hyphens, such as 'laplace', got"),
+        (PLUGIN.replace('"cauchy"', '"poisson"'), "'poisson' is an emission of chiasma; choose another name"),
+        (PLUGIN.replace(", Cauchy)", ", Cauchy([1.0]))"), "is a subclass of ch.Additive, got <cauchy.Cauchy object"),
+        (PLUGIN.replace("def sample", "def draw"), "Cauchy needs the methods sample; write them, then register it"),
+        (
+            PLUGIN.replace("scale=1.0", "width=1.0").replace('"scale", scale', '"scale", width'),
+            "Cauchy.arguments must describe what __init__ takes, weights, width, got weights, scale; write",
+        ),
+    ],
+)
+def test_plugin__that_is_wrong(plugin, here, text, message):
+    (here / plugin).write_text(text)
+    assert message in refused("--plugin", plugin, *FIT, *CAUCHY, "--out", "none")
+
+
+def test_plugin__whose_option_is_taken(plugin, here):
+    (here / plugin).write_text(PLUGIN.replace("scale", "draws"))
+    said = refused("--plugin", plugin, *FIT, "--emission", "cauchy", "--out", "none")
+    assert "the emission cauchy has an argument 'draws', and [sampler] has such a setting already" in said
+
+
+def test_plugin__that_is_no_file_or_has_the_name_of_a_module(plugin, here):
+    assert "--plugin takes a Python file such as laplace.py, got 'no.py'" in refused("--plugin", "no.py", "show", "run")
+    (here / "random.py").write_text(PLUGIN)
+    assert "there is a module 'random' already; rename the file" in refused("--plugin", "random.py", "show", "run")

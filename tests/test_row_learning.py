@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
+from chiasma.errors import InvalidInput
 from chiasma.files.row_settings import read_rows, write_rows
 from chiasma.files.settings import Settings, settings_of
 from chiasma.models.labels import CanonicalOrder, exchangeable_rows
@@ -151,3 +152,14 @@ def test_labels__of_rows_with_states():
     moved, values = CanonicalOrder(model)(codes, np.array([3.0, 1.0, 2.0]))
     assert values.tolist() == [1.0, 3.0, 2.0]
     assert moved.tolist() == [0b10_00_01, 0b00_01_10]
+
+
+def test_settings__refuse_rows_that_are_no_tables_and_chains_of_ones_own():
+    class Own(ch.Switch):
+        pass
+
+    for tables in ("lamp", [1], {"name": "lamp"}):
+        with pytest.raises(InvalidInput, match=r"rows must be \[\[row\]\] tables, got "):
+            read_rows(tables)
+    with pytest.raises(InvalidInput, match=r"settings know the chains .*, got Own; keep this model as Python code"):
+        write_rows([ch.Row([0, 1], Own(0.1, 0.1))])

@@ -192,3 +192,12 @@ def test_settings_of__refuses_what_no_file_can_say(parts, got):
         InvalidInput, match=f"settings know the emissions gaussian, .* and BinaryChains, got {got}; keep"
     ):
         settings_of(ch.FactorialHMM(chains=chains(0.1, 0.1), emission=emission))
+
+
+def test_learning__a_number_that_is_not_given_is_that_of_another_setting():
+    learned = Settings(model={"enter": 0.1, "weights": [1.0, 2.0], "sd": 0.5}).learning(["leave"])
+    assert learned.sections["priors"] == {"leave": {"beta": [1.0, 9.0]}}
+    chains = learned.model().chains
+    assert (float(chains.enter), list(chains.priors)) == (0.1, ["leave"])
+    with pytest.raises(ch.InvalidInput, match="--learn leave needs a number to make a prior from: give --leave too"):
+        Settings(model={"weights": [1.0, 2.0], "sd": 0.5}).learning(["leave"])

@@ -103,6 +103,7 @@ def small_pieces(set_value: Callable[[object, str, Any], None]) -> None:
     set_value(store, "FLUSH_SECONDS", -1.0)
     set_value(engines, "BUFFER", 125 * T)
     set_value(engines, "BATCH", 5)
+    set_value(engines, "AGAIN_COLUMNS", 5 * T)
     set_value(sampler, "TURN", 1e9)
 
 

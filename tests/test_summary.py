@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from io import StringIO
 
 import arviz_stats
 import numpy as np
 import pytest
 import xarray as xr
+from rich.console import Console
 
 import chiasma as ch
 from chiasma.results import summary
 from chiasma.results.arrays import per_draw
 from chiasma.results.evidence import Evidence
+from chiasma.results.parameters import ParameterSummary
 from chiasma.results.summary import convergence, some_sites, tied
 from test_configurations import by_hand
 
@@ -269,3 +273,19 @@ def test_a_real_run():
     assert found.exchanges.round_trips == sum(posterior.info["round_trips"])
     assert set(found.run["seconds"]) >= {"warmup", "draws"}
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_summary__tables_fit_a_terminal_of_80_columns():
+    run = good_run().summary()
+    part = replace(run.convergence[1], n=200, constant=199, ess_worst=1.2e6, ess_median=9.9e6, worst_site=9_999_999)
+    numbers = {"mean": -0.012345, "sd": 1.2345e-5, "low": -12345.0, "high": 1.2345e10, "rhat": 1.234, "ess": 1e6}
+    one = ParameterSummary(name="transition[12, 11]", **numbers)
+    shown = StringIO()
+    Console(file=shown, width=80).print(replace(run, convergence=(part, part), parameters=(one,)))
+    lines = [line.strip() for line in shown.getvalue().splitlines()]
+    row = f"{part.name} 200 {part.rhat_worst:.3f} {part.rhat_median:.3f} 1,200,000 9,900,000 199 9999999"
+    assert [" ".join(line.split()) for line in lines].count(row) == 2
+    # A long name may be broken, numbers may not.
+    row = " ".join(f"{numbers[key]:.4g}" for key in ("mean", "sd", "low", "high")) + " 1.234 1,000,000"
+    assert sum(" ".join(line.split()).endswith(row) for line in lines) == 1
+    assert max(map(len, shown.getvalue().splitlines())) <= 80

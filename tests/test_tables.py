@@ -166,7 +166,7 @@ def test_read__refuses_with_file_line_and_remedy(write, text, columns, where, wh
     assert str(path) in str(refusal.value) or "line" not in where
 
 
-def test_read__refuses_files_that_cannot_be_read(tmp_path, write):
+def test_read__refuses_files_that_cannot_be_read(tmp_path, write, monkeypatch):
     with pytest.raises(InvalidInput, match=r"none\.csv: there is no such file; check the path"):
         read_signal(tmp_path / "none.csv")
     (tmp_path / "folder.csv").mkdir()
@@ -174,6 +174,9 @@ def test_read__refuses_files_that_cannot_be_read(tmp_path, write):
         read_signal(tmp_path / "folder.csv")
     with pytest.raises(InvalidInput, match=r"a\.csv\.gz is a damaged gzip file"):
         read_signal(write(gzip.compress(b"value\n1\n")[:-9], "a.csv.gz"))
+    monkeypatch.setattr("chiasma.files.sheets.MOST_UNPACKED", 100)
+    with pytest.raises(InvalidInput, match=r"b\.csv\.gz is a damaged gzip file .*unpacks to more than"):
+        read_signal(write(gzip.compress(b"value\n" + b"1\n" * 60), "b.csv.gz"))
     with pytest.raises(InvalidInput, match="cannot be read: File name too long"):
         read_signal(tmp_path / f"{'a' * 300}.csv")
     with pytest.raises(InvalidInput, match="is not a NumPy array file"):
@@ -230,3 +233,11 @@ def test_region__refuses_what_is_not_there(write):
         find_region(Signal(data=signal.data, chromosome=signal.chromosome), "1:0-5")
     with pytest.raises(InvalidInput, match="this run has no chromosomes"):
         find_region(Signal(data=Observations([1.0])), "chr1")
+
+
+def test_read__a_column_that_begins_with_many_missing_values(write):
+    """Looked at further down, for the first lines say nothing."""
+    lines = [f"{t},NA" for t in range(1, 400)] + ["400,1.5", "401,2.5"]
+    y = read_signal(write("time,value\n" + "\n".join(lines) + "\n", "late.csv"), Columns(value="value")).data.y
+    assert np.isnan(y[:399]).all()
+    np.testing.assert_array_equal(y[399:], [1.5, 2.5])

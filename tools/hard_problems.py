@@ -73,6 +73,68 @@ def states(sizes: list[int], n_columns: int, sd: float, seed: int) -> Hard:
     return known(model, ch.Observations(model.simulate(n_columns, seed=seed)[1]))
 
 
+# ---- Rival explanations that are far apart: all rows flip at once, or none, in every sequence by itself --------------
+
+
+def around_a_ring(n_rows: int) -> np.ndarray:
+    """(K, D): every row less its neighbour."""
+    return np.eye(n_rows) - np.roll(np.eye(n_rows), 1, axis=0)
+
+
+def on_a_grid(height: int, width: int) -> np.ndarray:
+    """(K, D): every row less its neighbours to the right and below."""
+    place = np.arange(height * width).reshape(height, width)
+    pairs = [
+        *zip(place[:, :-1].flat, place[:, 1:].flat, strict=True),
+        *zip(place[:-1].flat, place[1:].flat, strict=True),
+    ]
+    return np.array([np.eye(place.size)[a] - np.eye(place.size)[b] for a, b in pairs]).T
+
+
+def sums_of_three(n_rows: int, seed: int) -> np.ndarray:
+    """(K, D): two neighbours and a third row with random weights and signs, as many sums as rows."""
+    rng = np.random.default_rng(seed)
+    weights = np.zeros((n_rows, n_rows))
+    for d in range(n_rows):
+        near = [d, (d + 1) % n_rows]
+        rows = [*near, rng.choice(np.delete(np.arange(n_rows), near))]
+        weights[rows, d] = rng.uniform(0.5, 1.5, 3) * rng.choice([-1, 1], 3)
+    return weights
+
+
+def sequences_of_five(n_columns: int) -> np.ndarray:
+    return np.arange(0, n_columns, 5)
+
+
+FAR_CHAINS = ch.BinaryChains(0.02, 0.025)
+
+
+def sizes_only(weights: np.ndarray, n_columns: int, sd: float, seed: int) -> tuple[ch.FactorialHMM, ch.Observations]:
+    """Sensors that read the size of a sum and not its sign; rows count as -1/2 and 1/2: flipping all changes nothing.
+
+    In differences, that is the same as 0 and 1.
+    """
+    centre = weights.sum(axis=0) / 2
+
+    def sizes(y: np.ndarray, level: np.ndarray) -> np.ndarray:
+        return -0.5 * np.sum((y - np.abs(level - centre)) ** 2, axis=-1) / sd**2
+
+    starts = sequences_of_five(n_columns)
+    noiseless = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Gaussian(weights, sd=sd))
+    states, _ = noiseless.simulate(n_columns, seed=seed, starts=starts)
+    rng = np.random.default_rng(seed)
+    y = np.abs(states.T @ weights - centre) + rng.normal(0, sd, (n_columns, weights.shape[1]))
+    model = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Custom(sizes, weights))
+    return model, ch.Observations(y, starts=starts)
+
+
+def going_together(n_rows: int, n_columns: int, sd: float, seed: int) -> Hard:
+    """Rows that are on and off together, seen through differences around a ring, with their signs: Gaussian noise."""
+    model = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Gaussian(around_a_ring(n_rows), sd=sd))
+    y = np.random.default_rng(seed).normal(0, sd, (n_columns, n_rows))
+    return known(model, ch.Observations(y, starts=sequences_of_five(n_columns)))
+
+
 SIX: dict[str, Callable[[], Hard]] = {
     "K = 8, T = 2,000": lambda: random_weights(8, 2000, 0.3, 0.02, 1),
     "K = 10, T = 1,000": lambda: random_weights(10, 1000, 0.2, 0.02, 2),
@@ -91,4 +153,10 @@ MORE: dict[str, Callable[[], Hard]] = {
 STATES: dict[str, Callable[[], Hard]] = {
     "7 rows of 3 states, T = 300": lambda: states([3] * 7, 300, 0.3, 1),
     "12 appliances of 2 to 4 states, T = 200": lambda: states([2] * 6 + [3] * 3 + [4] * 3, 200, 0.3, 2),
+}
+FAR: dict[str, Callable[[], Hard]] = {
+    "K = 12, T = 60, sizes of differences in a ring": lambda: known(*sizes_only(around_a_ring(12), 60, 0.5, 1)),
+    "K = 12, T = 60, sizes of differences on a grid": lambda: known(*sizes_only(on_a_grid(3, 4), 60, 0.6, 2)),
+    "K = 14, T = 60, sizes of sums of three": lambda: known(*sizes_only(sums_of_three(14, 1), 60, 0.5, 1)),
+    "K = 12, T = 60, rows that go together": lambda: going_together(12, 60, 0.5, 1),
 }

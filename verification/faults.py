@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-N_KILLS = 12
+N_KILLS = 40
 N_FLIPS = 500
-N_PAIRS = 6
-N_SIGNALS = 6
+N_PAIRS = 20
+N_SIGNALS = 12
 N_SITES = 400
 DRAWS = 2_000
 PROGRAM = "import sys; from chiasma.cli import main; sys.argv = ['chiasma', *sys.argv[1:]]; main()"
@@ -200,7 +200,6 @@ def power_cuts(folder: Path, rng: np.random.Generator) -> Tally:
     import test_store
     from power_cut import CUTS, Recorder
 
-    test_store.small_pieces(setattr)
     tally = Tally("power cut after every operation, by replay")
     for kind in ("exact", "compiled", "steps"):
         for name in ("disk", "keep"):
@@ -300,7 +299,6 @@ def full_disks(folder: Path, rng: np.random.Generator) -> Tally:
     """The disk is full at the n-th write or sync, for every n."""
     import test_store
 
-    test_store.small_pieces(setattr)
     tally = Tally("disk full at every write and every sync")
     whole = test_store.whole("exact")
     for room in range(10_000):
@@ -416,9 +414,15 @@ def hostile_files(folder: Path, rng: np.random.Generator) -> Tally:
 
 
 CAMPAIGN = (kills, report_kills, power_cuts, flips, full_disks, two_writers, signals, hostile_files)
+# Faults at every operation: their runs write in many small pieces, as those of the tests do.
+IN_SMALL_PIECES = (power_cuts, full_disks)
 
 
 def run(report: Report) -> None:
+    import pytest
+
+    import test_store
+
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(21)
     tallies = []
@@ -426,7 +430,10 @@ def run(report: Report) -> None:
         for fault in CAMPAIGN:
             place = Path(folder, fault.__name__)
             place.mkdir()
-            tallies.append(fault(place, rng))
+            with pytest.MonkeyPatch.context() as patch:
+                if fault in IN_SMALL_PIECES:
+                    test_store.small_pieces(patch.setattr)
+                tallies.append(fault(place, rng))
             shutil.rmtree(place)
             print(" ".join(tallies[-1].row()), flush=True)  # the whole campaign takes a while
     report.text(

@@ -68,10 +68,10 @@ def metric_of_the_state() -> None:
     plain = GradientEngine._trajectory
 
     def stretched(self: GradientEngine, r: int, rng: np.random.Generator) -> None:
-        kept = self.metric[r].copy()
-        self.metric[r] = kept * (1.5 if self._here(r)[0].sum() > -1.0 else 0.3)
+        kept = self.proposals[r].roots
+        self.proposals[r].roots = kept * (1.5 if self._here(r)[0].sum() > -1.0 else 0.3)
         plain(self, r, rng)
-        self.metric[r] = kept
+        self.proposals[r].roots = kept
 
     GradientEngine._trajectory = stretched  # type: ignore[method-assign]
 

@@ -4,12 +4,15 @@ from . import exact as exact
 from . import plots as plots
 from .cohort import cohort as cohort
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
+from .models.additive import Additive
+from .models.arguments import Argument
 from .models.chains import BinaryChains
 from .models.density import BlockModes, Density
 from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
 from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
 from .models.priors import Beta, Dirichlet, DirichletRows, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
+from .models.registering import register_emission
 from .models.row_chains import Markov, Sticky, Switch
 from .models.rows import Row
 from .results import diagnostics as diagnostics
@@ -30,6 +33,8 @@ from .storage.opening import open_posterior
 __version__: str
 
 __all__ = [
+    "Additive",
+    "Argument",
     "AugmentedCrossover",
     "Beta",
     "BinaryChains",
@@ -90,5 +95,6 @@ __all__ = [
     "open_posterior",
     "optimise",
     "plots",
+    "register_emission",
     "sample",
 ]

@@ -7,6 +7,7 @@ help and completion are fast. Exit codes: 0, 1 if a sample of a cohort failed, 2
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from chiasma.cli.show import show
 from chiasma.cli.signals import listen
 from chiasma.cli.simulate import simulate
 from chiasma.cli.tumour import tumour
+from chiasma.files.plugins import load_plugins
 
 app = typer.Typer(
     name="chiasma",
@@ -52,8 +54,18 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.py",
+            envvar="CHIASMA_PLUGIN",
+            help="Python file with an emission of your own, registered by ch.register_emission; can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Bayesian inference in factorial hidden Markov models."""
+    load_plugins(plugin or ())  # before the options of the command are read: an emission has its own
 
 
 OWN_OPTIONS: dict[object, type[TyperCommand]] = {fit: FitCommand, cohort: CohortCommand}

@@ -12,9 +12,18 @@ import typer
 
 from chiasma.cli.mistakes import stop
 from chiasma.cli.printing import Voice
-from chiasma.cli.setting_options import SettingsCommand, argument, option, setting_options, with_options
+from chiasma.cli.setting_options import (
+    SettingsCommand,
+    argument,
+    borrowed_options,
+    option,
+    setting_options,
+    with_options,
+)
 from chiasma.cli.signals import exit_code
+from chiasma.cli.tumour import tumour
 from chiasma.errors import InvalidInput
+from chiasma.files.plugins import program
 
 if TYPE_CHECKING:
     from chiasma.cohort.api import Cohort
@@ -22,6 +31,9 @@ if TYPE_CHECKING:
 
 OUT = Path("chiasma-cohort")
 SOME_FAILED = 1
+TUMOURS = "Tumours"
+# Options of `chiasma tumour` that make sense for many samples.
+OF_TUMOURS = ("purity", "ploidy", "clones", "max_copies", "female", "gc", "mappability", "assembly", "region")
 # Failures shown on the screen; cohort.tsv has them all.
 SHOWN_FAILURES = 10
 
@@ -30,9 +42,9 @@ def cohort() -> None:
     """Fit many samples: chiasma cohort SHEET --out DIR.
 
     SHEET is a TSV or CSV file with one line per sample: sample, path, and any setting as a further column, which
-    overrides the options. Every sample becomes a run directory in DIR/samples, as chiasma fit writes it. DIR/cohort.tsv
-    lists all samples with their status, DIR/cohort.zarr holds their probabilities side by side, DIR/index.html shows
-    them. The exit code is 1 if a sample failed.
+    overrides the options. Every sample becomes a run directory in DIR/samples, as chiasma fit writes it, or with
+    --tumour as chiasma tumour does. DIR/cohort.tsv lists all samples with their status, DIR/cohort.zarr holds their
+    probabilities or copy numbers side by side, DIR/index.html shows them. The exit code is 1 if a sample failed.
 
     Without a scheduler, as jobs of an array: "init SHEET --out DIR" prints the number of tasks, "run DIR --task I" does
     one of them, from 0, and "merge DIR" gathers the results.
@@ -54,6 +66,8 @@ class CohortCommand(SettingsCommand):
             option("tasks", int | None, cluster, "init: number of tasks. Default: one per sample.", min=1),
             option("task", int | None, cluster, "run: which task, from 0.", min=0),
             option("seed", int | None, cluster, "Seed of all samples. Default: a fresh one, which is printed.", min=0),
+            option("tumour", bool, TUMOURS, "Solve every sample as chiasma tumour does.", "--tumour", default=False),
+            *borrowed_options(tumour, OF_TUMOURS, TUMOURS),
             *setting_options(without=("seed", "workers")),
             option("out", Path, output, f"Directory of the cohort. Default: {OUT}.", default=OUT),
             option(
@@ -111,7 +125,7 @@ def _all(
     if sum(one is not None for one in (workers, scheduler, scheduler_file)) > 1:
         raise InvalidInput("give one of --workers, --scheduler and --scheduler-file")
     remote = scheduler is not None or scheduler_file is not None
-    how = f"continue with: chiasma cohort {shlex.quote(sheet)} --out {shlex.quote(str(out))} --resume"
+    how = f"continue with: {program()} cohort {shlex.quote(sheet)} --out {shlex.quote(str(out))} --resume"
     try:
         with client_of(scheduler, scheduler_file) if remote else nullcontext() as client:
             done = cohort(
@@ -148,12 +162,23 @@ def _init(
     tables_only: bool,
     **options: Any,
 ) -> None:
-    from chiasma.cohort.api import begin_cohort, cohort_settings
+    from chiasma.cohort.api import begin_cohort, cohort_settings, tumour_settings
 
     if workers or scheduler or scheduler_file:
         raise InvalidInput("chiasma cohort init only prepares tasks; drop --workers, --scheduler and --scheduler-file")
-    settings = cohort_settings(**_settings(**options))
-    _, plan = begin_cohort(sheet, out, settings, seed=seed, resume=resume, n_tasks=tasks, tables_only=tables_only)
+    given = _settings(**options)
+    is_tumour = given.pop("tumour")
+    settings = tumour_settings(**given) if is_tumour else cohort_settings(**given)
+    _, plan = begin_cohort(
+        sheet,
+        out,
+        settings,
+        workflow="tumour" if is_tumour else "fit",
+        seed=seed,
+        resume=resume,
+        n_tasks=tasks,
+        tables_only=tables_only,
+    )
     typer.echo(f"seed {plan.seed}", err=True)
     typer.echo(plan.n_tasks)
 
@@ -171,13 +196,22 @@ def _merge(out: Path, voice: Voice) -> None:
     _report(merge_cohort(CohortDirectory(out)), voice)
 
 
-def _settings(model: Path | None, learn: str | None, **options: Any) -> dict[str, Any]:
+def _settings(tumour: bool, model: Path | None, learn: str | None, **options: Any) -> dict[str, Any]:
     """Arguments of `ch.cohort` from the options of settings."""
     from chiasma.files.options import as_sections, parse_names
     from chiasma.files.settings import Settings
 
+    of_tumours = {key: options.pop(key) for key in OF_TUMOURS}
+    of_fits = {"model": model, "learn": learn, **options}
+    strangers = [key for key, value in (of_fits if tumour else of_tumours).items() if value not in (None, [])]
+    if strangers:
+        flags = ", ".join(f"--{key.replace('_', '-')}" for key in strangers)
+        which = "chiasma fit; drop it, or --tumour" if tumour else "chiasma tumour; add --tumour"
+        raise InvalidInput(f"{flags} belongs to {which}")
+    if tumour:
+        return {"tumour": True, **{key: value for key, value in of_tumours.items() if value not in (None, [])}}
     settings = Settings() if model is None else Settings.read(model)
-    return {"model": settings.merged(**as_sections(options)), "learn": parse_names(learn)}
+    return {"tumour": False, "model": settings.merged(**as_sections(options)), "learn": parse_names(learn)}
 
 
 def _report(done: Cohort, voice: Voice) -> None:

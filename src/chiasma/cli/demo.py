@@ -40,7 +40,7 @@ def demo(
         _compare(sweeps, seed)
         return
     from chiasma.datasets.tumours import simulate_tumour
-    from chiasma.genomics.landscape import Bounds
+    from chiasma.genomics.settings import TumourSettings
 
     voice = Voice()
     _make_room(out)
@@ -49,7 +49,7 @@ def demo(
     truth = simulate_tumour(seed, sites, purity=PURITY, clones=2)
     write_tumour(data, truth)
     voice.note(f"$ chiasma tumour {data} --out {answer}")
-    (found,) = solve_file(data, answer, voice, Bounds())
+    (found,) = solve_file(data, answer, voice, TumourSettings())
     _mark(out, [str(path.relative_to(out)) for path in sorted(out.rglob("*")) if not path.is_dir()])
     first = found.solutions[0]
     shares = " + ".join(f"{share:.2f}" for share in truth.fractions[1:])

@@ -43,6 +43,7 @@ EXAMPLES = {
     "cohort": (
         "chiasma cohort sheet.tsv --model genome.toml --seed 1 --workers 2 --out cohort",
         "chiasma cohort sheet.tsv --out cohort --resume",
+        "chiasma cohort tumours.tsv --tumour --seed 1 --out tumours",
         "chiasma cohort init sheet.tsv --model genome.toml --seed 1 --tasks 2 --out jobs",
         "chiasma cohort run jobs --task 0",
         "chiasma cohort merge jobs",

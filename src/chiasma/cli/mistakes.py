@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from chiasma.cli.signals import exit_code
-from chiasma.errors import ChiasmaError
+from chiasma.errors import ChiasmaError, InvalidInput
 
 MISTAKE = 2
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -17,6 +17,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class Commands(TyperGroup):
     """The commands, with exceptions turned into messages and exit codes."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if any(arg.partition("=")[0] == "--plugin" for arg in args):
+            raise InvalidInput(f"--plugin stands before the command: chiasma --plugin FILE.py {args[0]} ...")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

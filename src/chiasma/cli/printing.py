@@ -119,18 +119,29 @@ def _doubts(report: Report, signal: Signal) -> Any:
     n, doubtful = report.n_segments, len(report.regions)
     if not doubtful:
         return Text(f"{n:,} segments, each with one state of probability {CERTAIN} or more.")
-    table = Table(title=f"Rival explanations, one digit per row ({doubtful:,} of {n:,} segments)", title_justify="left")
-    table.add_column("where")
+    title = f"Rival explanations ({doubtful:,} of {n:,} segments)"
+    table = Table(title=title, title_justify="left")
+    # Along a genome the place is a position; elsewhere it is sites, as --region takes them, and the position beside.
+    table.add_column("sites" if signal.chromosome is None else "where")
+    position = signal.position if signal.chromosome is None else None
+    if position is not None:
+        table.add_column(printable(signal.axis or "position"))
     table.add_column("sites with data", justify="right")
     table.add_column("state: probability", no_wrap=True)
     for region in report.regions[:SHOWN_REGIONS]:
         segment = region.segment
         rivals = [one for one in region.explanations[:SHOWN_RIVALS] if one.probability >= SHOWN_PROBABILITY]
         states = "   ".join(f"{one.name}: {one.probability:.2f}" for one in rivals)
-        where = Text(printable(region_text(signal, segment.start, segment.stop)))
-        table.add_row(where, f"{segment.n_data:,}", Text(printable(states)))
+        where = [region_text(signal, segment.start, segment.stop)]
+        if position is not None:
+            where.append(f"{position[segment.start]:,.6g} to {position[segment.stop - 1]:,.6g}")
+        table.add_row(*(Text(printable(one)) for one in where), f"{segment.n_data:,}", Text(printable(states)))
     more = doubtful - SHOWN_REGIONS
-    return Group(table, Text(f"and {more:,} more in explanations.tsv")) if more > 0 else table
+    lines = [Text(f"and {more:,} more in explanations.tsv")] if more > 0 else []
+    name = report.regions[0].explanations[0].name
+    return Group(
+        table, *lines, Text(printable(f"A state such as {name} has one digit per row, row 0 first: 0 is off."))
+    )
 
 
 def _slash(path: Path) -> str:

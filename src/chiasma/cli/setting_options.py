@@ -6,7 +6,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -55,6 +55,18 @@ def setting_options(without: Sequence[str] = ()) -> list[inspect.Parameter]:
         option("learn", str | None, "Model", learn_help()),
         *settings["sampler"],
     ]
+
+
+def borrowed_options(command: Callable[..., None], names: Sequence[str], panel: str) -> list[inspect.Parameter]:
+    """Some options of another command, none of them given by default."""
+    signature = inspect.signature(command, eval_str=True).parameters
+    made = []
+    for name in names:
+        kind, info = get_args(signature[name].annotation)
+        # In Annotated, typer keeps the first flag as a default until it reads the signature.
+        flags = [flag for flag in (info.default, *(info.param_decls or ())) if isinstance(flag, str)]
+        made.append(option(name, kind | None, panel, info.help, *flags, min=info.min, max=info.max))
+    return made
 
 
 def with_options(function: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:

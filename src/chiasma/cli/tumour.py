@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +12,7 @@ from chiasma.cli.printing import Voice
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from chiasma.genomics.landscape import Bounds
+    from chiasma.genomics.settings import TumourSettings
     from chiasma.genomics.solutions import Answer
 
 OUT = Path("chiasma-tumour")
@@ -55,70 +54,50 @@ def tumour(
     exact evidence. Depth alone often cannot tell a genome from its double: both are then listed. The directory has
     solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures.
     """
-    from chiasma.genomics.landscape import PLOIDIES, Bounds
+    from chiasma.genomics.settings import TumourSettings
 
-    bounds = Bounds(
-        purity=_bounds("--purity", purity, 0.05, 1.0),
-        ploidy=_bounds("--ploidy", ploidy, *PLOIDIES),
-        clones=_clones(clones),
+    settings = TumourSettings(
+        alleles=alleles,
+        sample=sample,
+        purity=purity,
+        ploidy=ploidy,
+        clones=clones,
+        max_copies=max_copies,
+        female=female,
+        gc=gc,
+        mappability=mappability,
+        assembly=assembly,
+        region=region or (),
     )
+    settings.check()
     if out.exists() and any(out.iterdir()) and not _is_ours(out):
         raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
-    files = {"alleles": alleles, "gc": gc, "mappability": mappability}
-    how: dict[str, Any] = {"most": max_copies, "assembly_name": assembly, "workers": workers, "seed": seed}
-    how["regions"] = region or ()
-    solve_file(data, out, Voice(quiet, as_json), bounds, {"sample": sample, "female": female, **files}, **how)
+    solve_file(data, out, Voice(quiet, as_json), settings, workers=workers, seed=seed)
 
 
 def solve_file(
-    data: Path, out: Path, voice: Voice, bounds: Bounds, reading: Mapping[str, Any] | None = None, **how: Any
+    data: Path, out: Path, voice: Voice, settings: TumourSettings, *, workers: int = 2, seed: int = 0
 ) -> list[Answer]:
-    """Solve all samples of a file, and print. reading: for `read_samples`; how: for `analyse`."""
+    """Solve all samples of a file, and print."""
     from chiasma.genomics.exports import summary
-    from chiasma.genomics.tumour import analyse, read_samples, samples_apart
+    from chiasma.genomics.tumour import samples_apart
 
     answers = []
-    for bins, folder in samples_apart(read_samples(data, **(reading or {})), out):
+    for bins, folder in samples_apart(settings.read(data), out):
         voice.note(f"{data}: {bins.in_words()}")
         for text in bins.notes:
             voice.note(f"  {text}")
-        answers.append(analyse(bins, folder, bounds=bounds, note=lambda text: voice.note(f"  {text}"), **how))
+        answers.append(settings.solve(bins, folder, lambda text: voice.note(f"  {text}"), workers=workers, seed=seed))
         if not (voice.quiet or voice.as_json):
             _print(answers[-1], folder)
     if voice.as_json:
-        contents = [summary(answer, how.get("seed", 0)) for answer in answers]
+        contents = [summary(answer, seed) for answer in answers]
         typer.echo(json.dumps(contents if len(contents) > 1 else contents[0], indent=2))
     return answers
 
 
 def _is_ours(out: Path) -> bool:
     return (out / "solutions.tsv").exists() or any(out.glob("*/solutions.tsv"))
-
-
-def _bounds(option: str, text: str | None, low: float, high: float) -> tuple[float, float]:
-    """ "0.6" or "0.5-0.8".
-
-    >>> _bounds("--purity", "0.5-0.8", 0.05, 1.0), _bounds("--purity", "0.6", 0.05, 1.0)
-    ((0.5, 0.8), (0.6, 0.6))
-    """
-    if text is None:
-        return low, high
-    try:
-        numbers = [float(part) for part in text.split("-")]
-    except ValueError:
-        numbers = []
-    if len(numbers) == 1 and option == "--ploidy":
-        numbers = [numbers[0] - 0.1, numbers[0] + 0.1]
-    if len(numbers) not in (1, 2) or not low <= numbers[0] <= numbers[-1] <= high:
-        raise InvalidInput(f"{option} takes a number or LOW-HIGH within {low:g}-{high:g}, got {text!r}")
-    return numbers[0], numbers[-1]
-
-
-def _clones(text: str | None) -> tuple[int, int]:
-    parts = ["1", "2"] if text is None else text.split("-")
-    if len(parts) > 2 or not all(part.strip() in ("1", "2", "3") for part in parts) or parts[0] > parts[-1]:
-        raise InvalidInput(f"--clones takes a number or LOW-HIGH within 1-3, got {text!r}")
-    return int(parts[0]), int(parts[-1])
 
 
 def _print(answer: Answer, folder: Path) -> None:

@@ -13,6 +13,7 @@ import xarray as xr
 
 from chiasma.cohort.clusters import SchedulerLost, cores, local_client
 from chiasma.cohort.directory import CohortDirectory
+from chiasma.cohort.fit_workflow import plain
 from chiasma.cohort.merging import collect, merge
 from chiasma.cohort.outcome import DONE, FAILED, MISSING, Outcome
 from chiasma.cohort.plan import Plan
@@ -21,13 +22,11 @@ from chiasma.cohort.runner import run_on
 from chiasma.cohort.sheet import Records, read_samples
 from chiasma.cohort.table import write_cohort_table
 from chiasma.cohort.task import run_task, task_of
-from chiasma.cohort.workflows import WORKFLOWS, plain
+from chiasma.cohort.workflows import WORKFLOWS
 from chiasma.errors import InvalidInput
 from chiasma.files.options import all_settings
 from chiasma.files.settings import Settings, fresh_seed, settings_of
 from chiasma.models.factorial import FactorialHMM
-
-WORKFLOW = "fit"
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,7 @@ def cohort(
     *,
     model: str | Path | FactorialHMM | Settings | None = None,
     learn: Iterable[str] = (),
+    tumour: bool = False,
     seed: int | None = None,
     workers: int | None = None,
     resume: bool = False,
@@ -117,6 +117,7 @@ def cohort(
         Default: a local cluster.
     model : a FactorialHMM, or a TOML file with settings as `chiasma fit --model` takes it.
     learn : parameters of the model to learn from each sample.
+    tumour : solve each sample as `chiasma tumour` does; model and learn then have no meaning.
     seed : the seed of a sample is made of this one and of the sample's name, so results do not depend on workers, on
         their number, or on other samples. Default: a fresh one, or that of the cohort which is resumed.
     workers : processes of the local cluster. Default: one per core, and no more than samples.
@@ -126,7 +127,8 @@ def cohort(
         most of the space; `chiasma show` writes them for a sample later. A cohort that is resumed goes on as it began.
     progress : show a bar on a terminal, or a line from time to time elsewhere.
     note : is told what happens, a line at a time. Default: to stderr, with `progress`.
-    settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0.
+    settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0; those of tumours by the names of their
+        options: clones="1", purity="0.3-0.9".
 
     A sample that cannot be fitted is recorded, and the others go on: see `Cohort.failed`. Ctrl-C, or the
     loss of the scheduler, ends the call with an exception; resume=True then does the rest.
@@ -145,7 +147,13 @@ def cohort(
     """
     told = note or (_to_stderr if progress else _nowhere)
     directory, plan = begin_cohort(
-        sheet, out, cohort_settings(model, learn, **settings), seed=seed, resume=resume, tables_only=tables_only
+        sheet,
+        out,
+        tumour_settings(model, learn, **settings) if tumour else cohort_settings(model, learn, **settings),
+        workflow="tumour" if tumour else "fit",
+        seed=seed,
+        resume=resume,
+        tables_only=tables_only,
     )
     told(f"{len(plan.samples):,} samples, seed {plan.seed}")
     known = {outcome.name: outcome for outcome in collect(directory, plan)}
@@ -174,6 +182,7 @@ def begin_cohort(
     out: str | Path,
     settings: dict[str, Any],
     *,
+    workflow: str = "fit",
     seed: int | None = None,
     resume: bool = False,
     n_tasks: int | None = None,
@@ -184,14 +193,21 @@ def begin_cohort(
     stored = Plan.read(directory.plan) if resume and directory.plan.exists() else None
     if stored is None:
         directory.check_new()
-    samples = read_samples(sheet, WORKFLOWS[WORKFLOW])
+    if stored is not None and not any(settings.values()) and workflow in ("fit", stored.workflow):
+        settings, workflow = dict(stored.settings), stored.workflow
+    samples = read_samples(sheet, WORKFLOWS[workflow])
     if n_tasks is not None and not 1 <= n_tasks <= len(samples):
         raise InvalidInput(f"the number of tasks must be in 1..{len(samples)} (samples), got {n_tasks}")
-    if stored is not None and not any(settings.values()):
-        settings = dict(stored.settings)
     if seed is None:
         seed = fresh_seed() if stored is None else stored.seed
-    plan = Plan(seed=seed, settings=settings, samples=samples, n_tasks=n_tasks or len(samples), tables_only=tables_only)
+    plan = Plan(
+        seed=seed,
+        settings=settings,
+        samples=samples,
+        n_tasks=n_tasks or len(samples),
+        tables_only=tables_only,
+        workflow=workflow,
+    )
     if stored is not None:
         plan = plan.continued(stored)
     _check_settings(plan)
@@ -245,12 +261,23 @@ def cohort_settings(
         settings = model
     else:
         settings = Settings() if model is None else Settings.read(Path(model))
-    work, sections = WORKFLOWS[WORKFLOW], {one.key: one.section for one in all_settings()}
+    work, sections = WORKFLOWS["fit"], {one.key: one.section for one in all_settings()}
     given: dict[str, dict[str, Any]] = {}
     for key, value in own.items():
         work.check_key(key, "cohort")
         given.setdefault(sections[key], {})[key] = work.value(key, value)
     return plain(settings.merged(**given), learn)
+
+
+def tumour_settings(model: object = None, learn: Iterable[str] = (), **own: Any) -> dict[str, Any]:
+    """The settings of a cohort of tumours as plain JSON; those that are None are left out."""
+    if model is not None or learn:
+        raise InvalidInput("a cohort of tumours has its own model; drop model and learn, or tumour")
+    work, given = WORKFLOWS["tumour"], {key: value for key, value in own.items() if value is not None}
+    for key in given:
+        work.check_key(key, "cohort")
+    found = {key: work.value(key, value) for key, value in given.items()}
+    return found | {key: str(Path(found[key]).absolute()) for key in work.files & found.keys()}
 
 
 def _check_settings(plan: Plan) -> None:

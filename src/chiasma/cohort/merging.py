@@ -20,5 +20,5 @@ def merge(directory: CohortDirectory, plan: Plan) -> list[Outcome]:
     outcomes = collect(directory, plan)
     write_cohort_table(directory.table, outcomes)
     write_cohort_store(directory, outcomes)
-    write_page(directory, outcomes)
+    write_page(directory, outcomes, plan.work.picture_shows)
     return outcomes

@@ -21,7 +21,7 @@ class Outcome:
     status : "done", "failed" or "missing".
     seconds : that the workflow took, in the last attempt.
     evidence : log evidence and its standard error.
-    key_results, parameters : as in `chiasma.cohort.workflows.Result`.
+    key_results, parameters : as in `chiasma.cohort.workflow.Result`.
     grid : samples with the same one have the same sites and rows; empty where there are none.
     error, traceback : why it failed.
     """

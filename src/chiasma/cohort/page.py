@@ -58,7 +58,7 @@ document.addEventListener("click", event => {
 """
 
 
-def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome]) -> None:
+def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome], picture_shows: str) -> None:
     results = names_in_order(outcome.key_results for outcome in outcomes)
     names = ["sample", "status", "picture", "log evidence", *results, "seconds", "notes"]
     heads = [element("th", element("button", words(name)), scope="col") for name in names]
@@ -73,8 +73,8 @@ def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome]) -> None:
             paragraph(
                 "The table is also in ",
                 link("cohort.tsv", "cohort.tsv"),
-                "; cohort.zarr has the probabilities along the sites. A picture has one band per row of the model, "
-                "dark where the row is on. Click on a heading to sort.",
+                f"; cohort.zarr has the probabilities along the sites. A picture has {picture_shows}. "
+                "Click on a heading to sort.",
             ),
             element("table", element("thead", element("tr", *heads)), element("tbody", Html("\n".join(rows)))),
             head=Html(f"<style>{STYLE}</style>\n<script>{SCRIPT}</script>\n"),

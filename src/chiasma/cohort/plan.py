@@ -16,7 +16,8 @@ import chiasma
 from chiasma import atomic
 from chiasma.cohort.seeds import sample_seed
 from chiasma.cohort.sheet import Sample
-from chiasma.cohort.workflows import WORKFLOWS, Workflow
+from chiasma.cohort.workflow import Workflow
+from chiasma.cohort.workflows import WORKFLOWS
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.results.provenance import differences
 
@@ -98,7 +99,10 @@ class Plan:
         Samples may be added, and samples that are no longer in the sheet are left out.
         """
         known = {sample.name: sample for sample in stored.samples}
-        found = differences({"settings": stored.settings}, {"settings": self.settings})
+        found = differences(
+            {"workflow": stored.workflow, "settings": stored.settings},
+            {"workflow": self.workflow, "settings": self.settings},
+        )
         if self.seed != stored.seed:
             found.append(f"seed is {stored.seed} in the store, got {self.seed}")
         for sample in self.samples:
@@ -110,4 +114,4 @@ class Plan:
                 f"the cohort was begun in another way: {'; '.join(found[:5])}; resume it as it was, or choose another "
                 "--out"
             )
-        return replace(self, workflow=stored.workflow, tables_only=stored.tables_only)
+        return replace(self, tables_only=stored.tables_only)

@@ -2,6 +2,7 @@
 
     sample   its name, which is also the name of its run directory
     path     its data file; a relative path starts at the folder of the sheet
+    sample_in_file   which of several samples in that file it is
     ...      any setting of the workflow, such as sd or draws, where it differs from the settings of the cohort
 
 An empty cell leaves the setting of the cohort as it is. Errors name the line of the sheet.
@@ -14,13 +15,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chiasma.cohort.workflows import Workflow
+from chiasma.cohort.workflow import Workflow
 from chiasma.errors import InvalidInput
 from chiasma.files.sheets import MISSING, read_sheet
 
 Records = Iterable[Mapping[str, Any]]
 
 REQUIRED = ("sample", "path")
+# The setting `sample` of a workflow has another name here, for `sample` is the name in the cohort.
+IN_FILE = "sample_in_file"
 # Names are those of directories, on every file system, and parts of links.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]{0,150}")
 
@@ -69,7 +72,7 @@ def _check_columns(names: list[str], where: str, workflow: Workflow) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidInput(f"{where}: the column {name!r} is there {names.count(name)} times; keep one")
-        if name not in REQUIRED:
+        if name not in (*REQUIRED, IN_FILE):
             workflow.check_key(name, where)
 
 
@@ -79,10 +82,20 @@ def _sample(record: Mapping[str, Any], where: str, folder: Path, workflow: Workf
         if name not in given:
             raise InvalidInput(f"{where}: the column {name!r} is empty; fill it in or drop the line")
     try:
-        settings = {key: workflow.value(key, value) for key, value in given.items() if key not in REQUIRED}
+        settings = {
+            "sample" if key == IN_FILE else key: workflow.value(key, value)
+            for key, value in given.items()
+            if key not in REQUIRED
+        }
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
-    return Sample(str(given["sample"]), str(folder / Path(given["path"]).expanduser()), settings)
+    for key in workflow.files & settings.keys():
+        settings[key] = _absolute(folder, settings[key])
+    return Sample(str(given["sample"]), _absolute(folder, given["path"]), settings)
+
+
+def _absolute(folder: Path, path: str) -> str:
+    return str(folder / Path(path).expanduser())
 
 
 def _is_empty(value: Any) -> bool:

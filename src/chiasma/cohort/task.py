@@ -21,8 +21,10 @@ from chiasma.cohort.pictures import write_picture
 from chiasma.cohort.plan import Plan
 from chiasma.cohort.sheet import Sample
 from chiasma.cohort.summaries import grid_of, save_summaries
-from chiasma.cohort.workflows import WORKFLOWS, Result
+from chiasma.cohort.workflow import Result
+from chiasma.cohort.workflows import WORKFLOWS
 from chiasma.errors import ChiasmaError
+from chiasma.files.plugins import load_plugins, loaded_plugins
 
 
 class Task(NamedTuple):
@@ -30,6 +32,7 @@ class Task(NamedTuple):
 
     tables_only : leave out report.html and figures.
     threads : of the sampler, where the settings name no number.
+    plugins : files that register the emissions of the cohort.
     """
 
     cohort: str
@@ -40,6 +43,7 @@ class Task(NamedTuple):
     seed: int
     tables_only: bool
     threads: int
+    plugins: tuple[str, ...] = ()
 
 
 def task_of(directory: CohortDirectory, plan: Plan, sample: Sample, threads: int = 1) -> Task:
@@ -52,6 +56,7 @@ def task_of(directory: CohortDirectory, plan: Plan, sample: Sample, threads: int
         seed=plan.seed_of(sample),
         tables_only=plan.tables_only,
         threads=threads,
+        plugins=loaded_plugins(),
     )
 
 
@@ -63,6 +68,7 @@ def run_task(task: Task) -> Outcome:
     began = perf_counter()
     with directory.attempt(task.name) as own:
         try:
+            load_plugins(task.plugins)
             result = _run_or_start_again(task, directory, own)
             seconds = perf_counter() - began
             save_summaries(result.summaries, own / "summaries.npz")
@@ -119,6 +125,7 @@ def compile_kernels(task: Task) -> None:
     A sample that cannot be read is no reason to stop: it will be an outcome.
     """
     with suppress(ChiasmaError):
+        load_plugins(task.plugins)
         WORKFLOWS[task.workflow].compile(Path(task.path), task.settings)
 
 

@@ -43,11 +43,16 @@ def estimated(settings: Settings, data: Observations, learn: Sequence[str]) -> t
     return settings.merged(model=rounded), rounded
 
 
-def in_words(found: dict[str, float]) -> str:
-    """>>> in_words({"sd": 0.5, "enter": 0.01})
-    'estimated from the signal: --sd 0.5, --enter 0.01'
+def in_words(found: dict[str, float], settings: Settings) -> str:
+    """The numbers, and which other parameters have the same number because they were not given.
+
+    >>> in_words({"sd": 0.5, "enter": 0.01}, Settings())
+    'estimated from the signal: --sd 0.5, --enter 0.01 (and --leave)'
     """
-    return f"estimated from the signal: {', '.join(f'{flag(key)} {value:g}' for key, value in found.items())}"
+    given = settings.sections["model"] | settings.sections["priors"]
+    tied = {one.about.same_as: f" (and {flag(key)})" for key, one in chain_parameters().items() if key not in given}
+    numbers = [f"{flag(key)} {value:g}{tied.get(key, '')}" for key, value in found.items()]
+    return f"estimated from the signal: {', '.join(numbers)}"
 
 
 def left_out(settings: Settings, learn: Sequence[str]) -> list[str]:

@@ -73,14 +73,15 @@ def fit_file(
     """
     settings.check_learned(learn)
     signal = read(source, settings.columns())
-    settings, numbers = estimated(settings, signal.data, learn)
+    given = settings
+    settings, numbers = estimated(given, signal.data, learn)
     settings = completed(settings.learning(learn))
     model = settings.model()
     note(f"{source}: {signal.in_words()}")
     for text in signal.notes:
         note(f"  {text}")
     if numbers:
-        note(in_words(numbers))
+        note(in_words(numbers, given))
     wanted = settings.sections["sampler"]["draws"]
     arguments = {"workers": workers} | settings.sampler()
     with directory.writing():

@@ -100,6 +100,13 @@ def as_number(key: str, value: Any) -> float:
         raise InvalidInput(f"{flag(key)} must be numbers, separated by commas if several; got {value!r}") from None
 
 
+def as_whole(key: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{key} must be a whole number, got {value!r}") from None
+
+
 # ---- Parameters of the model -----------------------------------------------------------------------------------------
 
 
@@ -202,7 +209,16 @@ def _sampler_settings() -> list[Setting]:
 
 def all_settings() -> list[Setting]:
     """All settings, in the order of the help."""
-    return [*DATA, *_model_settings(), *_sampler_settings()]
+    found = [*DATA, *_model_settings(), *_sampler_settings()]
+    known: dict[str, Setting] = {}
+    for setting in found:
+        if known.setdefault(setting.key, setting) is not setting:
+            users = " and ".join(emission_parameters().get(setting.key, {}))
+            raise InvalidInput(
+                f"the emission {users} has an argument {setting.key!r}, and [{setting.section}] has such a setting "
+                "already; give it another name in settings: ch.Argument(..., key='...')"
+            )
+    return found
 
 
 def keys() -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chiasma.atomic import make_directory, partials, remove
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.files.plugins import program
 from chiasma.storage.locks import lock_file, only_writer
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class RunDirectory:
 
     def how_to_resume(self, source: Path | None = None) -> str:
         data = "DATA" if source is None else shlex.quote(str(source))
-        return f"continue with: chiasma fit {data} --out {shlex.quote(str(self.path))} --resume"
+        return f"continue with: {program()} fit {data} --out {shlex.quote(str(self.path))} --resume"
 
     def how_to_show(self) -> str:
-        return f"chiasma show {shlex.quote(str(self.path))}"
+        return f"{program()} show {shlex.quote(str(self.path))}"

@@ -69,6 +69,9 @@ class Settings:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
         _check_kinds(path, content)
+        own = content.get("model")
+        if isinstance(own, dict):
+            _emission_of(own, f"{path}: ")  # first: of an emission that is unknown, so are the parameters
         known = keys()
         for name, section in content.items():
             if name == "row":
@@ -109,12 +112,14 @@ class Settings:
         for key in names:
             if key in tables:
                 continue
-            if key not in given:
+            about = own[key].about
+            number = given.get(key, given.get(about.same_as))
+            if number is None:
                 raise InvalidInput(
                     f"--learn {key} needs a number to make a prior from: give {flag(key)} too, or a prior of {key} in "
                     "[priors] of the --model file"
                 )
-            tables[key] = write_prior(own[key].about.default_prior.centred_on(key, given[key]))
+            tables[key] = write_prior(about.default_prior.centred_on(key, number))
         return self.merged(priors=tables)
 
     def write(self, path: Path, title: str) -> None:
@@ -183,10 +188,7 @@ class Settings:
         return self._emission()[1]
 
     def _emission(self) -> tuple[str, type[Additive]]:
-        name = str(self.sections["model"].get("emission", next(iter(EMISSIONS))))
-        if name not in EMISSIONS:
-            raise InvalidInput(f"emission must be one of {', '.join(EMISSIONS)}, got {name!r}")
-        return name, EMISSIONS[name]
+        return _emission_of(self.sections["model"])
 
     def _priors(self) -> dict[str, Prior]:
         """Priors by key; a prior of weights must match the number of weights."""
@@ -266,6 +268,17 @@ def make_update(given: Any) -> Any:
     if field is None or not number.isdecimal():
         raise InvalidInput(f"an update with a number is {' or '.join(update_names(with_number=True))}, got {given!r}")
     return UPDATES[name](**{field: int(number)})
+
+
+def _emission_of(model: Section, where: str = "") -> tuple[str, type[Additive]]:
+    """Name and class of the emission; where: begins an error message."""
+    name = str(model.get("emission", next(iter(EMISSIONS))))
+    if name not in EMISSIONS:
+        raise InvalidInput(
+            f"{where}emission must be one of {', '.join(EMISSIONS)}, got {name!r}; one of your own is registered by a "
+            "file: chiasma --plugin FILE.py (in Python: ch.register_emission)"
+        )
+    return name, EMISSIONS[name]
 
 
 def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str, Any]:

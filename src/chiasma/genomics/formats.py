@@ -330,6 +330,8 @@ def _value_columns(sheet: Sheet, roles: Roles, known: Format, notes: list[str]) 
     if column is not None and sheet.is_numeric(column):
         return {"": column}
     samples = [c for c in free if not plain_name(sheet.names[c]).startswith(SEGMENTED) and _is_signal(sheet, c)]
+    if not samples and column is not None:  # a text among its numbers, which the reader will name
+        return {"": column}
     if len(samples) > 1:
         notes.append(f"every column of numbers is taken as a sample: {listed(sheet.names[c] for c in samples)}")
     return {"" if len(samples) == 1 and known.name != "QDNAseq .igv" else sheet.names[c]: c for c in samples}

@@ -72,6 +72,7 @@ def analyse(
     regions: Sequence[str] = (),
     workers: int = 2,
     seed: int = 0,
+    tables_only: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Answer:
     """Solve one sample and write everything about it to a directory."""
@@ -82,9 +83,11 @@ def analyse(
         raise InvalidInput(
             f"no explanation of {bins.sample!r} has a purity and a ploidy within the bounds; widen --purity or --ploidy"
         )
-    note("writing tables and figures")
+    note("writing tables" if tables_only else "writing tables and figures")
     about: dict[str, Any] = {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
     write_answer(answer, out, about, seed)
+    if tables_only:
+        return answer
     write_figures(answer, out / "figures", known)
     write_page(answer, solution_entries(answer, seed), out)
     for region in wanted:

@@ -127,7 +127,7 @@ def code_products(powers, i, n, lik, first, shape):
 
 
 @njit
-def _direct_column(factors, z, column):
+def direct_column(factors, z, column):
     """One exponential per code; returns the exponent that was taken out."""
     top = -math.inf
     for s in range(column.shape[0]):
@@ -183,5 +183,5 @@ def gaussian_columns(y, factors, lik, tops):
                 lik[t] = 1.0
                 tops[t] = 0.0
             else:
-                top = _direct_column(factors, z, lik[t])
+                top = direct_column(factors, z, lik[t])
                 tops[t] = factors.constant - 0.5 * factors.precision * z * z + top

@@ -59,6 +59,16 @@ class Block(NamedTuple):
     shape: np.ndarray  # (S,) exp(-sum_d p m^2 / 2)
 
 
+class Parts(NamedTuple):
+    """Rows in P parts that no channel ties together, and sets of rows of a part that belong together."""
+
+    rows: np.ndarray  # (K,) of the first part, then of the next
+    first: np.ndarray  # (P + 1,) where the rows of every part begin
+    sets: np.ndarray  # (n, m) places in the part, padded with -1
+    first_set: np.ndarray  # (P + 1,) where the sets of every part begin
+    cumulative: np.ndarray  # (n,) probabilities of the sets of a part
+
+
 def make_scratch(n_channels: int, n_columns: int, size: int) -> Scratch:
     n_states = 1 << size
     return Scratch(
@@ -255,17 +265,22 @@ def order_rows(sets, cumulative, size, uniforms, order):
 
 
 @njit
-def gaussian_sweep(noise, sets, cumulative, size, trans, edge, uniforms, codes, scratch):
-    """All rows once, in blocks. Reads 1 + 2 K + ceil(K / size) T uniforms."""
+def gaussian_sweep(noise, parts, size, trans, edge, uniforms, codes, scratch):
+    """All rows once, in blocks that hold rows of one part. For K rows of a part it reads
+    1 + 2 K + ceil(K / size) T uniforms.
+    """
     n_columns = codes.shape[0]
-    n_rows = noise.steps.shape[0]
-    order = np.empty(n_rows, np.int64)
-    order_rows(sets, cumulative, size, uniforms, order)
     scratch.resid[:] = noise.y
     # From the codes alone, every time: a resumed run and an uninterrupted one round alike.
-    add_rows(noise.steps, np.arange(n_rows), -1.0, codes, scratch.resid)
-    first = 1 + 2 * n_rows
-    for start in range(0, n_rows, size):
-        rows = order[start : start + size]
-        update_block(noise, rows, trans, edge, uniforms[first : first + n_columns], codes, scratch)
-        first += n_columns
+    add_rows(noise.steps, np.arange(noise.steps.shape[0]), -1.0, codes, scratch.resid)
+    used = 0
+    for part in range(parts.first.shape[0] - 1):
+        members = parts.rows[parts.first[part] : parts.first[part + 1]]
+        own = slice(parts.first_set[part], parts.first_set[part + 1])
+        order = np.empty(members.shape[0], np.int64)
+        order_rows(parts.sets[own], parts.cumulative[own], size, uniforms[used:], order)
+        used += 1 + 2 * members.shape[0]
+        for start in range(0, members.shape[0], size):
+            rows = members[order[start : start + size]]
+            update_block(noise, rows, trans, edge, uniforms[used : used + n_columns], codes, scratch)
+            used += n_columns

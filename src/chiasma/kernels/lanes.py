@@ -2,7 +2,7 @@
 
 The compiler vectorises loops whose steps are alike. The lowest axes of a tensor exchange neighbours, where no two steps
 are alike, and for a column of eight or thirty-two codes the checks before a vectorised loop cost more than the loop.
-Kernels that work on such columns say themselves what goes into one register: values of type `Lanes`, with +, * and /.
+Kernels that work on such columns say themselves what goes into one register: values of type `Lanes`, with +, -, *, /.
 
 Interpreted, without the compiler, four lanes are a NumPy array of four numbers.
 """
@@ -138,6 +138,21 @@ def total(_, lanes):
     return types.float64(LANES), generate
 
 
+def _choose(comparison):
+    def choose(_, left, right):
+        def generate(context, builder, signature, args):
+            return builder.select(builder.fcmp_ordered(comparison, *args), *args)
+
+        return LANES(LANES, LANES), generate
+
+    return choose
+
+
+# Lane by lane, for numbers: where the left one is NaN, the right one.
+smaller = interpreted_as(np.fmin)(_choose("<"))
+larger = interpreted_as(np.fmax)(_choose(">"))
+
+
 def _define(python_operator, instruction):
     """The operator on two values of type Lanes; `contract` fuses a product with the sum that takes it."""
 
@@ -151,6 +166,7 @@ def _define(python_operator, instruction):
 
 
 _define(operator.add, "fadd")
+_define(operator.sub, "fsub")
 _define(operator.mul, "fmul")
 _define(operator.truediv, "fdiv")
 

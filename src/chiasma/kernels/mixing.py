@@ -78,11 +78,10 @@ def _mix_low_axes(message, i, fall, rise, out, j):
 
 
 @inlined_njit
-def _mix_axis(message, i, k, fall, rise):
+def mix_axis(message, i, k, n_axes, falling, rising):
+    """Axis k of n_axes of message[i:], in place, by fall and rise in lanes; k is 2 or more."""
     stride = 1 << k
-    falling = spread(fall[k])
-    rising = spread(rise[k])
-    for block in range(1 << fall.shape[0] - k - 1):
+    for block in range(1 << n_axes - k - 1):
         base = i + (block << k + 1)
         for s in range(base, base + stride, 4):
             zero = load(message, s)
@@ -92,12 +91,10 @@ def _mix_axis(message, i, k, fall, rise):
 
 
 @inlined_njit
-def _mix_two_axes(message, i, k, fall, rise):
+def mix_two_axes(message, i, k, n_axes, fall_a, rise_a, fall_b, rise_b):
     """Axes k and k + 1 at once: half the loads and stores."""
     stride = 1 << k
-    fall_a, rise_a = spread(fall[k]), spread(rise[k])
-    fall_b, rise_b = spread(fall[k + 1]), spread(rise[k + 1])
-    for block in range(1 << fall.shape[0] - k - 2):
+    for block in range(1 << n_axes - k - 2):
         base = i + (block << k + 2)
         for s in range(base, base + stride, 4):
             x0 = load(message, s)
@@ -113,13 +110,10 @@ def _mix_two_axes(message, i, k, fall, rise):
 
 
 @inlined_njit
-def _mix_three_axes(message, i, k, fall, rise):
+def mix_three_axes(message, i, k, n_axes, fall_a, rise_a, fall_b, rise_b, fall_c, rise_c):
     """Axes k, k + 1 and k + 2 at once: a third of the loads and stores; more values would not fit the registers."""
     stride = 1 << k
-    fall_a, rise_a = spread(fall[k]), spread(rise[k])
-    fall_b, rise_b = spread(fall[k + 1]), spread(rise[k + 1])
-    fall_c, rise_c = spread(fall[k + 2]), spread(rise[k + 2])
-    for block in range(1 << fall.shape[0] - k - 3):
+    for block in range(1 << n_axes - k - 3):
         base = i + (block << k + 3)
         for s in range(base, base + stride, 4):
             x0 = load(message, s)
@@ -162,11 +156,17 @@ def mix(message, i, fall, rise, out, j):
     # As many pairs as leave a multiple of three.
     n_pairs = 2 * rest % 3 if rest > 1 else 0
     for n in range(n_pairs):
-        _mix_two_axes(out, j, 3 + 2 * n, fall, rise)
+        a = 3 + 2 * n
+        b = a + 1
+        mix_two_axes(out, j, a, n_rows, spread(fall[a]), spread(rise[a]), spread(fall[b]), spread(rise[b]))
     for n in range((rest - 2 * n_pairs) // 3 if rest > 1 else 0):
-        _mix_three_axes(out, j, 3 + 2 * n_pairs + 3 * n, fall, rise)
+        a = 3 + 2 * n_pairs + 3 * n
+        b = a + 1
+        c = a + 2
+        low = spread(fall[a]), spread(rise[a]), spread(fall[b]), spread(rise[b])
+        mix_three_axes(out, j, a, n_rows, *low, spread(fall[c]), spread(rise[c]))
     if rest == 1:
-        _mix_axis(out, j, n_rows - 1, fall, rise)
+        mix_axis(out, j, n_rows - 1, n_rows, spread(fall[n_rows - 1]), spread(rise[n_rows - 1]))
 
 
 @inlined_njit

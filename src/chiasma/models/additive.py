@@ -56,10 +56,46 @@ class Emission(Learnable, ABC):
 
 
 class Additive(Emission):
-    """An emission that depends on a column only through its level, the sum of what its rows add.
+    """Base class for an emission of your own: it depends on a column only through its level, the sum of what its rows
+    add.
+
+    A subclass defines
+
+    - `arguments`, a description of every argument of its `__init__`, each of which is an attribute too;
+    - `log_density(y, level)`, log p(y | level) with its constants, broadcast like NumPy's functions; y is never NaN;
+    - `sample(level, rng)`, one y for every level, with a NumPy Generator;
+    - `expected(level)`, the mean of y: without it there are no figures of the signal;
+    - `tails(y, level)`, P(Y <= y) and P(Y >= y): without it the fit is not checked.
+
+    `parameter` checks the value of an argument and lets it be a prior. `ch.register_emission` makes the class known to
+    the command line.
 
     A level has D channels where the weights are (K, D), or the values of rows (S, D). Then y is (T, D), and its
     channels are independent given the level, unless a subclass says otherwise.
+
+    Parameters
+    ----------
+    weights : (K,) one per row, or (K, D) for D channels; None where the values of the rows say all: each weight is 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import chiasma as ch
+    >>> class Laplace(ch.Additive):
+    ...     arguments = ch.Additive.arguments | {"scale": ch.Argument("mean distance of the noise from 0.")}
+    ...
+    ...     def __init__(self, weights=None, scale=1.0):
+    ...         super().__init__(weights)
+    ...         self.scale = self.parameter("scale", scale, positive=True)
+    ...
+    ...     def log_density(self, y, level):
+    ...         return -np.abs(y - level) / self.scale - np.log(2 * self.scale)
+    ...
+    ...     def sample(self, level, rng):
+    ...         return rng.laplace(level, self.scale)
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=Laplace([1.0, 3.0], scale=0.5))
+    >>> ch.exact.marginals(model, [0.1, 1.2, 4.1, 3.9]).round(2).tolist()
+    [[0.59, 0.92, 0.97, 0.96], [0.0, 0.02, 1.0, 1.0]]
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
@@ -67,7 +103,6 @@ class Additive(Emission):
     default_weights: bool = False  # whether weights were left out and are 1
 
     def __init__(self, weights: npt.ArrayLike | Prior | None = None):
-        """weights: (K,) one per row, or (K, D); None where the values of the rows say all, and each weight is 1."""
         if weights is None:
             self.default_weights = True
             self.weights: Floats = np.empty(0)
@@ -121,10 +156,32 @@ class Additive(Emission):
             )
         return self._learn("weights", weights, low, (getattr(weights, "shape", ()),))
 
-    def _parameter(
+    def parameter(
         self, name: str, value: Any, positive: bool = False, least: float = -np.inf, per_channel: bool = True
     ) -> Floats:
-        """A number, or where `per_channel` one for every channel, within its bounds; a prior gives a typical value."""
+        """The value of an argument of `__init__`, checked; a prior is remembered, and the parameter is then learned.
+
+        Parameters
+        ----------
+        name : of the argument, for error messages.
+        value : a number, an array (D,), or a prior.
+        positive : whether it must be above 0.
+        least : the least value that is allowed.
+        per_channel : whether (D,), one number for every channel of a level, is allowed.
+
+        Returns
+        -------
+        () or (D,): the number or the numbers; of a prior, a typical value.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> emission = ch.Gaussian([1.0, 2.0])
+        >>> emission.parameter("scale", 0.5, positive=True).tolist()
+        0.5
+        >>> emission.parameter("scale", ch.HalfNormal(2.0), positive=True).round(2).tolist()
+        1.35
+        """
         shapes: list[tuple[int, ...]] = [()]
         shape = value.shape if isinstance(value, Prior) else as_floats(name, value).shape
         if per_channel and self.default_weights and len(shape) == 1:

@@ -62,13 +62,22 @@ EITHER = DefaultPrior("Beta(2x, 2 - 2x)", lambda x: Beta(2 * x, 2 * (1 - x)), hi
 
 
 class Argument(NamedTuple):
-    """An argument of a constructor; the object has an attribute of the same name.
+    """Description of an argument of an emission: what settings files, options and their help say about it.
 
+    Parameters
+    ----------
     help : begins in lower case and ends with a full stop; the constructor's default value is appended to it.
     key : its name in settings, if different.
     required : whether settings must give it, even where the constructor has a default.
     same_as : the key whose value is used when this one is not given.
-    takes : what the option accepts: one number, one or several separated by commas, or always a list.
+    takes : what the option accepts: one "number", one or several "numbers" with commas between, or always a "list".
+    default_prior : the prior that --learn makes from a number x. Default: LogNormal(log x, 0.5).
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> ch.Argument("scale of the noise.", required=True).takes
+    'number'
     """
 
     help: str

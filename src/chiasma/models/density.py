@@ -43,7 +43,8 @@ class Density:
     init : where a run starts, an array (size,) or a function rng -> (size,). Its dtype is the dtype of every state.
     update : what changes a vector within a replica: ch.SiteGibbs(...), ch.RandomWalk(...), or a function
         (x, beta, rng) -> new x that leaves log_prior + beta * log_density invariant.
-    log_prior : the part that is not tempered, (n, size) -> (n,). Default: 0.
+    log_prior : the part that is not tempered, (n, size) -> (n,). Default: 0, a flat prior. Over real numbers that is no
+        distribution: log_evidence is then None, and the hottest replicas wander far off.
     prior_draw : a function rng -> (size,) that draws from log_prior exactly. With it a replica at beta = 0 makes
         independent draws; without it the update is used at beta = 0 too.
 
@@ -78,6 +79,13 @@ class Density:
         self.prior_draw = prior_draw
         self._log_density = log_density
         self._log_prior = log_prior
+
+    @property
+    def has_proper_prior(self) -> bool:
+        """Whether the prior is a distribution: log_prior was given, or a flat one is uniform over whole numbers or an
+        alphabet. Otherwise there is no evidence.
+        """
+        return self._log_prior is not None or self.dtype.kind != "f" or hasattr(self.update, "alphabet")
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:

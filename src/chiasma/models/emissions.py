@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import gaussian_log_likelihood, make_factors
+from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
 from chiasma.kernels.gaussian_filter import filter_gaussian
 from chiasma.kernels.weighted_sums import add_weighted
 from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step
@@ -69,8 +69,8 @@ class Gaussian(Additive):
         sd: npt.ArrayLike | Prior = 1.0,
     ):
         super().__init__(weights)
-        self.depth = self._parameter("depth", depth)
-        self.sd = self._parameter("sd", sd, positive=True)
+        self.depth = self.parameter("depth", depth)
+        self.sd = self.parameter("sd", sd, positive=True)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         z = (y - self.depth * level) / self.sd
@@ -80,7 +80,7 @@ class Gaussian(Additive):
         n_channels = self.n_channels or 1
         shared = level.ndim == (1 if self.n_channels is None else 2)
         levels = np.ascontiguousarray(level).reshape(1 if shared else len(y), -1, n_channels)
-        depth, sd = (np.broadcast_to(value, (n_channels,)).copy() for value in (self.depth, self.sd))
+        depth, sd = np.full(n_channels, self.depth, float), np.full(n_channels, self.sd, float)
         out = np.empty((len(y), levels.shape[1]))
         gaussian_log_likelihood(np.ascontiguousarray(y).reshape(len(y), n_channels), levels, depth, sd, out)
         return out
@@ -104,10 +104,15 @@ class Gaussian(Additive):
         return summed | {"level": self.depth * total / self.sd**2}
 
     def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
+        factors = self.factors(weights, base, beta)
+        return None if factors is None else partial(filter_gaussian, y, factors)
+
+    def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
+        """What likelihoods of all codes are made of; None where products would underflow, or there are channels."""
         if self.n_channels is not None:
             return None
-        factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
-        return partial(filter_gaussian, y, factors) if factors.farthest < _FARTHEST else None
+        factors: Factors = make_factors(weights, float(base), float(self.depth), float(self.sd), beta)
+        return factors if factors.farthest < _FARTHEST else None
 
     def gaussian_parts(self, y: Floats, weights: Floats, base: Floats) -> GaussianParts | None:
         n_channels = self.n_channels or 1
@@ -164,9 +169,9 @@ class IntegratedDepth(Additive):
         sd: float | Prior = 1.0,
     ):
         super().__init__(weights)
-        self.depth_mean = self._parameter("depth_mean", depth_mean)
-        self.depth_sd = self._parameter("depth_sd", depth_sd, least=0.0)
-        self.sd = self._parameter("sd", sd, positive=True)
+        self.depth_mean = self.parameter("depth_mean", depth_mean)
+        self.depth_sd = self.parameter("depth_sd", depth_sd, least=0.0)
+        self.sd = self.parameter("sd", sd, positive=True)
 
     def _variance(self, level: Floats) -> Floats:
         return np.asarray(self.sd**2 + (self.depth_sd * level) ** 2)
@@ -251,9 +256,9 @@ class StudentT(Additive):
         df: float | Prior = 4.0,
     ):
         super().__init__(weights)
-        self.depth = self._parameter("depth", depth)
-        self.sd = self._parameter("sd", sd, positive=True)
-        self.df = self._parameter("df", df, positive=True, per_channel=False)
+        self.depth = self.parameter("depth", depth)
+        self.sd = self.parameter("sd", sd, positive=True)
+        self.df = self.parameter("df", df, positive=True, per_channel=False)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         df = float(self.df)
@@ -302,8 +307,8 @@ class Counts(Additive):
         super().__init__(None if weights is None else self._learn_weights(weights, low=0.0))
         if np.any(self.weights < 0):
             raise InvalidInput(f"weights of counts must not be negative, got {self.weights.min():g}")
-        self.depth = self._parameter("depth", depth, positive=True)
-        self.background = self._parameter("background", background, least=0.0)
+        self.depth = self.parameter("depth", depth, positive=True)
+        self.background = self.parameter("background", background, least=0.0)
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level + self.background)
@@ -419,7 +424,7 @@ class NegativeBinomial(Counts):
         background: float | Prior = 0.0,
     ):
         super().__init__(weights, depth, background)
-        self.dispersion = self._parameter("dispersion", dispersion, positive=True, per_channel=False)
+        self.dispersion = self.parameter("dispersion", dispersion, positive=True, per_channel=False)
 
     def log_density(self, y: Floats, level: Floats) -> Floats:
         mean = self.expected(level)

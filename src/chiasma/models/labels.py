@@ -68,6 +68,8 @@ class CanonicalOrder:
         if model.has_states:
             self.shifts = {k: int(shift) for k, shift in enumerate(model.layout.shifts)}
         self.masks = model.layout.masks
+        ends = [shift + int(self.masks[k]).bit_length() for k, shift in self.shifts.items()]
+        self.n_codes = 1 << max(ends, default=0)
         # Indices of every per-row parameter in the vector of values.
         self.places = [
             np.arange(slot.values.start, slot.values.stop).reshape(model.n_rows, -1)
@@ -88,10 +90,12 @@ class CanonicalOrder:
         if np.array_equal(order, self.unchanged):
             return codes, values
         sorted_values = self.permuted(values, order)
-        moved = np.zeros_like(codes)
+        # Where there are fewer codes than columns, each is moved once.
+        table = np.arange(self.n_codes) if self.n_codes < len(codes) else codes
+        moved = np.zeros_like(table)
         for row, shift in self.shifts.items():
-            moved |= (codes >> self.shifts[int(order[row])] & self.masks[row]) << shift
-        return moved, sorted_values
+            moved |= (table >> self.shifts[int(order[row])] & self.masks[row]) << shift
+        return moved if table is codes else moved[codes], sorted_values
 
     def permuted(self, values: Floats, order: Integers) -> Floats:
         """(P,) values in which row k has those of row order[k]."""

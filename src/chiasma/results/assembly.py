@@ -48,7 +48,7 @@ def assemble(
         evidence = Evidence(exact_evidence, 0.0)
     elif len(betas) == 1 and work is not None and work.size:
         evidence = bridge_evidence(work)
-    elif len(betas) > 1 and betas[0] == 0:
+    elif len(betas) > 1 and betas[0] == 0 and info.get("proper_prior", True):
         evidence = bridge_evidence(work) if work is not None and work.size else ladder_evidence(log_lik, betas)
     return Posterior(
         draws=draws,
@@ -66,6 +66,6 @@ def assemble(
             **info,
             "round_trips": [int(tally.round_trips[0]) for tally in tallies],
             "exchange_steps": [int(tally.steps[0]) for tally in tallies],
-            "warnings": ladder_warnings(info["follows_swaps"], stats),
+            "warnings": ladder_warnings(info["follows_swaps"], stats, has_evidence=evidence is not None),
         },
     )

@@ -17,6 +17,7 @@ class RunInfo(TypedDict, total=False):
     exchange: str | None  # None if nothing was exchanged
     follows_swaps: bool  # exchanges swap whole paths, so round trips can be counted
     independent: bool  # draws are independent of each other
+    proper_prior: bool  # the prior is a distribution; without one there is no evidence
     settings: dict[str, Any]  # arguments of sample()
     versions: dict[str, str]
     timings: dict[str, float]  # seconds of every stage
@@ -40,6 +41,7 @@ def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
         "exchange": run["exchange"],
         "follows_swaps": about["follows_swaps"],
         "independent": about["independent"],
+        "proper_prior": about.get("proper_prior", True),
         "settings": run,
         "versions": about["versions"],
         "timings": dict(timings),

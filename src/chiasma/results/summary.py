@@ -215,14 +215,21 @@ def _run_table(run: dict[str, Any]) -> Any:
     )
 
 
-def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
+def _plain_table(title: str) -> Any:
+    """A table for a terminal of 80 columns: no more space than needed; a long name is broken, numbers are not."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title="Chains of the cold replica", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    look: dict[str, Any] = {"box": SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
+    return Table(title=title, title_justify="left", title_style="bold", **look)
+
+
+def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
+    table = _plain_table("Chains of the cold replica")
     table.add_column("")
-    for name in ("series", "R-hat, worst", "median", "bulk ESS, worst", "median", "constant", "worst site"):
-        table.add_column(name, justify="right")
+    two_lines = ("R-hat\nworst", "R-hat\nmedian", "bulk ESS\nworst", "bulk ESS\nmedian")
+    for name in ("series", *two_lines, "constant", "worst\nsite"):
+        table.add_column(name, justify="right", no_wrap=True)
     for part in parts:
         numbers = [f"{x:.3f}" for x in (part.rhat_worst, part.rhat_median)]
         numbers += [f"{x:,.0f}" for x in (part.ess_worst, part.ess_median)]
@@ -237,14 +244,12 @@ def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
 
 
 def _parameter_table(parameters: tuple[ParameterSummary, ...]) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="Learned parameters", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table = _plain_table("Learned parameters")
     table.add_column("")
     for name in ("mean", "sd", "5%", "95%", "R-hat", "bulk ESS"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for one in parameters:
         numbers = [f"{x:.4g}" for x in (one.mean, one.sd, one.low, one.high)]
         numbers += [f"{one.rhat:.3f}", f"{one.ess:,.0f}"]

@@ -123,7 +123,7 @@ def evidence_warnings(evidence: Evidence | None) -> list[str]:
     return [f"the standard error of the log evidence is {size}; take more draws, or more rungs (Ladder.adapted(size))"]
 
 
-def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]]) -> list[str]:
+def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], has_evidence: bool = True) -> list[str]:
     """Problems of the ladder and their remedies. follows_swaps: exchanges are swaps of whole paths."""
     if not stats["moves"].any():
         return []
@@ -143,7 +143,7 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]]) 
             f"rungs {first} and {first + 1} exchange next to nothing ({int(idle.sum())} such pair(s)); "
             "put rungs between them or adapt the ladder (Ladder.adapted())"
         )
-    if stats["beta_low"][0] == 0 and rejection.max() > UNBRIDGED:
+    if has_evidence and stats["beta_low"][0] == 0 and rejection.max() > UNBRIDGED:
         worst = int(rejection.argmax())
         warnings.append(
             f"the log evidence cannot be trusted, nor its standard error: rungs {worst} and {worst + 1} hardly overlap "

@@ -33,9 +33,11 @@ from chiasma.types import Floats, Integers
 BUFFER = 2**21
 # Reusable buffers for them, one set per thread: allocating and freeing that much memory takes longer than filling it.
 _ROOM = threading.local()
-# Exact draws per backward pass when the messages do not all fit in memory and are filtered again for every pass. Long
-# signals take fewer: the codes of a pass (eight bytes per column) may cover BATCH_COLUMNS columns, 256 MiB.
+# Exact draws at a time. Where the messages do not all fit in memory they are filtered again every time: then as many as
+# codes (eight bytes per column) of AGAIN_COLUMNS columns, 32 MiB, hold. Long signals take fewer: at most BATCH_COLUMNS
+# columns, 256 MiB.
 BATCH = 256
+AGAIN_COLUMNS = 2**22
 BATCH_COLUMNS = 2**25
 
 
@@ -138,8 +140,9 @@ class StateEngine(Engine):
     problem: StateProblem
 
     def _first_states(self, n_replicas: int, start: Start) -> State:
-        given = start.states
-        rows = [self.problem.initial(self.streams.initial(r)) if given is None else given for r in range(n_replicas)]
+        if start.states is not None:
+            return np.array(np.broadcast_to(start.states, (n_replicas, self.problem.n_sites)), self.problem.dtype)
+        rows = [self.problem.initial(self.streams.initial(r)) for r in range(n_replicas)]
         return np.array(rows, dtype=self.problem.dtype)
 
     def log_densities(self) -> Floats:
@@ -329,7 +332,7 @@ class ExactEngine(StateEngine):
         """Nothing depends on the betas."""
 
     def piece(self) -> int:
-        return exact_batch(self.problem.n_sites)
+        return exact_batch(self.problem.n_sites, self.problem.passes.n_segments > 1)
 
     def advance(self, n: int, thin: int) -> Draws:
         draws = self.empty_draws(n, thin)
@@ -375,7 +378,7 @@ class RowsEngine(Engine):
         """Nothing depends on the betas."""
 
     def piece(self) -> int:
-        return exact_batch(self.problem.n_sites)
+        return exact_batch(self.problem.n_sites, self.problem.passes.n_segments > 1)
 
     def code_layout(self) -> Layout:
         return self.problem.target.rows.layout
@@ -397,13 +400,14 @@ class RowsEngine(Engine):
         return draws
 
 
-def exact_batch(n_columns: int) -> int:
-    """How many exact draws are made at a time.
+def exact_batch(n_columns: int, again: bool) -> int:
+    """How many exact draws are made at a time; again: whether each time takes another filter.
 
-    >>> exact_batch(10_877), exact_batch(10**7)
-    (256, 3)
+    >>> exact_batch(500, False), exact_batch(500, True), exact_batch(10**7, True)
+    (256, 8388, 3)
     """
-    return max(1, min(BATCH, BATCH_COLUMNS // n_columns))
+    most = max(BATCH, AGAIN_COLUMNS // n_columns) if again else BATCH
+    return max(1, min(most, BATCH_COLUMNS // n_columns))
 
 
 def draw_shared(problem: PathProblem | RowsProblem, streams: Streams, paths: State) -> None:

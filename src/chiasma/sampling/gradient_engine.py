@@ -3,11 +3,12 @@
 The optima of the posterior are found first (`optimise`). Every chain starts near one of them, drawn in proportion to
 their masses and spread more widely than they are. An iteration then consists of
 - jumps: independence Metropolis-Hastings steps from a mixture of Student-t densities around all optima (`laplace`), one
-  filter each. They lead from any optimum to any other, and are accepted with pi(y) q(x) / (pi(x) q(y)).
-- trajectories (HMC) by gradients, in coordinates in which the target is about round. They serve where the density is
-  not like its approximation, and are made as often as jumps fail.
-Both leave the target invariant at any beta. During warm-up the mixture, the metric, the step size and the schedule
-learn from the draws; then they are fixed.
+  filter each, or one for four of them. They lead from any optimum to any other, and are accepted with
+  pi(y) q(x) / (pi(x) q(y)).
+- trajectories (HMC) by gradients, in the coordinates of a part of that mixture, where the target is about round. They
+  serve where the density is not like its approximation, and are made as often as jumps fail.
+Both leave the target invariant at any beta. During warm-up the mixture, the step size and the schedule learn from the
+draws, and from the weights of the proposals; then they are fixed.
 
 The proposals of the jumps also give the evidence, by bridge sampling between them and the draws.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from chiasma.errors import InvalidInput
+from chiasma.kernels.side_by_side import FOUR
 from chiasma.sampling.laplace import Proposals, no_share_too_small, orders
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import CollapsedEngine
@@ -28,6 +30,7 @@ from chiasma.sampling.optimise import find_peaks
 from chiasma.sampling.problems import Start, State
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.updates import Collapsed
+from chiasma.sampling.weighted_moments import WeightedMoments
 from chiasma.storage.trace import Draws
 from chiasma.types import Floats, Integers
 
@@ -41,20 +44,24 @@ LENGTH, MOST_STEPS = np.pi / 2, 24
 # Wanted acceptance of trajectories, and how fast their step size follows it.
 ACCEPTANCE, LEARNING_RATE = 0.8, 0.6
 # Jumps in an iteration: as many as lead to so many accepted ones, and at most so many.
-ACCEPTED, MOST_JUMPS = 2, 8
+ACCEPTED, MOST_JUMPS = 2.75, 8
 # Iterations from trajectory to trajectory, by the least share of jumps that are accepted: where most are, trajectories
 # take a small part of the time.
-SCHEDULE = ((0.4, 32), (0.25, 8), (0.1, 2), (0.0, 1))
+SCHEDULE = ((0.65, 64), (0.4, 32), (0.25, 8), (0.1, 2), (0.0, 1))
 # A share of accepted jumps with which proposals are left as they are: curvatures know more than a few draws.
-GOOD = 0.6
+GOOD = 0.7
 # Draws that count as much as what Laplace's approximation says, per coordinate.
 TRUST = 2
 # Adaptation in warm-up: after so many draws, and each time that they have doubled.
 FIRST_ADAPTATION = 32
 
+# Arrays that the next iteration depends on. The log evidence of the state is among them: a filter of one state need not
+# give the last bits of one that took four.
+TUNED = ("log_step", "n_jumps", "every_hmc", "turn", "proposed", "log_evidence")
+
 
 class GradientEngine(CollapsedEngine):
-    """Values (R, P) as in CollapsedEngine, with proposals, a metric (d, d), a step size and a schedule per rung."""
+    """Values (R, P) as in CollapsedEngine, with proposals, a step size and a schedule per rung."""
 
     def _first_states(self, n_replicas: int, start: Start) -> State:
         self.given = bool(start.values)
@@ -65,9 +72,8 @@ class GradientEngine(CollapsedEngine):
     def _forget(self, n_rungs: int) -> None:
         """No tuning yet, and nothing learned."""
         size = self.problem.learning.parameters.n_free
-        self.metric = np.tile(np.eye(size), (n_rungs, 1, 1))
         self.log_step = np.full(n_rungs, np.log(1.2 * size**-0.25))
-        self.n_jumps = np.ones(n_rungs, np.int64)
+        self.n_jumps = np.full(n_rungs, self._whole(1))
         self.every_hmc = np.ones(n_rungs, np.int64)  # iterations from trajectory to trajectory
         self.turn = np.zeros(n_rungs, np.int64)
         self.proposed = np.zeros((n_rungs, 2))  # log target - log proposal, at the last proposal and at the state
@@ -76,7 +82,12 @@ class GradientEngine(CollapsedEngine):
     def _forget_draws(self, n_rungs: int) -> None:
         self.seen = np.zeros(n_rungs, np.int64)
         self.tried = np.zeros((n_rungs, 2))  # jumps, and the sum of their acceptance probabilities
-        self.moments: list[dict[int, Any]] = [{} for _ in range(n_rungs)]
+        # Draws of the chain, and proposals with their importance weights: those know more where jumps are good.
+        n_peaks = len(self.proposals[0].tops) if self.proposals else 0
+        self.draws_seen, self.jumps_seen = (
+            [WeightedMoments(n_peaks, self.problem.learning.parameters.n_free) for _ in range(n_rungs)]
+            for _ in range(2)
+        )
 
     # ---- Beginning --------------------------------------------------------------------------------------------------
 
@@ -107,12 +118,12 @@ class GradientEngine(CollapsedEngine):
         )
 
     def _propose(self) -> None:
-        """Proposals and metric of every rung from the optima."""
+        """Proposals of every rung from the optima."""
         scale, maps = self.learning.parameters.scale, orders(self.learning)
         least = self.problem.peaks[0][0].log_mass(scale) - DEEPEST
         peaks = [peak for peak, _ in self.problem.peaks if peak.log_mass(scale) > least]
         self.proposals = [Proposals.of(peaks, scale, float(beta), maps) for beta in self.betas]
-        self.metric = np.array([proposals.roots[int(np.argmax(proposals.shares))] for proposals in self.proposals])
+        self._forget_draws(len(self.betas))
 
     def _bind(self) -> None:
         super()._bind()
@@ -120,7 +131,6 @@ class GradientEngine(CollapsedEngine):
             if len(self.log_step) != len(self.betas):
                 self._forget(len(self.betas))
             self._propose()
-            self._forget_draws(len(self.betas))
 
     def _take_over(self, nearest: Integers) -> None:
         super()._take_over(nearest)
@@ -162,45 +172,59 @@ class GradientEngine(CollapsedEngine):
         """Independence Metropolis-Hastings, n times: propose from the mixture, wherever the chain is. So proposals are
         made all at once, which is faster.
         """
-        proposals, learning = self.proposals[r], self.learning
+        proposals = self.proposals[r]
         free, here = self._here(r)
         others = proposals.draw(rng, n)
         own, *log_densities = proposals.log_density(np.vstack([free, others])).tolist()
         weight = here - own  # log target - log proposal density
         log_uniforms = np.log(rng.random(n)).tolist()
-        for other, log_density, log_uniform in zip(others, log_densities, log_uniforms, strict=True):
-            values = learning.parameters.from_free(other)
-            log_prior = self._log_prior(values)
-            log_evidence = learning.log_evidence(values, self.betas[r]) if log_prior > -np.inf else -np.inf
-            there = log_prior + log_evidence - log_density
-            self.tried[r] += 1.0, math.exp(min(there - weight, 0.0))
-            if log_uniform < there - weight:
-                self.values[r], self.log_evidence[r] = values, log_evidence
+        places = [self.learning.parameters.from_free(other) for other in others]
+        log_priors = [self._log_prior(values) for values in places]
+        log_evidences = self._log_evidences(r, places, log_priors)
+        weights = [sum(parts) for parts in zip(log_priors, log_evidences, np.negative(log_densities), strict=True)]
+        accepted = 0.0
+        for i, there in enumerate(weights):
+            accepted += math.exp(min(there - weight, 0.0))
+            if log_uniforms[i] < there - weight:
+                self.values[r], self.log_evidence[r] = places[i], log_evidences[i]
                 weight = there
         self.proposed[r] = there, weight
+        self.tried[r] += n, accepted
+        if self.warming_up:
+            self.jumps_seen[r].add(*proposals.nearest(others), np.array(weights))
+
+    def _log_evidences(self, r: int, places: list[Floats], log_priors: list[float]) -> list[float]:
+        """Log evidences of values (P,) each, filtered together; those that the prior excludes are not."""
+        possible = [values for values, log_prior in zip(places, log_priors, strict=True) if log_prior > -np.inf]
+        found = iter(self.learning.log_evidences(possible, self.betas[r]))
+        return [next(found) if log_prior > -np.inf else -np.inf for log_prior in log_priors]
 
     def _trajectory(self, r: int, rng: np.random.Generator) -> None:
-        """Hamiltonian Monte Carlo in coordinates u with free = metric u, where the target is about round.
+        """Hamiltonian Monte Carlo in coordinates in which the target is about round.
 
-        The metric does not depend on where the chain is, and leapfrog steps keep volumes: the change of the energy is
-        all that the acceptance needs.
+        These differ from peak to peak, and from one order of equal rows to another. So a part of the proposals claims
+        the state first, with its share s(x) of their density there; given the part, the target is pi(x) s(x), and
+        coordinates u with free = root u are fixed. Leapfrog steps keep volumes and turn around by themselves whatever
+        slopes they follow, those of pi: s enters the acceptance only.
         """
         step = np.exp(self.log_step[r]) * rng.uniform(0.8, 1.2)
-        at, here = self._here(r)
+        proposals = self.proposals[r]
+        free, here = self._here(r)
+        peak, at, log_share = proposals.claim(free, rng)
         momentum = rng.standard_normal(len(at))
-        energy = 0.5 * momentum @ momentum - here
+        energy = 0.5 * momentum @ momentum - here - log_share
         n_steps = int(min(MOST_STEPS, np.ceil(LENGTH / step)))
-        arguments = self.betas[r], self.metric[r], step, n_steps
+        arguments = self.betas[r], proposals.roots[peak], step, n_steps
         with np.errstate(over="ignore", invalid="ignore"):  # a trajectory that leaves the earth is rejected
             value, at, momentum = self.leapfrog(self.learning, *arguments, at, momentum)
-            log_ratio = np.nan_to_num(energy + value - 0.5 * momentum @ momentum, nan=-np.inf)
+            there = value + proposals.log_share(at, peak) if np.isfinite(value) else -np.inf
+            log_ratio = np.nan_to_num(energy + there - 0.5 * momentum @ momentum, nan=-np.inf)
         if self.warming_up:
             rate = LEARNING_RATE / np.sqrt(self.turn[r] + 1.0)
             self.log_step[r] += rate * (np.exp(min(float(log_ratio), 0.0)) - ACCEPTANCE)
         if np.log(rng.random()) < log_ratio:
             self.values[r] = self.learning.parameters.from_free(at)
-            # As a resumed run computes it, to the last bit.
-            self.log_evidence[r] = self.learning.log_evidence(self.values[r], self.betas[r])
+            self.log_evidence[r] = value - self.learning.log_prior_free(self.values[r])
 
     @staticmethod
     def leapfrog(
@@ -224,9 +248,7 @@ class GradientEngine(CollapsedEngine):
 
     def _see(self, r: int) -> None:
         free = self.learning.parameters.to_free(self.values[r])
-        peak, moved = self.proposals[r].nearest(free)
-        n, total, squares = self.moments[r].get(peak, (0, 0.0, 0.0))
-        self.moments[r][peak] = n + 1, total + moved, squares + np.outer(moved, moved)
+        self.draws_seen[r].add(*self.proposals[r].nearest(free[None]), np.zeros(1))
         self.seen[r] += 1
         if self.seen[r] >= FIRST_ADAPTATION and int(self.seen[r]).bit_count() == 1:
             self._adapt(r)
@@ -238,24 +260,28 @@ class GradientEngine(CollapsedEngine):
             self._learn_proposals(r)
         if n:
             share = accepted / n
-            self.n_jumps[r] = int(np.clip(np.ceil(ACCEPTED / max(share, 1e-3)), 1, MOST_JUMPS))
+            self.n_jumps[r] = self._whole(int(np.clip(np.ceil(ACCEPTED / max(share, 1e-3)), 1, MOST_JUMPS)))
             self.every_hmc[r] = next(every for least, every in SCHEDULE if share >= least)
         self.tried[r] = 0.0
 
+    def _whole(self, n_jumps: int) -> int:
+        """Jumps that are filtered side by side come in fours: the last ones cost nothing."""
+        return -(-n_jumps // FOUR) * FOUR if self.problem.learning.side_by_side else n_jumps
+
     def _learn_proposals(self, r: int) -> None:
         old, size = self.proposals[r], self.learning.parameters.n_free
-        tops, covariances, shares = old.tops.copy(), old.covariances.copy(), 50 * old.shares
-        for peak, (n, total, squares) in self.moments[r].items():
-            shares[peak] += n
+        tops, covariances, trust = old.tops.copy(), old.covariances.copy(), TRUST * size
+        seen = zip(self.draws_seen[r].sums(), self.jumps_seen[r].sums(), strict=True)
+        weights, first, second = (draws + jumps for draws, jumps in seen)
+        shares = weights + 50 * old.shares
+        for peak, n in enumerate(weights):
             if n < 2 * size + 2:
                 continue
-            mean = total / n
-            trust = TRUST * size
-            found = squares / n - np.outer(mean, mean)
+            mean = first[peak] / n
+            found = second[peak] / n - np.outer(mean, mean)
             tops[peak] = (n * mean + trust * old.tops[peak]) / (n + trust)
             covariances[peak] = (n * found + trust * old.covariances[peak]) / (n + trust)
         self.proposals[r] = Proposals(tops, covariances, no_share_too_small(shares), old.maps)
-        self.metric[r] = self.proposals[r].roots[int(np.argmax(shares))]
 
     def restart(self) -> None:
         super().restart()
@@ -280,15 +306,14 @@ class GradientEngine(CollapsedEngine):
         return np.zeros(1)
 
     def checkpoint(self) -> dict[str, Any]:
-        names = ("metric", "log_step", "n_jumps", "every_hmc", "turn", "proposed")
         mixtures = {
             name: np.array([getattr(one, name) for one in self.proposals]) for name in ("tops", "covariances", "shares")
         }
-        return super().checkpoint() | {name: getattr(self, name) for name in names} | mixtures
+        return super().checkpoint() | {name: getattr(self, name) for name in TUNED} | mixtures
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         super().restore(checkpoint)
-        for name in ("metric", "log_step", "n_jumps", "every_hmc", "turn", "proposed"):
+        for name in TUNED:
             setattr(self, name, np.array(checkpoint[name]))
         maps = orders(self.learning)
         mixtures = zip(checkpoint["tops"], checkpoint["covariances"], checkpoint["shares"], strict=True)

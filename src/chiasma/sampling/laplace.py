@@ -20,7 +20,7 @@ import scipy  # submodules load on first use
 
 from chiasma.models.labels import CanonicalOrder
 from chiasma.sampling.learning import Learning
-from chiasma.types import Floats
+from chiasma.types import Floats, Integers
 
 # Degrees of freedom of the proposals: tails a little heavier than those of a posterior with some data; where they are
 # not heavy enough, trajectories serve.
@@ -160,10 +160,31 @@ class Proposals:
         top = terms.max(axis=0)
         return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))
 
-    def nearest(self, x: Floats) -> tuple[int, Floats]:
-        """The peak that x (d,) most likely comes from, and x in the order of rows in which it does."""
-        peak, order = np.unravel_index(np.argmax(self._terms(x[None])), (len(self.tops), len(self.maps)))
-        return int(peak), self.maps[order] @ x
+    def nearest(self, x: Floats) -> tuple[Integers, Floats]:
+        """(n,) the peaks that points x (n, d) most likely come from, and (n, d) the points in the order of rows in
+        which they do.
+        """
+        best = self._terms(x).reshape(-1, len(x)).argmax(axis=0)
+        peaks, order = np.divmod(best, len(self.maps))
+        return peaks, np.asarray((self.maps[order] @ x[:, :, None])[:, :, 0])
+
+    def claim(self, x: Floats, rng: np.random.Generator) -> tuple[int, Floats, float]:
+        """Draw the part of the mixture that a point x (d,) comes from, in proportion to their densities there: its
+        peak, x in the order of rows of that part, and the log of its probability, which is `log_share` there.
+        """
+        log_shares = self._log_shares(x)
+        part = min(int(np.searchsorted(np.cumsum(np.exp(log_shares)), rng.random())), log_shares.size - 1)
+        peak, order = divmod(part, len(self.maps))
+        return peak, self.maps[order] @ x, float(log_shares.flat[part])
+
+    def log_share(self, x: Floats, peak: int) -> float:
+        """Log probability that x (d,) comes from a peak, with its rows in the order that they have."""
+        return float(self._log_shares(x).flat[peak * len(self.maps)])  # the first of the orders changes nothing
+
+    def _log_shares(self, x: Floats) -> Floats:
+        """(M, orders): how the density at x (d,) is divided among all parts."""
+        terms = self._terms(x[None])[:, :, 0]
+        return np.asarray(terms - scipy.special.logsumexp(terms))
 
     def _terms(self, x: Floats) -> Floats:
         """(M, orders, n): logs of the parts of all peaks and orders in the density at x (n, d)."""

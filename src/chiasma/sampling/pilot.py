@@ -1,10 +1,17 @@
 """The pilot: short runs that choose the size of blocks, and whether a ladder helps, before warm-up goes on.
 
 A few chains start in different places, draws from the prior, and every candidate advances them from the same states by
-the same work. What is compared is the disagreement of the chains: the mean over rows, states and columns of the
-standard deviation, between chains, of the share of time in a state. It estimates the error of the marginals that this
-much work leaves, and chains that sit in different modes for good keep it high. Equal rows are one axis of counts here,
-so their labels play no part.
+the same work. Two numbers tell how it did. The disagreement of the chains is the mean over rows, states and columns of
+the standard deviation, between chains, of the share of time in a state: the error that so much work leaves. The
+slowness is the variance between chains over what the two halves of each chain say it is. It is 1 for chains that
+forget where they began within a trial; for others it is about the number of trials that they need to forget. Later
+errors fall with the root of the work divided by the slowness, so candidates are compared by
+
+    score = disagreement * sqrt(slowness).
+
+Where even the best blocks leave chains stuck (the rule: slowness above STUCK), larger blocks and ladders with mosaic
+crossovers are tried, and taken if they lower the score. Equal rows are one axis of counts here, so their labels play no
+part.
 
 Decisions must not depend on the machine: work is counted by a model of the cost of an iteration, in nanoseconds of the
 machine on which its constants were measured, and not by a clock. Pilot chains have random streams of their own, so
@@ -28,17 +35,17 @@ from chiasma.sampling.exchanges import MosaicCrossover
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.plan import Plan
 from chiasma.sampling.problems import CodesProblem, Start
+from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import BlockGibbs, GaussianBlocks
 from chiasma.types import Floats, Integers
 
-# Share of the warm-up of all chains that the pilot may take.
-SHARE = 0.5
+# Shares of the warm-up of all chains that trials of blocks take, and others in addition where chains are stuck.
+SHARE, STUCK_SHARE = 1 / 3, 0.4
 # Chains of the pilot, and the least number of iterations of a candidate.
 FEWEST_CHAINS, MOST_CHAINS = 2, 4
-FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 400
-# A ladder is tried where chains are stuck: where the variance between chains is so many times what each of them shows
-# within itself. It is taken where it makes the disagreement smaller by a factor.
+FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 1000
+# Chains are stuck where the slowness is above this. Ladders are taken where they make the score smaller by a factor.
 STUCK = 2.0
 GAIN = 0.8
 # Temperatures of the ladders that are tried: a few rungs, for crossovers. A complete one serves the evidence only.
@@ -46,8 +53,8 @@ LADDERS = ((1.0, 5.0), (1.0, 3.0, 9.0, 27.0))
 # Nanoseconds per column of a block of n joint states, and per block, about. They are constants, so that a plan does not
 # depend on the machine.
 FUSED, TABULATED, STREAMED, STATES = (45.0, 1.2, 2e3), (60.0, 5.0, 1e3), (60.0, 12.0, 1e5), (100.0, 10.0, 1e5)
-# The same of an exchange between two replicas.
-EXCHANGE = (60.0, 1e5)
+# The same of an exchange between two replicas, in the compiled loop and in Python.
+EXCHANGE, LOOPED_EXCHANGE = (60.0, 1e3), (60.0, 1e5)
 # Numbers of chains that no run has, for the random streams.
 FIRST_CHAIN = 2**30
 # States that are kept at a time while a candidate runs, and columns that are compared.
@@ -64,26 +71,41 @@ class Tried:
     plan: Plan
     iterations: int
     disagreement: float
-    stuck: float  # variance between chains over the same from halves of chains
-    states: list[Integers]  # (T,) where the cold replica of every chain ended
+    slowness: float  # variance between chains over the same from halves of chains
+    states: list[Integers]  # (R, T) where the replicas of every chain ended
+
+    @property
+    def score(self) -> float:
+        """What the disagreement would be after the same, much longer work: the less the better."""
+        return self.disagreement * math.sqrt(max(self.slowness, 1.0))
 
 
 def work_of(target: AnyTarget, plan: Plan) -> float:
     """Modelled nanoseconds of one iteration of a plan, all replicas together."""
     update = plan.update
     assert isinstance(update, BlockGibbs | GaussianBlocks)
-    if isinstance(update, GaussianBlocks):
-        per_column, per_state, per_block = FUSED
-    elif isinstance(target, StateTarget):
-        per_column, per_state, per_block = STATES
-    else:
-        per_column, per_state, per_block = TABULATED if target.tabulated else STREAMED
-    width = 1 << update.size if not isinstance(target, StateTarget) else typical_width(target, update.size)
-    n_blocks = math.ceil(target.n_axes / update.size)
-    sweep = n_blocks * (per_block + target.n_columns * (per_column + per_state * width))
+    per_column, per_state, per_block = _cost(target, update)
+    sweep = sum(
+        per_block + target.n_columns * (per_column + per_state * _width(target, size))
+        for size in update.block_sizes(target)
+    )
     n_replicas = len(plan.ladder)
-    per_exchange = EXCHANGE[0] * target.n_columns + EXCHANGE[1]
-    return n_replicas * sweep + (n_replicas - 1) / 2 * per_exchange
+    compiled = isinstance(update, BlockGibbs) and not isinstance(target, StateTarget) and target.tabulated
+    per_site, per_exchange = EXCHANGE if compiled else LOOPED_EXCHANGE
+    return n_replicas * sweep + (n_replicas - 1) / 2 * (per_site * target.n_columns + per_exchange)
+
+
+def _cost(target: AnyTarget, update: BlockGibbs | GaussianBlocks) -> tuple[float, float, float]:
+    if isinstance(update, GaussianBlocks):
+        return FUSED
+    if isinstance(target, StateTarget):
+        return STATES
+    return TABULATED if target.tabulated else STREAMED
+
+
+def _width(target: AnyTarget, size: int) -> float:
+    """Joint states of a block of so many rows, or of a typical one where rows differ."""
+    return typical_width(target, size) if isinstance(target, StateTarget) else 1 << size
 
 
 def saves_a_table(target: AnyTarget, plan: Plan, iterations: int) -> bool:
@@ -95,9 +117,9 @@ def saves_a_table(target: AnyTarget, plan: Plan, iterations: int) -> bool:
 
 
 def _takes_all(target: AnyTarget, plan: Plan) -> bool:
-    """Whether one block holds all rows: draws are independent."""
+    """Whether rows of different blocks are independent: then draws are."""
     assert isinstance(plan.update, BlockGibbs | GaussianBlocks)
-    return plan.update.size == target.n_axes
+    return plan.update.size >= plan.update.largest(target)
 
 
 def typical_width(target: StateTarget, size: int) -> float:
@@ -106,9 +128,15 @@ def typical_width(target: StateTarget, size: int) -> float:
 
 
 def decide(
-    problem: CodesProblem[Any], plan: Plan, entropy: int, chains: int, warmup: int, workers: int
+    problem: CodesProblem[Any],
+    plan: Plan,
+    entropy: int,
+    chains: int,
+    warmup: int,
+    workers: int,
+    display: Progress,
 ) -> tuple[Plan, list[Integers], int]:
-    """The plan that the pilot chooses, states (T,) to start chains from, and what is left of the warm-up.
+    """The plan that the pilot chooses, states (R, T) to start chains from, and what is left of the warm-up.
 
     plan : one with a trial; its update is the candidate that all begin with.
     """
@@ -117,31 +145,42 @@ def decide(
     if len(trial.updates) == 1 and _takes_all(target, plan):
         return replace(plan, trial=None), [], warmup
     n_chains = min(max(chains, FEWEST_CHAINS), MOST_CHAINS)
-    budget = SHARE * chains * warmup * work_of(target, plan) / n_chains
+    whole = chains * warmup * work_of(target, plan) / n_chains
     first = [replace(plan, update=update, reason=reason) for update, reason in trial.updates]
-    n_stages = 1 + len(first) + (len(LADDERS) if trial.ladders else 0)
-    work = budget / n_stages
+    work = SHARE * whole / (1 + len(first))
     if work < FEWEST_ITERATIONS * max(work_of(target, one) for one in first):
         return replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None), [], warmup
     with ThreadPoolExecutor(workers) as pool:
-        run = Pilot(problem, entropy, n_chains, work, pool)
-        begun = run.advance(plan, [problem.initial(streams.initial(0)) for streams in run.streams])
-        tried = [run.advance(one, begun.states) for one in first]
-        best = min(tried, key=lambda one: one.disagreement)
-        if trial.ladders and best.stuck > STUCK and not _takes_all(target, best.plan):
-            hot = [run.advance(_with_ladder(best.plan, temperatures), begun.states) for temperatures in LADDERS]
-            tried += hot
-            hottest = min(hot, key=lambda one: one.disagreement)
-            if hottest.disagreement < GAIN * best.disagreement:
-                best = hottest
+        run = Pilot(problem, entropy, n_chains, pool, display)
+        display.begin("pilot", 1 + len(first))
+        begun = run.advance(plan, [problem.initial(streams.initial(0)) for streams in run.streams], work)
+        cold = [states[-1] for states in begun.states]
+        tried = [run.advance(one, cold, work) for one in first]
+        best = min(tried, key=lambda one: one.score)
+        if best.slowness > STUCK and not _takes_all(target, best.plan):
+            larger = [replace(plan, update=update, reason=reason) for update, reason in trial.larger]
+            # Hot replicas move by small steps: small blocks do.
+            hot = [_with_ladder(first[0], temperatures) for temperatures in LADDERS] if trial.ladders else []
+            share = STUCK_SHARE * whole / max(len(larger) + len(hot), 1)
+            affordable = [one for one in [*larger, *hot] if share >= FEWEST_ITERATIONS * work_of(target, one)]
+            display.begin("pilot where chains are stuck", len(affordable))
+            tried += [run.advance(one, cold, share) for one in affordable]
+            best = _best(tried)
     spent = sum(one.iterations * work_of(target, one.plan) for one in [begun, *tried]) * n_chains
     left = warmup - math.ceil(spent / (chains * work_of(target, plan)))
-    found = ", ".join(f"{one.disagreement:.3f} with {one.plan.reason}" for one in tried)
+    found = ", ".join(f"{one.score:.3f} with {one.plan.reason}" for one in tried)
     reason = (
-        f"{best.plan.reason}: {n_chains} chains of a pilot disagree least at equal work ({found}); {trial.because}; "
-        "no evidence (ask for it with evidence=True)"
+        f"{best.plan.reason}: best of a pilot of {n_chains} chains (their disagreement at equal work times the root "
+        f"of their slowness: {found}); {trial.because}; no evidence (ask for it with evidence=True)"
     )
     return replace(best.plan, reason=reason, trial=None), best.states, max(left, 0)
+
+
+def _best(tried: Sequence[Tried]) -> Tried:
+    """The best without a ladder, unless a ladder makes its score smaller by a factor."""
+    alone, hot = ([one for one in tried if (len(one.plan.ladder) > 1) == several] for several in (False, True))
+    best = min(alone, key=lambda one: one.score)
+    return min((one for one in hot if one.score < GAIN * best.score), key=lambda one: one.score, default=best)
 
 
 def _with_ladder(plan: Plan, temperatures: Sequence[float]) -> Plan:
@@ -156,17 +195,19 @@ def _with_ladder(plan: Plan, temperatures: Sequence[float]) -> Plan:
 class Pilot:
     """Chains that every candidate advances by the same work."""
 
-    def __init__(self, problem: CodesProblem[Any], entropy: int, n_chains: int, work: float, pool: ThreadPoolExecutor):
+    def __init__(
+        self, problem: CodesProblem[Any], entropy: int, n_chains: int, pool: ThreadPoolExecutor, display: Progress
+    ):
         self.problem = problem
         self.streams = [Streams(entropy, FIRST_CHAIN + i) for i in range(n_chains)]
-        self.work = work
         self.pool = pool
+        self.display = display
 
-    def advance(self, plan: Plan, states: Sequence[Integers]) -> Tried:
-        """Run a candidate from the given states of the chains."""
+    def advance(self, plan: Plan, states: Sequence[Integers], work: float) -> Tried:
+        """Run a candidate from the given states (T,) of the chains, all replicas of a chain from the same."""
         assert plan.update is not None
         own = type(self.problem)(self.problem.target, plan.update, plan.exchange)
-        half = int(self.work / work_of(self.problem.target, plan)) // 2
+        half = int(work / work_of(self.problem.target, plan)) // 2
         half = min(max(half, FEWEST_ITERATIONS // 2), MOST_ITERATIONS // 2)
 
         def one(chain: int) -> tuple[Floats, Integers]:
@@ -174,9 +215,10 @@ class Pilot:
             every = 1 if plan.exchange is not None else 0
             engine = kind(own, plan.ladder.betas, every, self.streams[chain], Start(states[chain]))
             halves = mean_states(engine, half), mean_states(engine, half)
-            return np.array(halves), engine.states[-1].copy()
+            return np.array(halves), engine.states.copy()
 
         found = list(self.pool.map(one, range(len(states))))
+        self.display.tick()
         halves = np.array([halves for halves, _ in found])  # (chain, half, row and state, column)
         between = np.var(halves.mean(axis=1), axis=0, ddof=1)
         within = np.mean((halves[:, 0] - halves[:, 1]) ** 2) / 4
@@ -184,7 +226,7 @@ class Pilot:
             plan=plan,
             iterations=2 * half,
             disagreement=float(np.mean(np.sqrt(between))),
-            stuck=float(between.mean() / max(within, 1e-12)),
+            slowness=float(between.mean() / max(within, 1e-12)),
             states=[state for _, state in found],
         )
 

@@ -34,9 +34,9 @@ BLOCK_BYTES = 2**24
 # The same for rows of any number of states: joint states of a block.
 BLOCK_STATES = 64
 # Candidates of the pilot: rows per block with likelihoods computed on the fly, and from a table or on demand; joint
-# states of a block of rows with any number of states. All others begin where the middle one has been. Messages of a
-# candidate fit the last level of the caches.
-FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (5, 7, 9), (3, 5, 7), (16, 64, 256)
+# states of a block of rows with any number of states. The last of each is tried where chains are stuck with the others,
+# and these begin where the middle one of them has been. Messages of a candidate fit the last level of the caches.
+FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (5, 7, 9, 11), (3, 5, 7, 9), (16, 64, 256, 1024)
 TRIED_BYTES = 2**26
 # Learning with the paths integrated out, by gradients: exact filters per effective draw (jumps, now and then a
 # trajectory, the draw of a path), filters per start of the search for optima, and what a filter costs besides itself.
@@ -56,6 +56,7 @@ class Trial:
     """What the pilot is to choose from, and why there is one."""
 
     updates: tuple[tuple[Update, str], ...]  # candidates, each with its name
+    larger: tuple[tuple[Update, str], ...]  # candidates for chains that are stuck
     ladders: bool  # whether ladders may be tried
     because: str
 
@@ -158,17 +159,27 @@ def plan_paths(
 def _tried(target: AnyTarget, ladders: bool, over: str) -> Plan:
     """Blocks of several sizes without a ladder, from which the pilot is to choose."""
     kind: type[BlockGibbs] | type[GaussianBlocks] = GaussianBlocks if GaussianBlocks.serves(target) else BlockGibbs
-    sizes = [min(size, target.n_axes) for size in _tried_sizes(target, kind)]
-    fitting = [size for size in sizes if 8 * target.n_columns * target.widest(size) <= TRIED_BYTES]
+    *sizes, largest = (min(size, kind.largest(target)) for size in _tried_sizes(target, kind))
+    fitting = [size for size in sizes if _fits_caches(target, size)]
     middle = sizes[len(sizes) // 2] if len(fitting) == len(sizes) else (fitting or [sizes[0]])[-1]
-    candidates = tuple((kind(size=size), f"blocks of {size} rows") for size in sorted({*fitting, middle}))
+    first = sorted({*fitting, middle})
+    larger = [largest] if largest > first[-1] and _fits_caches(target, largest) else []
     return Plan(
         update=kind(size=middle),
         exchange=None,
         ladder=Ladder(betas=(1.0,)),
         reason=f"blocks of {middle} rows: {over}",
-        trial=Trial(updates=candidates, ladders=ladders, because=over),
+        trial=Trial(
+            updates=tuple((kind(size=size), f"blocks of {size} rows") for size in first),
+            larger=tuple((kind(size=size), f"blocks of {size} rows") for size in larger),
+            ladders=ladders,
+            because=over,
+        ),
     )
+
+
+def _fits_caches(target: AnyTarget, size: int) -> bool:
+    return 8 * target.n_columns * target.widest(size) <= TRIED_BYTES
 
 
 def _tried_sizes(target: AnyTarget, kind: type[Update]) -> Sequence[int]:
@@ -178,10 +189,15 @@ def _tried_sizes(target: AnyTarget, kind: type[Update]) -> Sequence[int]:
     return [max(1, int(math.log(states) / typical + 1e-9)) for states in TRIED_STATES]
 
 
-def check_evidence(plan: Plan, evidence: Any) -> None:
+def check_evidence(plan: Plan, evidence: Any, proper_prior: bool = True) -> None:
     """Raise InvalidInput if a run that is asked for the evidence would not give it."""
     if not isinstance(evidence, bool | np.bool_):
         raise InvalidInput(f"evidence must be True or False, got {shown(evidence)}")
+    if evidence and not proper_prior:
+        raise InvalidInput(
+            "evidence=True needs a log_prior: without one the prior of the Density is flat over the real numbers, "
+            "which is no distribution, and the evidence means nothing; give ch.Density a log_prior"
+        )
     if evidence and not (plan.is_exact or isinstance(plan.update, Collapsed) or plan.ladder.betas[0] == 0):
         raise InvalidInput(
             "evidence=True needs a ladder that reaches the prior, and exchanges; leave ladder='auto' and "

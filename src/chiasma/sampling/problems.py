@@ -35,7 +35,7 @@ State = npt.NDArray[Any]
 class Start(NamedTuple):
     """Initial values of every replica; what is not given is drawn from the prior, or is the init of the density."""
 
-    states: State | None = None  # (T,) codes of the free rows, or a vector
+    states: State | None = None  # (T,) codes of the free rows, or a vector; (R, T): one of every replica
     values: Mapping[str, Any] = {}  # parameters by name
 
     def describe(self) -> dict[str, Any]:
@@ -272,6 +272,8 @@ def _pose_vectors(
     if update != "auto":
         raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
     plan = plan_replicas(None, exchange, ladder, AugmentedCrossover(), "update of the density")
+    if not density.has_proper_prior and plan.ladder.betas[0] == 0:
+        plan = replace(plan, reason=f"{plan.reason}; no evidence, for there is no log_prior")
     problem = VectorProblem(density, plan.exchange)
     return problem, plan, Start() if init is None else Start(problem.check_state(init))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +23,33 @@ class Progress:
         self._bars: Any = None
         self._lines: Lines | None = None
         self._tasks: list[Any] = []
+        self._seed = seed
+        self._untold: str | None = reason
         if not wanted:
             return
         from rich.console import Console
 
         console = Console(stderr=True)
         if console.is_terminal:
-            console.print(f"[bold]chiasma[/bold] {reason} (seed {seed})", highlight=False)
-            self._open(console)
+            self._make_bars(console)
         else:
             self._lines = Lines(reason)
 
-    def _open(self, console: Any) -> None:
+    def tell(self, reason: str) -> None:
+        """Say with the next stage what was chosen and why."""
+        self._untold = reason
+        if self._lines is not None:
+            self._lines.reason = reason
+
+    def resume(self, done: int, total: int) -> None:
+        """Say how many draws per chain an earlier call has stored."""
+        text = f"resumed: {done:,} of {total:,} draws per chain are stored"
+        if self._bars is not None:
+            self._bars.console.print(text, highlight=False)
+        if self._lines is not None:
+            self._lines.write(f"chiasma: {text}")
+
+    def _make_bars(self, console: Any) -> None:
         from rich import progress
 
         self._bars = progress.Progress(
@@ -46,18 +61,28 @@ class Progress:
             console=console,
             auto_refresh=False,
         )
-        self._bars.start()
 
-    def begin(self, stage: str, total: int, n_chains: int = 0) -> None:
-        """A stage of so many steps, of every chain or (n_chains = 0) of none."""
+    def open(self) -> None:
+        """Show the display, and say what was chosen if that is not known yet."""
+        if self._bars is not None:
+            self._bars.start()
+            if self._untold is not None:
+                self._bars.console.print(f"[bold]chiasma[/bold] {self._untold} (seed {self._seed})", highlight=False)
+                self._untold = None
+
+    def begin(self, stage: str, total: int, n_chains: int = 0, done: Sequence[int] | None = None) -> None:
+        """A stage of so many steps, of every chain or (n_chains = 0) of none; done: steps each has behind it."""
+        done = done or [0] * max(n_chains, 1)
         if self._lines is not None:
-            self._lines.begin(stage, total * max(n_chains, 1))
+            self._lines.begin(stage, total * max(n_chains, 1), sum(done))
+        self.open()
         if self._bars is None or total == 0:
             return
         for task in self._tasks:
             self._bars.remove_task(task)
         names = [f"{stage}, chain {c}" for c in range(n_chains)] if n_chains else [stage]
-        self._tasks = [self._bars.add_task(name, total=total, note="") for name in names]
+        tasks = zip(names, done, strict=True)
+        self._tasks = [self._bars.add_task(name, total=total, completed=own, note="") for name, own in tasks]
 
     def advance(self, chain: int, n: int, engine: Engine, draws: Draws | None) -> None:
         """Called by the chain's own thread."""
@@ -88,6 +113,7 @@ class Progress:
             self._lines.tell_if_due()
 
     def close(self) -> None:
+        """Until it is opened again."""
         if self._bars is not None:
             self._bars.stop()
 
@@ -117,11 +143,13 @@ class Lines:
         self.lock = Lock()
         self.stage, self.done, self.total, self.wait = "", 0, 0, FIRST_LINE
         self.next = clock() + self.wait
-        self.began = 0.0
+        self.began, self.before = 0.0, 0
 
-    def begin(self, stage: str, total: int) -> None:
+    def begin(self, stage: str, total: int, done: int = 0) -> None:
+        """done: steps of the total that were done before, which say nothing about the pace."""
         with self.lock:
-            self.stage, self.done, self.total, self.began = stage, 0, total, self.clock()
+            self.stage, self.total, self.began = stage, total, self.clock()
+            self.done = self.before = done
 
     def advance(self, n: int) -> None:
         with self.lock:
@@ -134,10 +162,11 @@ class Lines:
         now = self.clock()
         with self.lock:
             done, total, spent = self.done, self.total, now - self.began
+            made = done - self.before
         if self.reason is not None:
             self.write(f"chiasma: {self.reason}")
             self.reason = None
-        left = f", about {_time(spent * (total - done) / done)} left" if done else ""
+        left = f", about {_time(spent * (total - done) / made)} left" if made else ""
         self.write(f"chiasma: {self.stage} {done:,} of {total:,} ({done / total:.0%}), {_time(spent)}{left}")
         self.wait = min(2 * self.wait, LONGEST_WAIT)
         self.next = now + self.wait

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -127,7 +128,7 @@ def sample(
     _check_counts(1, workers=1 if workers is None else workers)
     _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
     problem, plan, start = pose(model, data, update, exchange, ladder, init, as_budget(exact_seconds), evidence)
-    check_evidence(plan, evidence)
+    check_evidence(plan, evidence, has_proper_prior(model))
     seen = None if data is None else Observations.of(data)
     path = None if store is None else Path(store)
     resumes = path is not None and resume and path.exists()
@@ -136,14 +137,18 @@ def sample(
     entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
     n_workers = min(workers or os.cpu_count() or 1, chains)
     began, left = time.perf_counter(), warmup
+    because = plan.reason if plan.trial is None else f"a pilot chooses the update: {plan.trial.because}"
+    display = Progress(progress, because, entropy)
     pilot_states: list[Integers] = []
     if plan.trial is not None:
         assert isinstance(problem, CodesProblem)
         if saves_a_table(problem.target, plan, chains * (warmup + draws * thin)):
             problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
-        plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers)
+        with closing(display):
+            plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
         assert plan.update is not None
         problem.update, problem.exchange = plan.update, plan.exchange
+        display.tell(plan.reason)
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
     trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
@@ -151,7 +156,7 @@ def sample(
     if start.states is None:
         starts[: len(pilot_states)] = [Start(states) for states in pilot_states[:chains]]
     engines = make_engines(problem, plan, exchange_every, entropy, starts)
-    with Run(engines, n_workers, Progress(progress, plan.reason, entropy)) as run:
+    with Run(engines, n_workers, display) as run:
         if pilot_states:
             run.timings["pilot"] = time.perf_counter() - began
         log_evidence = run.prepare()
@@ -162,6 +167,8 @@ def sample(
                 about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
             trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable)
         trace.restore(engines)
+        if resumes and min(trace.filled):
+            run.display.resume(min(trace.filled), draws)
         run.keep(trace, draws, thin)
         trace.finish(engines, run.timings)
     if path is not None:
@@ -183,6 +190,11 @@ def sample(
     )
 
 
+def has_proper_prior(model: Model) -> bool:
+    """Whether the prior is a distribution; without one there is no evidence."""
+    return not isinstance(model, Density) or model.has_proper_prior
+
+
 def describe_run(
     model: Model, data: Observations | None, plan: Plan, settings: dict[str, Any], start: Start
 ) -> dict[str, Any]:
@@ -201,6 +213,7 @@ def describe_run(
         "plan": plan.reason,
         "follows_swaps": plan.exchange == Swap(),
         "independent": plan.is_exact,
+        "proper_prior": has_proper_prior(model),
         "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
         "row_sizes": model.layout.sizes.tolist() if isinstance(model, FactorialHMM) else None,
         "row_names": model.row_names if isinstance(model, FactorialHMM) else None,
@@ -278,6 +291,7 @@ class Run:
         self.timings: dict[str, float] = {}
 
     def __enter__(self) -> Run:
+        self.display.open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -320,7 +334,8 @@ class Run:
 
     def keep(self, trace: Trace, n_draws: int, thin: int) -> None:
         began = time.perf_counter()
-        self.display.begin("draws", n_draws * thin, len(self.engines))
+        done = [engine.iteration for engine in self.engines]
+        self.display.begin("draws", n_draws * thin, len(self.engines), done)
         try:
             self._all(partial(self._record, n_draws * thin, thin, trace))
         except KeyboardInterrupt:

@@ -13,7 +13,6 @@ import numpy as np
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.models.parameters import Parameters
 from chiasma.models.priors import Dirichlet
 from chiasma.types import Floats
 
@@ -65,10 +64,6 @@ def _jumps(y: Floats, noise: float) -> int:
     means = np.convolve(y, np.full(WINDOW, 1 / WINDOW), "valid")
     steps = np.abs(means[WINDOW:] - means[:-WINDOW]) > JUMP * noise * np.sqrt(2 / WINDOW)
     return int(np.count_nonzero(np.diff(steps.astype(np.int8), prepend=0) == 1))
-
-
-def start_from_prior(parameters: Parameters, rng: np.random.Generator) -> Floats:
-    return parameters.sample(rng)
 
 
 def start_from_data(model: FactorialHMM, signal: Signal, drawn: Floats, rng: np.random.Generator) -> Floats:

@@ -29,6 +29,7 @@ from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
 from chiasma.models.borders import check_generator
+from chiasma.models.independent_parts import independent_parts
 from chiasma.models.rival_sums import rival_sets
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta, tempered_table
@@ -178,6 +179,15 @@ class BlockGibbs(Update):
         n_uniforms = n_axes + n_blocks * target.n_columns
         return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_axes), n_uniforms, width)]
 
+    @staticmethod
+    def largest(target: AnyTarget) -> int:
+        """The most rows that it makes sense to update jointly: all of them."""
+        return target.n_axes
+
+    def block_sizes(self, target: AnyTarget) -> list[int]:
+        """The rows of every random block of a sweep."""
+        return _cut(target.n_axes, self.size)
+
     def _block(self, target: AnyTarget, block: Sequence[int]) -> Step:
         if not are_rows(block, target.free):
             raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {shown(block)}")
@@ -236,7 +246,8 @@ class GaussianBlocks(Update):
 
     The likelihoods of a block are products of one exponential per row, computed on the fly. Every sweep updates each
     row once. Half of the sweeps cut a random order of the rows into blocks; in the others, rows whose sums of weights
-    nearly coincide, rival explanations of the same level, are in one block.
+    nearly coincide, rival explanations of the same level, are in one block. Rows that no channel ties together,
+    directly or through others, are never in one block: they are independent.
 
     Parameters
     ----------
@@ -261,6 +272,15 @@ class GaussianBlocks(Update):
     def serves(target: AnyTarget) -> bool:
         """Whether the target has rows of two states, Gaussian noise, and transitions that need no logarithms."""
         return isinstance(target, Target) and target.likelihood.gaussian_parts() is not None and target.linear()
+
+    @staticmethod
+    def largest(target: AnyTarget) -> int:
+        """The most rows that it makes sense to update jointly: those of the largest part."""
+        return max(map(len, _parts_of(target)))
+
+    def block_sizes(self, target: AnyTarget) -> list[int]:
+        """The rows of every block of a sweep."""
+        return [size for part in _parts_of(target) for size in _cut(len(part), self.size)]
 
     def prepare(self, target: AnyTarget, beta: float) -> Sweep:
         check_target(target)
@@ -555,19 +575,54 @@ class GaussianSweep(Sweep):
         parts = target.likelihood.gaussian_parts()
         assert parts is not None
         self.size = size
-        self.n_uniforms = 1 + 2 * target.n_rows + -(-target.n_rows // size) * target.n_columns
+        self.parts = make_parts(parts.steps / parts.sd, size)
+        n_rows = np.diff(self.parts.first)
+        self.n_uniforms = int(np.sum(1 + 2 * n_rows + -(-n_rows // size) * target.n_columns))
         self.noise = gaussian_blocks.Noise(
             parts.y, parts.steps, beta / parts.sd**2, np.asarray(~np.isnan(parts.y).any(axis=0))
         )
-        self.sets, weights = rival_sets(parts.steps / parts.sd, size)
-        self.cumulative = np.cumsum(weights / weights.sum()) if len(weights) else weights
         self.transitions = target.trans, target.edge
         self.scratch = gaussian_blocks.make_scratch(len(parts.y), target.n_columns, size)
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
         gaussian_blocks.gaussian_sweep(
-            self.noise, self.sets, self.cumulative, self.size, *self.transitions, uniforms, codes, self.scratch
+            self.noise, self.parts, self.size, *self.transitions, uniforms, codes, self.scratch
         )
+
+
+def make_parts(steps: Floats, size: int) -> gaussian_blocks.Parts:
+    """Parts of the rows, and the sets of at most `size` rivals of each. steps (K, D) in standard deviations."""
+    rows = independent_parts(steps)
+    found = [rival_sets(steps[own], size) for own in rows]
+    width = max(sets.shape[1] for sets, _ in found)
+    return gaussian_blocks.Parts(
+        rows=np.concatenate(rows),
+        first=np.cumsum([0, *map(len, rows)]),
+        sets=np.concatenate([_padded(sets, width) for sets, _ in found]),
+        first_set=np.cumsum([0, *(len(sets) for sets, _ in found)]),
+        cumulative=np.concatenate([np.cumsum(weights / weights.sum()) for _, weights in found]),
+    )
+
+
+def _parts_of(target: AnyTarget) -> list[Integers]:
+    """The parts of a target that GaussianBlocks serves."""
+    assert isinstance(target, Target)
+    gaussian = target.likelihood.gaussian_parts()
+    assert gaussian is not None
+    return independent_parts(gaussian.steps)
+
+
+def _cut(n_rows: int, size: int) -> list[int]:
+    """The sizes of blocks into which rows are cut.
+
+    >>> _cut(12, 5)
+    [5, 5, 2]
+    """
+    return [min(size, n_rows - start) for start in range(0, n_rows, size)]
+
+
+def _padded(sets: Integers, width: int) -> Integers:
+    return np.pad(sets, ((0, 0), (0, width - sets.shape[1])), constant_values=-1)
 
 
 class StateSweep(LoopSweep):

@@ -216,13 +216,8 @@ def _checked_checkpoint(
 # ---- Chunks of draws ------------------------------------------------------------------------------------------------
 
 
-def read_chunk(path: Path, layout: Layout, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
-    """(chunk_draws, ...): the content of one chunk."""
-    file = path / layout.chunk_file(name, chain, chunk)
-    return unpack_chunk(file, layout, name, file.read_bytes())
-
-
 def unpack_chunk(file: Path, layout: Layout, name: str, content: bytes) -> npt.NDArray[Any]:
+    """(chunk_draws, ...): the content of one chunk."""
     from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # not needed by runs in memory
 
     last, dtype, _ = layout.records[name]
@@ -230,10 +225,27 @@ def unpack_chunk(file: Path, layout: Layout, name: str, content: bytes) -> npt.N
     check_promise(file, size, len(content))
     # Room for what must be there and no more, whatever the file says about itself.
     room = np.empty(size, np.uint8)
-    n_bytes = Zstd().decode(content, out=room).nbytes
-    if n_bytes != size:
+    n_bytes = _unpacked_bytes(content)
+    if n_bytes != size:  # of fewer, the rest of the room would be read as draws
         raise ValueError(f"{n_bytes} bytes instead of {size}")
+    Zstd().decode(content, out=room)
     return room.view(np.dtype(dtype).newbyteorder("<")).reshape(layout.chunk_draws, *last).astype(dtype)
+
+
+def _unpacked_bytes(frame: bytes) -> int | None:
+    """The size that the header of a Zstandard frame states (RFC 8878, 3.1.1.1); None without one.
+
+    >>> from numcodecs.zstd import Zstd
+    >>> [_unpacked_bytes(Zstd().encode(bytes(n))) for n in (0, 255, 256, 100_000)]
+    [0, 255, 256, 100000]
+    """
+    if len(frame) < 5:
+        return None
+    flag, is_single_segment, dictionary = frame[4] >> 6, frame[4] >> 5 & 1, frame[4] & 3
+    n_bytes = (is_single_segment, 2, 4, 8)[flag]
+    first = 5 + (1 - is_single_segment) + (0, 1, 2, 4)[dictionary]
+    stated = int.from_bytes(frame[first : first + n_bytes], "little") + (256 if flag == 1 else 0)
+    return stated if n_bytes else None
 
 
 def read_block(run: Run, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
