@@ -91,13 +91,11 @@ def _title(answer: Answer, solution: Solution) -> str:
 def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopySegment], where: Places) -> None:
     """Depth of the bins, coloured by gain and loss, and the level of every segment; a line at every whole copy."""
     y = answer.bins.depth
-    parameters = own.parameters
     seen = ~np.isnan(y)
-    levels = [parameters.scale * (2 * (1 - parameters.purity) + parameters.purity * n) / 2 for n in range(MOST_LINES)]
     expected = expected_depth(own)
     high = float(np.nanquantile(y, 0.998)) * 1.05
     high = max(high, float(expected[seen].max(initial=0)) * 1.1)
-    base = min(high, max(float(np.nanquantile(y, 0.9)) * 2.2, levels[3]))
+    base = min(high, max(float(np.nanquantile(y, 0.9)) * 2.2, _copy_levels(own)[3]))
     top = min(high, base)
     clipped = seen & (y > top)
     colours = np.full(len(y), NEUTRAL, dtype=object)
@@ -116,9 +114,6 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
         lw=0,
         label="above",
     )
-    shown = [(n, level) for n, level in enumerate(levels) if level < top]
-    for _, level in shown:
-        ax.axhline(level, color=QUIET, lw=0.5, ls=":", zorder=0)
     for one in found:
         level = float(expected[one.first : one.stop].mean())
         if level < top:
@@ -126,11 +121,7 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
                 ax.plot(span, [level, level], color=BLACK, lw=1.4, solid_capstyle="butt")
     ax.set_ylim(0, top)
     ax.set_ylabel("depth")
-    right = ax.secondary_yaxis("right")
-    gap = (shown[1][1] - shown[0][1]) / top if len(shown) > 1 else 1.0
-    every = max(1, int(np.ceil(0.04 / max(gap, 1e-3))))
-    right.set_yticks([level for _, level in shown[::every]], labels=[str(n) for n, _ in shown[::every]])
-    right.set_ylabel("copies")
+    _mark_copies(ax, own, top).set_ylabel("copies")
     if clipped.any():
         ax.annotate(
             f"▲ {int(clipped.sum())} bins above",
@@ -142,6 +133,24 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
             va="bottom",
             fontsize=7,
         )
+
+
+def _copy_levels(own: Explanation) -> list[float]:
+    """The depth of 0, 1, 2, ... copies in all tumour cells."""
+    purity, scale = own.parameters.purity, own.parameters.scale
+    return [scale * (2 * (1 - purity) + purity * n) / 2 for n in range(MOST_LINES)]
+
+
+def _mark_copies(ax: Axes, own: Explanation, top: float) -> Any:
+    """A line at every whole copy below the top, and an axis that counts them as far as there is room."""
+    shown = [(n, level) for n, level in enumerate(_copy_levels(own)) if level < top]
+    for _, level in shown:
+        ax.axhline(level, color=QUIET, lw=0.5, ls=":", zorder=0)
+    right = ax.secondary_yaxis("right")
+    gap = (shown[1][1] - shown[0][1]) / top if len(shown) > 1 else 1.0
+    every = max(1, int(np.ceil(0.055 / max(gap, 1e-3))))
+    right.set_yticks([level for _, level in shown[::every]], labels=[str(n) for n, _ in shown[::every]])
+    return right
 
 
 def draw_alleles(ax: Axes, answer: Answer, own: Explanation, where: Places) -> None:
@@ -311,7 +320,7 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         own = solution.best
         purity, scale = own.parameters.purity, own.parameters.scale
         copies = (2 * answer.bins.depth / scale - 2 * (1 - purity)) / purity
-        top = max(4.6, float(own.copies.max()) + 0.6)
+        top = max(4.6, float(own.copies.max()) + 0.6, float(np.nanquantile(copies, 0.99)))
         x = where.middle / MEGABASE
         ax.scatter(x, np.clip(copies, -0.5, top), s=1.5, c="0.7", lw=0, rasterized=True)
         for one in segments(answer.data, own):
@@ -349,14 +358,9 @@ def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Fig
         ax, below = axes[:, column]
         ax.scatter(x, y, s=6, c="0.6", lw=0)
         ax.step(x, expected_depth(own)[cut], where="mid", color=BLACK, lw=1.5)
-        purity, scale = own.parameters.purity, own.parameters.scale
-        levels = [scale * (2 * (1 - purity) + purity * n) / 2 for n in range(MOST_LINES)]
         top = max(float(np.nanmax(y)) * 1.05, 1e-3)
         ax.set_ylim(0, top)
-        right = ax.secondary_yaxis("right")
-        right.set_yticks([v for v in levels if v < top], labels=[str(n) for n, v in enumerate(levels) if v < top])
-        for level in levels:
-            ax.axhline(level, color=QUIET, lw=0.5, ls=":", zorder=0)
+        _mark_copies(ax, own, top)
         rank = answer.solutions.index(solution) + 1
         ax.set_title(f"solution {rank} ({chance(solution.probability)})", fontsize="small")
         share = own.main[cut]

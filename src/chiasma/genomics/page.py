@@ -30,7 +30,8 @@ def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> 
         told = page.paragraph(
             page.link("segments", f"solution_{i}/segments.tsv"), f"; SEG, BED and VCF are in solution_{i}/"
         )
-        picture = _picture(figures / f"solution-{i}.png", f"Depth and alleles with the levels of solution {i}")
+        data = "Depth and alleles" if answer.data.has_alleles else "Depth"
+        picture = _picture(figures / f"solution-{i}.png", f"{data} with the levels of solution {i}")
         parts.append(page.section(f"Solution {i}", picture, told))
     notes = {"source": answer.bins.source, "taken for": answer.bins.kind, "notes": "; ".join(answer.bins.notes)}
     parts.append(page.section("Data", page.facts(notes)))
