@@ -222,3 +222,18 @@ def test_resume__is_exact(tmp_path):
     resumed = ch.sample(model, y, draws=12, store=tmp_path / "run.zarr", resume=True, **options)
     np.testing.assert_array_equal(resumed.codes.values, whole.codes.values)
     assert resumed.info["plan"] == whole.info["plan"]
+
+
+def test_ladder_of_the_pilot__same_for_any_workers_and_resumed_exactly(tmp_path, monkeypatch):
+    monkeypatch.setattr(pilot, "STUCK", 0.0)
+    monkeypatch.setattr(pilot, "GAIN", np.inf)
+    model, data = unsigned_ring(n_sequences=3)
+    options = {"exact_seconds": 0, "warmup": 120, "chains": 2, "seed": 5, "progress": False}
+    whole = ch.sample(model, data, draws=12, workers=1, **options)
+    assert "rungs, MosaicCrossover exchanges: best of a pilot" in whole.info["plan"]
+    for workers in (2, 8):
+        again = ch.sample(model, data, draws=12, workers=workers, **options)
+        np.testing.assert_array_equal(again.codes.values, whole.codes.values)
+    ch.sample(model, data, draws=5, store=tmp_path / "run.zarr", **options)
+    resumed = ch.sample(model, data, draws=12, store=tmp_path / "run.zarr", resume=True, **options)
+    np.testing.assert_array_equal(resumed.codes.values, whole.codes.values)
