@@ -41,6 +41,8 @@ N_PAIRS = 20
 N_SIGNALS = 12
 N_SITES = 400
 DRAWS = 2_000
+# A campaign that was started with nohup would pass on that SIGHUP is ignored, and chiasma keeps to it.
+LISTENING = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
 PROGRAM = "import sys; from chiasma.cli import main; sys.argv = ['chiasma', *sys.argv[1:]]; main()"
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"update": "exact"},
@@ -351,7 +353,7 @@ def signals(folder: Path, rng: np.random.Generator) -> Tally:
         number = list(codes)[n % 3]
         out = folder / f"run-{n}"
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *command, str(out)], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", LISTENING + PROGRAM, *command, str(out)], stderr=subprocess.PIPE, text=True
         )
         while not (out / "run.zarr").exists() and process.poll() is None:
             time.sleep(0.02)
