@@ -178,8 +178,8 @@ def test_learning__adds_priors_where_there_are_none():
         (["weight"], "--learn takes parameters of the model, got 'weight'; did you mean 'weights'?"),
         (["df"], "--learn takes parameters of the model, got 'df'; it knows weights, depth, sd, enter, leave, initial"),
         (
-            ["leave"],
-            "--learn leave needs a number to make a prior from: give --leave too, or a prior of leave in [priors]",
+            ["initial"],
+            "--learn initial needs a number to make a prior from: give --initial too, or a prior of initial in [priors]",
         ),
     ],
 )
