@@ -91,9 +91,6 @@ def test_priors__of_a_file_need_no_numbers_and_options_win_over_them(here):
 
 def test_learn__refuses(here):
     assert "--learn takes parameters of the model, got 'sigma'" in refused(*FIT, "--learn", "sigma", "--out", "run")
-    assert "--learn initial needs a number to make a prior from: give --initial too" in refused(
-        *FIT, "--learn", "initial", "--out", "run"
-    )
     (here / "m.toml").write_text("[priors]\nsd = {half_normal = -2}\n")
     without_sd = ["fit", "y.csv", "--weights", "0.4,0.6", "--enter", 0.1, "--model", "m.toml"]
     assert "sd of HalfNormal must be positive, got -2" in refused(*without_sd, "--out", "run")
