@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from run import Report
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-N_TUMOURS = int(os.environ.get("TUMOURS", "100"))
+ALL_TUMOURS = 100
+N_TUMOURS = int(os.environ.get("TUMOURS", ALL_TUMOURS))
 KEPT = os.environ.get("TUMOURS_KEPT")
 PLOIDIES = (1.6, 4.5)
 NEAR_PURITY, NEAR_PLOIDY = 0.1, 0.3
@@ -73,6 +74,8 @@ def simulated(report: Report) -> None:
         "numbers: major and minor ones of the main clone in every bin, over all solutions; promised is the mean "
         "probability of the most probable one, correct how often it is true."
     )
+    if N_TUMOURS < ALL_TUMOURS:
+        report.text(f"This is a part of the {ALL_TUMOURS} tumours, made with `TUMOURS={N_TUMOURS}`.")
     if not KEPT:
         report.text(f"A tumour takes {seconds / N_TUMOURS:.1f} s of CPU time.")
     clear = [one for one in outcomes if one.purity >= LEAST_PURITY]

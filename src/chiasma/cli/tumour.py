@@ -110,7 +110,7 @@ def _print(answer: Answer, folder: Path) -> None:
     entries = solution_entries(answer)
     console.print(f"{answer.bins.sample}: {verdict(answer)}", soft_wrap=True, markup=False)
     table = Table()
-    for heading in ("", "probability", "purity (90%)", "ploidy", "clones", "doubled", "altered", "unexplained"):
+    for heading in ("", "probability", "purity (90%)", "ploidy", "clones", "doubled", "altered"):
         table.add_column(heading, justify="right")
     for entry in entries[:SHOWN]:
         fractions = list(entry["clone_fractions"].values())[1:]
@@ -122,7 +122,6 @@ def _print(answer: Answer, folder: Path) -> None:
             " + ".join(f"{share:.0%}" for share in fractions),
             f"{entry['doubled']:.0%}",
             f"{entry['altered']:.0%}",
-            f"{entry['unexplained']:.0%}",
         )
     console.print(table)
     for text in entries[0]["warnings"]:
