@@ -76,7 +76,9 @@ def simulated(report: Report) -> None:
     )
     if N_TUMOURS < ALL_TUMOURS:
         report.text(f"This is a part of the {ALL_TUMOURS} tumours, made with `TUMOURS={N_TUMOURS}`.")
-    if not KEPT:
+    if KEPT:
+        report.text("Outcomes were kept from run to run, so the time below is not that of all tumours.")
+    else:
         report.text(f"A tumour takes {seconds / N_TUMOURS:.1f} s of CPU time.")
     clear = [one for one in outcomes if one.purity >= LEAST_PURITY]
     groups = {
