@@ -179,7 +179,8 @@ def test_learning__adds_priors_where_there_are_none():
         (["df"], "--learn takes parameters of the model, got 'df'; it knows weights, depth, sd, enter, leave, initial"),
         (
             ["initial"],
-            "--learn initial needs a number to make a prior from: give --initial too, or a prior of initial in [priors]",
+            "--learn initial needs a number to make a prior from: give --initial too, or a prior of initial in "
+            "[priors]",
         ),
     ],
 )
