@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
@@ -12,6 +14,7 @@ import pytest
 import chiasma as ch
 from chiasma.kernels.layout import unpack_codes
 from chiasma.sampling import pilot
+from chiasma.sampling import problems as posed
 from chiasma.sampling.engines import CompiledEngine
 from chiasma.sampling.plan import plan_paths
 from chiasma.sampling.problems import PathProblem, Start
@@ -237,3 +240,20 @@ def test_ladder_of_the_pilot__same_for_any_workers_and_resumed_exactly(tmp_path,
     ch.sample(model, data, draws=5, store=tmp_path / "run.zarr", **options)
     resumed = ch.sample(model, data, draws=12, store=tmp_path / "run.zarr", resume=True, **options)
     np.testing.assert_array_equal(resumed.codes.values, whole.codes.values)
+
+
+def test_tempered_tables__are_whole_for_every_thread_that_asks(monkeypatch):
+    """Chains of a pilot begin in threads of their own, and share one table."""
+    fill = posed.tempered_table
+
+    def slowly(*given):
+        time.sleep(0.05)
+        fill(*given)
+
+    monkeypatch.setattr(posed, "tempered_table", slowly)
+    problem = PathProblem(easy(n_columns=5)[0].exact_target(np.zeros(5)), ch.RowGibbs(), ch.MosaicCrossover())
+    betas = np.array([0.2, 0.5, 1.0])
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: problem.tempered(betas).copy(), range(4)))
+    for one in found:
+        np.testing.assert_array_equal(one, problem.tempered(betas))

@@ -127,6 +127,7 @@ class PathProblem(CodesProblem[Target]):
 
     def __init__(self, target: Target, update: Update, exchange: Exchange | None):
         super().__init__(target, update, exchange)
+        self._filling = Lock()
         self._tempered_at = np.empty(0)
         self._tempered = np.empty((0, 0, 0))
 
@@ -138,12 +139,14 @@ class PathProblem(CodesProblem[Target]):
 
     def tempered(self, betas: Floats) -> Floats:
         """(R, S, T) likelihoods at every beta. All chains of a run have the same rungs and share this table."""
-        if not np.array_equal(betas, self._tempered_at):
-            self._tempered_at = betas.copy()
-            self._tempered = np.empty((len(betas), *self.target.log_lik.shape[::-1]))
-            for lik, beta in zip(self._tempered, betas, strict=True):
-                tempered_table(self.target.log_lik, beta, lik)
-        return self._tempered
+        # Chains may ask at the same time, from threads of their own: none may see a table that is not yet filled.
+        with self._filling:
+            if not np.array_equal(betas, self._tempered_at):
+                self._tempered_at = betas.copy()
+                self._tempered = np.empty((len(betas), *self.target.log_lik.shape[::-1]))
+                for lik, beta in zip(self._tempered, betas, strict=True):
+                    tempered_table(self.target.log_lik, beta, lik)
+            return self._tempered
 
     def record(self, states: State) -> State:
         return self.target.record(states)
