@@ -41,8 +41,11 @@ N_PAIRS = 20
 N_SIGNALS = 12
 N_SITES = 400
 DRAWS = 2_000
-# A campaign that was started with nohup would pass on that SIGHUP is ignored, and chiasma keeps to it.
-LISTENING = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+# A campaign in the background, or under nohup, passes on that SIGINT or SIGHUP is ignored, and chiasma keeps to it.
+LISTENING = (
+    "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "signal.signal(signal.SIGINT, signal.default_int_handler); "
+)
 PROGRAM = "import sys; from chiasma.cli import main; sys.argv = ['chiasma', *sys.argv[1:]]; main()"
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"update": "exact"},
