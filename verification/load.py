@@ -36,10 +36,10 @@ def peak() -> int:
 
 
 def columns(folder: Path) -> dict[str, Any]:
-    """T = 10^7, K = 5: ten exact draws in each of four chains, stored."""
+    """T = 10^7, K = 5: twelve exact draws in each of two chains, stored."""
     target = model(5)
     _, y = target.simulate(10**7, seed=1)
-    found = ch.sample(target, y, update="exact", draws=10, chains=4, seed=1, store=folder / "run", progress=False)
+    found = ch.sample(target, y, update="exact", draws=12, chains=2, seed=1, store=folder / "run", progress=False)
     return {"draws": list(found.draws.shape), "sound": not ch.check_store(folder / "run").problems}
 
 
