@@ -134,7 +134,7 @@ def compare(
         if found is None:
             raise InvalidInput(
                 f"the run of {name!r} gives no evidence: its ladder does not reach the prior; leave ladder='auto', or "
-                "use Ladder.adapted()"
+                "use ladder=ch.Ladder.adapted()"
             )
         evidence.append(found)
     values = np.array([one.value for one in evidence]) + np.log(weights)
