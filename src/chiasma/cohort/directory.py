@@ -47,7 +47,9 @@ class CohortDirectory:
             for folder in (self.samples, self.failures, self.unfinished):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"cannot write to {self.path}: {error.strerror or error}; choose another directory") from error
+            raise StoreError(
+                f"cannot write to {self.path}: {error.strerror or error}; choose another directory"
+            ) from error
 
     def check_new(self) -> None:
         """Raise InvalidInput if the directory is not empty: nothing is ever overwritten."""

@@ -124,7 +124,10 @@ def evidence_warnings(evidence: Evidence | None) -> list[str]:
         return ["the evidence is unknown: a rung has impossible draws; take more draws, or adapt the ladder"]
     error = evidence.standard_error
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
-    return [f"the standard error of the log evidence is {size}; take more draws, or more rungs (ladder=ch.Ladder.adapted(...))"]
+    return [
+        f"the standard error of the log evidence is {size}; take more draws, or more rungs "
+        "(ladder=ch.Ladder.adapted(...))"
+    ]
 
 
 def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], has_evidence: bool = True) -> list[str]:
