@@ -91,6 +91,20 @@ def leave_out(app: Any, kind: str, name: str, thing: Any, skip: bool, options: A
     return not (inspect.isroutine(thing) and ">>> " in (inspect.getdoc(thing) or ""))
 
 
+def join_lines(app: Any, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Put what a docstring says of a parameter on one line: numpydoc takes the first line for its type."""
+    joined: list[str] = []
+    inside = False
+    for line in lines:
+        if re.match(r"\w+$", line):
+            inside = line == "Parameters"
+        if inside and line.startswith("    ") and joined and " : " in joined[-1]:
+            joined[-1] += f" {line.strip()}"
+        else:
+            joined.append(line)
+    lines[:] = joined
+
+
 # How pages write a public name, and what it stands for: ch.compare(...), posterior.levels().
 NAMES = ((re.compile(r"ch\.((?:\w+\.)*\w+)"), "chiasma."), (re.compile(r"posterior\.(\w+)"), "chiasma.Posterior."))
 
@@ -135,5 +149,6 @@ def add_mathjax(app: Any, page: str, template: str, context: dict[str, Any], tre
 def setup(app: Any) -> None:
     app.connect("html-page-context", add_mathjax)
     app.connect("doctree-read", link_names)
+    app.connect("autodoc-process-docstring", join_lines, priority=100)  # before numpydoc
     app.connect("autodoc-skip-member", leave_out)
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
