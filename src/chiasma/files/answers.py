@@ -143,7 +143,7 @@ def _misfits(summary: Summary) -> list[str]:
 
 def _sampling(summary: Summary) -> list[Verdict]:
     told = _misfits(summary)
-    wrong = [text for text in summary.warnings if text not in told]
+    wrong = [text for text in map(as_options, summary.warnings) if text not in told]
     if wrong:
         return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in wrong]
     if summary.run.get("independent"):

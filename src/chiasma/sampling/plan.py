@@ -201,7 +201,7 @@ def check_evidence(plan: Plan, evidence: Any, proper_prior: bool = True) -> None
     if evidence and not (plan.is_exact or isinstance(plan.update, Collapsed) or plan.ladder.betas[0] == 0):
         raise InvalidInput(
             "evidence=True needs a ladder that reaches the prior, and exchanges; leave ladder='auto' and "
-            f"exchange='auto', or use ladder=ch.Ladder.adapted(), got {len(plan.ladder)} rung(s) from beta = "
+            f"exchange='auto', or use ladder=ch.Ladder.adapted(...), got {len(plan.ladder)} rung(s) from beta = "
             f"{plan.ladder.betas[0]:g}"
         )
 
