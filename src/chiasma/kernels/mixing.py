@@ -143,7 +143,7 @@ def mix_three_axes(message, i, k, n_axes, fall_a, rise_a, fall_b, rise_b, fall_c
 
 
 # Ratios are read in functions of their own: read in `mix` itself, whose loops they leave and enter, the filter takes up
-# to 1.6 times as long (`benchmarks/in_turns.py`).
+# to 1.6 times as long (`tools/in_turns.py`).
 
 
 @inlined_njit

@@ -1,8 +1,8 @@
 """Two trees of chiasma in turns: is a commit slower than another one in what `limits` and `peers` measure?
 
     git worktree add ../before COMMIT
-    python benchmarks/in_turns.py ../before            # everything: a few minutes
-    python benchmarks/in_turns.py ../before ball draw  # what has one of these words in its name
+    python tools/in_turns.py ../before            # everything: a few minutes
+    python tools/in_turns.py ../before ball draw  # what has one of these words in its name
 
 Each tree runs in a process of its own, with its own `core.py` and `limits.py`, and the two take turns of a few
 hundredths of a second, so that a phase in which the machine is slow is slow for both. A time is the CPU time of one
@@ -151,4 +151,4 @@ if __name__ == "__main__":
     elif len(sys.argv) > 1 and (Path(sys.argv[1]) / "benchmarks" / "limits.py").exists():
         compare(Path(sys.argv[1]).resolve(), HERE.parents[1], sys.argv[2:] or [""])
     else:
-        raise SystemExit("usage: python benchmarks/in_turns.py DIRECTORY [WORD ...]: the root of another tree")
+        raise SystemExit("usage: python tools/in_turns.py DIRECTORY [WORD ...]: the root of another tree")
