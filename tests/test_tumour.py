@@ -240,14 +240,14 @@ def test_evidence__is_that_of_the_exact_passes(alleles, fractions):
     pieces = columns(alleles)
     for doubled, scale in ((False, 0.9), (True, 0.5)):
         own = Parameters(purity=0.6, scale=scale, slack=0.02, fractions=fractions, doubled=doubled)
-        expected = exact.log_evidence(model_of(pieces, own, 2), pieces.observations)
-        assert log_evidence(pieces, own, 2) == pytest.approx(expected, abs=1e-9)
+        expected = exact.log_evidence(model_of((pieces,), (own,), 2), pieces.observations)
+        assert log_evidence((pieces,), (own,), 2) == pytest.approx(expected, abs=1e-9)
 
 
 def test_evidence__needs_the_tails_of_pieces():
     pieces = replace(columns(), noise=Noise(4.0, 0.5, 1.0, 0.02))
     with pytest.raises(ValueError, match="7 degrees of freedom, got 4"):
-        log_evidence(pieces, Parameters(purity=0.6, scale=1.0, slack=0.02), 2)
+        log_evidence((pieces,), (Parameters(purity=0.6, scale=1.0, slack=0.02),), 2)
 
 
 def test_landscape__is_the_evidence_of_states_that_are_more_alike():
@@ -257,13 +257,13 @@ def test_landscape__is_the_evidence_of_states_that_are_more_alike():
     alike = states.probabilities**0.5
     j = len(found.scales) // 2
     own = Parameters(purity=0.6, scale=float(found.scales[j]), slack=0.015)
-    assert log_evidence(pieces, own, 4, alike / alike.sum()) == pytest.approx(found.log_evidence[0, j], abs=1e-9)
+    assert log_evidence((pieces,), (own,), 4, alike / alike.sum()) == pytest.approx(found.log_evidence[0, j], abs=1e-9)
 
 
 def test_subclone__cannot_lose_what_is_not_there():
     """Depth of no copy at all: a subclone that loses a copy of nothing would explain it otherwise."""
     pieces = columns()
-    pure = model_of(pieces, Parameters(purity=1.0, scale=1.0, slack=0.02, fractions=(0.3,)), 4)
+    pure = model_of((pieces,), (Parameters(purity=1.0, scale=1.0, slack=0.02, fractions=(0.3,)),), 4)
     lost = pure.emission.log_likelihood(pieces.observations.y, np.array([[0.0, 0.0, 0.0], [-0.3, 0.0, 0.0]]))
     seen = ~np.isnan(pieces.depth)
     assert np.all(np.isfinite(lost[seen, 0]))

@@ -236,7 +236,7 @@ def draws(answer: Answer, n: int, seed: int = 0) -> tuple[Any, Any, Floats]:
     for (i, _, one), k in zip(every, counts, strict=True):
         if k:
             columns = answer.data.columns(one.parameters.slack)
-            model = model_of(columns, one.parameters, answer.most, one.probabilities)
+            model = model_of((columns,), (one.parameters,), answer.most, one.probabilities)
             codes = exact.draws(model, columns.observations, int(k), int(rng.integers(2**63)))
             paths = unpack_codes(codes, model.layout)[:, model.row_number("main")]
             copies.append(one.states.totals.astype(np.int8)[paths])
