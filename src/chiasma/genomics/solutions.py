@@ -188,13 +188,13 @@ def solve(
     """
     bounds = bounds or Bounds()
     data = TumourData.of(bins)
-    note(_noise_in_words(data))
+    note(noise_in_words(data))
     note(f"searching purity x ploidy on {len(data.cuts):,} pieces of the genome")
     maps = surveys(data.pieces, most, bounds, workers)
     explanations: list[Explained] = []
     with ThreadPoolExecutor(workers) as pool:
         for n_clones in range(bounds.clones[0], bounds.clones[1] + 1):
-            note(f"polishing explanations with {_clones(n_clones)}")
+            note(f"polishing explanations with {clones_in_words(n_clones)}")
             found = candidates(data.pieces, maps, most, bounds, n_clones, workers)
             rough = rough_explanations(data, most, bounds, found, pool)
             polished = pool.map(partial(polish, (data,), most, (bounds,)), chosen(rough))
@@ -283,11 +283,11 @@ def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bo
     return found
 
 
-def _clones(n: int) -> str:
+def clones_in_words(n: int) -> str:
     return "one clone" if n == 1 else f"{n} clones"
 
 
-def _noise_in_words(data: TumourData) -> str:
+def noise_in_words(data: TumourData) -> str:
     noise = data.reference
     sd = noise.sd / np.sqrt(np.median(data.bins.weight)) / noise.unit
     told = f"noise {sd:.1%} of the mean depth, {len(noise.cuts) - len(data.bins.starts):,} changes"

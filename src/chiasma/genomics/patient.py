@@ -1,0 +1,282 @@
+"""Samples of one patient, explained together: the clones are shared, purities and fractions of clones are not.
+
+The landscape of all purities and scales at once is out of reach. But a good explanation of all samples is, in one of
+them, a good explanation of it alone: it fixes the copy numbers, and given these the purity and the scale of another
+sample are a search in two dimensions. So every explanation of every sample begins a joint one (`_extended`); the exact
+evidence of all samples together then tells them apart, and joint maxima are polished and ranked as those of one sample
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+import numpy as np
+
+from chiasma.errors import InvalidInput
+from chiasma.genomics.alignment import aligned
+from chiasma.genomics.bins import Bins
+from chiasma.genomics.copy_states import MOST_COPIES, CopyStates
+from chiasma.genomics.landscape import SLACK, Bounds, candidates, surveys
+from chiasma.genomics.model import Columns, Evidence, Parameters, evidence_map, likelihoods, shared_states
+from chiasma.genomics.pieces import TumourData
+from chiasma.genomics.solutions import (
+    Answer,
+    Explained,
+    Joint,
+    answers_of,
+    chosen,
+    clones_in_words,
+    distinct_joint,
+    kept_explanations,
+    noise_in_words,
+    polish,
+    rough_climb,
+    rough_explanations,
+)
+from chiasma.types import Floats
+
+# Another sample's purity and scale, given the copy numbers: a coarse grid is enough, as there are no narrow maxima.
+PURITY_STEP, SCALE_STEP = 0.05, 0.02
+ZOOMS = 3
+# Shares of a subclone that are tried in a sample; turns over all samples.
+SHARES = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.98)
+LEAST_MAIN = 0.015
+SHARE_TURNS = 2
+# Joint explanations that a subclone is added to.
+N_SEEDS = 6
+# Shares of a clone and of its mirror image add up to 1 within this.
+MIRRORED = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patient:
+    """The answers of samples that were solved together. The first solution of every answer belongs to one joint
+    explanation, and so on: solutions have the same ranks, probabilities and copy numbers in all of them.
+
+    Examples
+    --------
+    >>> from chiasma.genomics import read_bins, solve_patient
+    >>> patient = solve_patient([bins.with_two_copies() for bins in read_bins("two.bb")])  # doctest: +SKIP
+    >>> [answer.solutions[0].purity for answer in patient.answers]  # doctest: +SKIP
+    [0.93, 0.75]
+    """
+
+    answers: tuple[Answer, ...]
+
+    @property
+    def samples(self) -> list[str]:
+        return [answer.bins.sample for answer in self.answers]
+
+    @property
+    def n_solutions(self) -> int:
+        return len(self.answers[0].solutions)
+
+    @property
+    def flat(self) -> bool:
+        """Whether no sample has a copy-number signal."""
+        return self.answers[0].flat
+
+
+def solve_patient(
+    samples: Sequence[Bins],
+    bounds: Bounds | Sequence[Bounds] | None = None,
+    most: int = MOST_COPIES,
+    workers: int = 2,
+    note: Callable[[str], None] = lambda text: None,
+) -> Patient:
+    """All plausible explanations of the samples of one patient, ranked.
+
+    Parameters
+    ----------
+    samples : of chromosomes with two copies in normal cells, see `Bins.with_two_copies`. They need the same bins; bins
+        that not all of them have are left out.
+    bounds : for all samples, or for each. The numbers of clones are those of the first.
+    most : the largest number of copies with a state of its own.
+    workers : threads.
+    note : told what is being done.
+
+    Returns
+    -------
+    Patient, with an `Answer` for every sample.
+
+    Examples
+    --------
+    >>> from chiasma.datasets.tumours import simulate_patient
+    >>> from chiasma.genomics.bins import simulated_bins
+    >>> from chiasma.genomics.landscape import Bounds
+    >>> truth = simulate_patient(4, 2, n_bins=200, purities=[0.8, 0.5], doubled=False, clones=1, noise=0.03)
+    >>> bins = [simulated_bins(one, name) for one, name in zip(truth, ["primary", "metastasis"], strict=True)]
+    >>> known = Bounds(purity=(0.4, 0.9), ploidy=(1.5, 2.6), clones=(1, 1))
+    >>> patient = solve_patient(bins, known, workers=1)
+    >>> [round(answer.solutions[0].purity, 1) for answer in patient.answers]
+    [0.8, 0.5]
+    """
+    if not samples:
+        raise InvalidInput("a patient needs at least one sample, got none")
+    each = [bounds or Bounds()] * len(samples) if bounds is None or isinstance(bounds, Bounds) else list(bounds)
+    if len(each) != len(samples):
+        raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
+    data = with_shared_cuts([TumourData.of(bins) for bins in aligned(samples)])
+    for own in data:
+        note(f"{own.bins.sample}: {noise_in_words(own)}")
+    explanations: list[Explained] = []
+    search = _Search(data, most, each, workers)
+    with ThreadPoolExecutor(workers) as pool:
+        for n_clones in range(each[0].clones[0], each[0].clones[1] + 1):
+            note(f"searching joint explanations with {clones_in_words(n_clones)}")
+            rough = search.rough(n_clones, pool)
+            polished = list(pool.map(partial(polish, data, most, each), chosen(rough)))
+            explanations += kept_explanations(polished, each, n_clones)
+    return Patient(answers=answers_of(data, each, most, _without_mirror_images(explanations)))
+
+
+def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
+    """The samples with the same pieces of the genome: cut where any of them changes."""
+    cuts = reduce(np.union1d, [data.reference.cuts for data in samples])
+    # The same changes are found in several samples, not always in the same bin.
+    rate = max(data.reference.change_rate for data in samples)
+    return [replace(data, reference=replace(data.reference, cuts=cuts, change_rate=rate)) for data in samples]
+
+
+class _Search:
+    """Where joint explanations are found before they are polished."""
+
+    def __init__(self, samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], workers: int):
+        self.samples, self.most, self.bounds, self.workers = samples, most, bounds, workers
+        self.pieces = [data.pieces for data in samples]
+        self.maps = [surveys(pieces, most, own, workers) for pieces, own in zip(self.pieces, self.bounds, strict=True)]
+        self._seeds: list[Joint] = []
+
+    def rough(self, n_clones: int, pool: ThreadPoolExecutor) -> list[tuple[float, Joint]]:
+        """Joint explanations with so many clones after a few steps, with their heights."""
+        tasks = [(number, own) for number in range(len(self.samples)) for own in self._alone(number, n_clones, pool)]
+        begun = [(joint, number) for (number, _), joint in zip(tasks, pool.map(self._extended, tasks), strict=True)]
+        starts = list(pool.map(self._with_shares, begun)) if n_clones > 1 else [joint for joint, _ in begun]
+        if n_clones > 1:
+            starts += pool.map(self._with_subclone, self._seeds[:N_SEEDS])
+        climb = partial(rough_climb, self.samples, self.most, self.bounds)
+        found = list(pool.map(climb, distinct_joint(starts)))
+        self._seeds = distinct_joint([own for _, own in sorted(found, key=lambda one: -one[0])])
+        return found
+
+    def _alone(self, number: int, n_clones: int, pool: ThreadPoolExecutor) -> list[Parameters]:
+        """Explanations of one sample by itself."""
+        data, bounds = self.samples[number], self.bounds[number]
+        found = candidates(self.pieces[number], self.maps[number], self.most, bounds, n_clones, self.workers)
+        return [own for (own,) in chosen(rough_explanations(data, self.most, bounds, found, pool))]
+
+    def _extended(self, task: tuple[int, Parameters]) -> Joint:
+        """An explanation of one sample with the purities and scales that suit it best in the others."""
+        number, own = task
+        states = shared_states(self.pieces, own.doubled, self.most)
+        known = _of_main_clone(self.pieces[number], states, own)
+        found = {number: own}
+        for other, pieces in enumerate(self.pieces):
+            if other == number:
+                continue
+            alone = _best_given(pieces, states, self.bounds[other], own.doubled, known)
+            known = known * likelihoods(pieces, states, alone)[0]
+            found[other] = replace(alone, fractions=own.fractions)
+        return tuple(found[i] for i in range(len(self.pieces)))
+
+    def _with_shares(self, begun: tuple[Joint, int]) -> Joint:
+        """The shares of subclones in other samples than the one that began the explanation."""
+        joint, number = begun
+        others = [i for i in range(len(joint)) if i != number]
+        return self._shares(joint, [*others, number])[1]
+
+    def _with_subclone(self, joint: Joint) -> Joint:
+        """A subclone more, with the shares that suit it best. It may be in all samples, or in one of them only."""
+        starts = [[0.2] * len(joint)]
+        for number in range(len(joint)):
+            for high in (0.3, 0.9):
+                starts.append([high if i == number else 0.02 for i in range(len(joint))])
+        tried = []
+        for shares in starts:
+            more = tuple(
+                replace(own, fractions=(*own.fractions, share * _main_share(own)))
+                for own, share in zip(joint, shares, strict=True)
+            )
+            tried.append(self._shares(more, range(len(joint))))
+        return max(tried, key=lambda one: one[0])[1]
+
+    def _shares(self, joint: Joint, order: Sequence[int]) -> tuple[float, Joint]:
+        """The best shares of subclones, one sample after the other, and their evidence."""
+        evidence = Evidence(self.pieces, self.most, joint[0].doubled)
+        best = evidence.at(joint)
+        for _ in range(SHARE_TURNS):
+            before = best
+            for number in order:
+                for j in range(len(joint[0].fractions)):
+                    for share in SHARES:
+                        trial = _with_share(joint, number, j, share)
+                        if _main_share(trial[number]) >= LEAST_MAIN and (height := evidence.at(trial)) > best:
+                            best, joint = height, trial
+            if best == before:
+                break
+        return best, joint
+
+
+def _main_share(own: Parameters) -> float:
+    return 1 - sum(own.fractions)
+
+
+def _with_share(joint: Joint, number: int, subclone: int, share: float) -> Joint:
+    """A joint explanation with another share of one subclone in one sample."""
+    fractions = list(joint[number].fractions)
+    fractions[subclone] = share
+    own = replace(joint[number], fractions=tuple(fractions))
+    return (*joint[:number], own, *joint[number + 1 :])
+
+
+def _of_main_clone(pieces: Columns, states: CopyStates, own: Parameters) -> Floats:
+    """(C, S) likelihood of a sample in the states of the main clone, averaged over the changes of its subclones."""
+    found, _ = likelihoods(pieces, states, own)
+    for _ in own.fractions:
+        found = found.reshape(len(found), -1, len(states.changes)) @ states.change_probabilities
+    return np.ascontiguousarray(found)
+
+
+def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, doubled: bool, known: Floats) -> Parameters:
+    """Purity and scale of a sample with one clone, given the likelihoods (C, S) of samples that share it."""
+    low, high = bounds.purity
+    purities = np.unique(np.clip(np.arange(low, high + PURITY_STEP, PURITY_STEP), low, high))
+    unit = pieces.noise.unit
+    # Copies per cell of the lowest and of the highest ploidy.
+    corners = [2 * (1 - p) + p * ploidy for p in (low, high) for ploidy in bounds.ploidy]
+    first, last = np.log(2 * unit / max(corners)), np.log(2 * unit / min(corners))
+    logs = np.linspace(first, last, max(2, int((last - first) / SCALE_STEP) + 1))
+    purity_step, scale_step = PURITY_STEP, SCALE_STEP
+    for zoom in range(ZOOMS):
+        found = evidence_map(pieces, states, states.probabilities, (), purities, np.exp(logs), SLACK, known)
+        i, j = np.unravel_index(found.argmax(), found.shape)
+        purity, log_scale = float(purities[i]), float(logs[j])
+        if zoom < ZOOMS - 1:
+            purities = np.unique(np.clip(purity + purity_step * np.linspace(-1, 1, 7), low, high))
+            logs = log_scale + scale_step * np.linspace(-1, 1, 7)
+            purity_step, scale_step = purity_step / 3, scale_step / 3
+    return Parameters(purity=purity, scale=float(np.exp(log_scale)), slack=SLACK, doubled=doubled)
+
+
+def _without_mirror_images(explanations: Sequence[Explained]) -> list[Explained]:
+    """Without explanations that exchange the names of the two clones of a better one."""
+    kept: list[Explained] = []
+    for joint in sorted(explanations, key=lambda one: -one[0].log_mass):
+        if not any(_mirrored(joint, other) for other in kept):
+            kept.append(joint)
+    return kept
+
+
+def _mirrored(joint: Explained, other: Explained) -> bool:
+    pairs = [(a.parameters, b.parameters) for a, b in zip(joint, other, strict=True)]
+    return all(
+        a.n_clones == b.n_clones == 2
+        and a.doubled == b.doubled
+        and abs(a.purity - b.purity) < MIRRORED / 2
+        and abs(a.fractions[0] + b.fractions[0] - 1) < MIRRORED
+        for a, b in pairs
+    ) and any(abs(a.fractions[0] - 0.5) > MIRRORED for a, _ in pairs)
