@@ -46,8 +46,11 @@ ZOOMS = 3
 SHARES = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.98)
 LEAST_MAIN = 0.015
 SHARE_TURNS = 2
-# Joint explanations that a subclone is added to.
-N_SEEDS = 6
+# Of more clones than this only the best joint explanations with a clone less are the beginning, and few are polished.
+MANY_CLONES, N_POLISHED, FAR_BELOW = 2, 3, 40.0
+CLONES = (1, 3)
+# Joint explanations that a subclone is added to; they differ by so much in the purity of a sample, or in doubling.
+N_SEEDS, OTHER_PURITY = 8, 0.05
 # Shares of a clone and of its mirror image add up to 1 within this.
 MIRRORED = 0.1
 
@@ -94,7 +97,7 @@ def solve_patient(
     ----------
     samples : of chromosomes with two copies in normal cells, see `Bins.with_two_copies`. They need the same bins; bins
         that not all of them have are left out.
-    bounds : for all samples, or for each. The numbers of clones are those of the first.
+    bounds : for all samples, or for each. The numbers of clones are those of the first. Default: one to three clones.
     most : the largest number of copies with a state of its own.
     workers : threads.
     note : told what is being done.
@@ -117,20 +120,29 @@ def solve_patient(
     """
     if not samples:
         raise InvalidInput("a patient needs at least one sample, got none")
-    each = [bounds or Bounds()] * len(samples) if bounds is None or isinstance(bounds, Bounds) else list(bounds)
+    bounds = bounds or Bounds(clones=CLONES)
+    each = [bounds] * len(samples) if isinstance(bounds, Bounds) else list(bounds)
     if len(each) != len(samples):
         raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
     data = with_shared_cuts([TumourData.of(bins) for bins in aligned(samples)])
     for own in data:
         note(f"{own.bins.sample}: {noise_in_words(own)}")
     explanations: list[Explained] = []
+    highest = -np.inf
     search = _Search(data, most, each, workers)
     with ThreadPoolExecutor(workers) as pool:
         for n_clones in range(each[0].clones[0], each[0].clones[1] + 1):
             note(f"searching joint explanations with {clones_in_words(n_clones)}")
             rough = search.rough(n_clones, pool)
-            polished = list(pool.map(partial(polish, data, most, each), chosen(rough)))
-            explanations += kept_explanations(polished, each, n_clones)
+            starts = chosen(rough) if n_clones <= MANY_CLONES else _best_few(rough)
+            polished = pool.map(partial(polish, data, most, each), starts)
+            more = kept_explanations(polished, each, n_clones)
+            explanations += more
+            best = max((joint[0].log_mass for joint in more), default=-np.inf)
+            # Where a clone more explains nothing more, neither do two.
+            if best < highest:
+                break
+            highest = best
     return Patient(answers=answers_of(data, each, most, _without_mirror_images(explanations)))
 
 
@@ -153,14 +165,15 @@ class _Search:
 
     def rough(self, n_clones: int, pool: ThreadPoolExecutor) -> list[tuple[float, Joint]]:
         """Joint explanations with so many clones after a few steps, with their heights."""
-        tasks = [(number, own) for number in range(len(self.samples)) for own in self._alone(number, n_clones, pool)]
-        begun = [(joint, number) for (number, _), joint in zip(tasks, pool.map(self._extended, tasks), strict=True)]
-        starts = list(pool.map(self._with_shares, begun)) if n_clones > 1 else [joint for joint, _ in begun]
-        if n_clones > 1:
-            starts += pool.map(self._with_subclone, self._seeds[:N_SEEDS])
+        starts = list(pool.map(self._with_subclone, self._seeds))
+        if n_clones <= MANY_CLONES or not starts:
+            numbers = range(len(self.samples))
+            tasks = [(number, own) for number in numbers for own in self._alone(number, n_clones, pool)]
+            begun = pool.map(self._extended, tasks)
+            starts += pool.map(self._with_shares, begun, [number for number, _ in tasks])
         climb = partial(rough_climb, self.samples, self.most, self.bounds)
         found = list(pool.map(climb, distinct_joint(starts)))
-        self._seeds = distinct_joint([own for _, own in sorted(found, key=lambda one: -one[0])])
+        self._seeds = _far_apart([own for _, own in sorted(found, key=lambda one: -one[0])])[:N_SEEDS]
         return found
 
     def _alone(self, number: int, n_clones: int, pool: ThreadPoolExecutor) -> list[Parameters]:
@@ -183,9 +196,8 @@ class _Search:
             found[other] = replace(alone, fractions=own.fractions)
         return tuple(found[i] for i in range(len(self.pieces)))
 
-    def _with_shares(self, begun: tuple[Joint, int]) -> Joint:
+    def _with_shares(self, joint: Joint, number: int) -> Joint:
         """The shares of subclones in other samples than the one that began the explanation."""
-        joint, number = begun
         others = [i for i in range(len(joint)) if i != number]
         return self._shares(joint, [*others, number])[1]
 
@@ -206,6 +218,8 @@ class _Search:
 
     def _shares(self, joint: Joint, order: Sequence[int]) -> tuple[float, Joint]:
         """The best shares of subclones, one sample after the other, and their evidence."""
+        if not joint[0].fractions:
+            return 0.0, joint
         evidence = Evidence(self.pieces, self.most, joint[0].doubled)
         best = evidence.at(joint)
         for _ in range(SHARE_TURNS):
@@ -219,6 +233,22 @@ class _Search:
             if best == before:
                 break
         return best, joint
+
+
+def _best_few(rough: Sequence[tuple[float, Joint]]) -> list[Joint]:
+    """The best, and what is not far below."""
+    ranked = sorted(rough, key=lambda one: -one[0])
+    return distinct_joint([own for height, own in ranked if height > ranked[0][0] - FAR_BELOW])[:N_POLISHED]
+
+
+def _far_apart(ranked: Sequence[Joint]) -> list[Joint]:
+    """Without explanations with about the purities of a better one."""
+    kept: list[Joint] = []
+    for joint in ranked:
+        same = (other for other in kept if other[0].doubled == joint[0].doubled)
+        if not any(all(abs(a.purity - b.purity) < OTHER_PURITY for a, b in zip(joint, o, strict=True)) for o in same):
+            kept.append(joint)
+    return kept
 
 
 def _main_share(own: Parameters) -> float:

@@ -139,7 +139,10 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known."""
+    """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known.
+
+    together : names of the samples of the patient that were explained together; none if the sample was solved alone.
+    """
 
     data: TumourData
     bounds: Bounds
@@ -147,6 +150,7 @@ class Answer:
     solutions: tuple[Solution, ...]
     flat: bool
     null_log_evidence: float
+    together: tuple[str, ...] = ()
 
     @cached_property
     def landscapes(self) -> dict[bool, Landscape]:
@@ -228,6 +232,7 @@ def answers_of(
     null = sum(_without_changes(data) for data in samples)
     best = max((joint[0].log_evidence for joint in explanations), default=-np.inf)
     ranked = rank(explanations) or tuple(() for _ in samples)
+    together = tuple(data.bins.sample for data in samples) if len(samples) > 1 else ()
     return tuple(
         Answer(
             data=data,
@@ -236,6 +241,7 @@ def answers_of(
             solutions=solutions,
             flat=bool(best < null + SIGNAL),
             null_log_evidence=null,
+            together=together,
         )
         for data, own, solutions in zip(samples, bounds, ranked, strict=True)
     )
