@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from chiasma.genomics.exports import FLAT, chance
 from chiasma.genomics.figures import (
@@ -88,7 +89,5 @@ def plot_fractions(patient: Patient, shown: Sequence[int], fig: Figure) -> None:
     axes[0].set_yticks(range(len(patient.samples)), labels=patient.samples, fontsize=8)
     axes[0].set_ylim(len(patient.samples) - 0.5, -0.5)
     names = ["normal", *(name.replace("_", " ") for name in clone_names(most - 1))]
-    handles = [
-        axes[0].barh(-9, 0, color=colour, label=name) for colour, name in zip(CLONE_COLOURS, names, strict=False)
-    ]
+    handles = [Patch(facecolor=colour, label=name) for colour, name in zip(CLONE_COLOURS, names, strict=False)]
     fig.legend(handles=handles, loc="outside right upper", fontsize=8, frameon=False)

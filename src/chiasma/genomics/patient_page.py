@@ -48,9 +48,8 @@ def _verdicts(patient: Patient, entries: Sequence[Sequence[dict[str, Any]]]) -> 
     if patient.flat:
         text = "Two copies everywhere explain the data as well; the solutions below are not to be trusted."
         return [page.Verdict(tone="bad", answer=FLAT.capitalize() + ".", text=text)]
-    warnings = [
-        (sample, text) for sample, own in zip(patient.samples, entries, strict=True) for text in own[0]["warnings"]
-    ]
+    firsts = [own[0]["warnings"] for own in entries]
+    warnings = [(sample, text) for sample, own in zip(patient.samples, firsts, strict=True) for text in own]
     tone: page.Tone = "good" if entries[0][0]["probability"] > 0.95 and not warnings else "doubt"
     found = [page.Verdict(tone=tone, answer=joint_verdict(patient) + ".")]
     return found + [page.Verdict(tone="doubt", answer=f"{sample}:", text=f"{text}.") for sample, text in warnings]
