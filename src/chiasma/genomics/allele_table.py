@@ -3,7 +3,7 @@
 Counts are beta-binomial with one precision, and either allele may be the minor one. Fractions without counts are
 Student's t. Some programs put the smaller count first at every site before they add the sites of a bin up; a balanced
 bin then has less than 1/2. Which of the two it was, and the precision, is what makes the data most probable when p may
-change from window to window.
+be anything in every window; the precision is measured again when there is an explanation.
 
 A bin may hold alleles of another state: at the edge of a segment, or by mistake. One of them among a hundred that lost
 an allele would make the tumour look less pure, so every bin says nothing about p with a small probability.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logsumexp
 
 from chiasma.exact.inference import map_states
 from chiasma.genomics.bins import Alleles, Bins
@@ -35,16 +36,32 @@ SDS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16)
 # P(the alleles of a bin are not those of its state).
 ASTRAY = 0.01
 WINDOW = 16
+# Every so many nodes are enough to choose.
+ROUGH = 10
 # For changes of the fraction: every so many nodes, and P(it is drawn anew) from bin to bin.
 COMB, RENEW = 8, 0.005
 
 
 @dataclass(frozen=True)
 class AlleleTable:
-    """log_lik (T, G), NaN in bins without alleles; noise: how it was made, in words."""
+    """log_lik (T, G), NaN in bins without alleles, and how it was made.
+
+    level : precision of counts, or standard deviation of fractions. folded : whether sites were mirrored one by one;
+    extra : what the fractions of bins differ by beyond their sites.
+    """
 
     log_lik: Floats
-    noise: str
+    level: float
+    folded: bool
+    extra: float
+    counts: bool
+
+    @property
+    def noise(self) -> str:
+        """In words."""
+        what = "beta-binomial of precision" if self.counts else "normal of standard deviation"
+        mirrored = f", sites mirrored one by one, bins differ by {self.extra:g}" if self.folded else ""
+        return f"{what} {self.level:.3g}{mirrored}"
 
 
 def nodes() -> Floats:
@@ -53,29 +70,28 @@ def nodes() -> Floats:
 
 
 def allele_table(bins: Bins) -> AlleleTable | None:
-    """The table of a sample; None if it has no alleles."""
+    """The table of a sample, its noise from windows of bins; None if it has no alleles."""
     if bins.alleles is None or not bins.alleles.n_units:
         return None
     alleles = bins.alleles
     folds = [False, True] if alleles.mirrored and np.any(alleles.sites > 1) else [False]
     levels = PRECISIONS if alleles.a is not None else SDS
-    best = None
-    # A rough grid of p is enough to choose.
-    rough = nodes()[::10]
-    for folded in folds:
-        for level in levels:
-            for extra in EXTRA if folded else EXTRA[:1]:
-                table = or_astray(_fill(alleles, bins.n_bins, level, folded, extra, rough))
-                score = _window_score(bins, table) - _measure(alleles, folded)
-                if best is None or score > best[0]:
-                    best = (score, level, folded, extra)
-    assert best is not None
-    _, level, folded, extra = best
-    table = or_astray(_fill(alleles, bins.n_bins, level, folded, extra, nodes()))
-    table[np.bincount(alleles.bin, minlength=bins.n_bins) == 0] = np.nan
-    what = "beta-binomial of precision" if alleles.a is not None else "normal of standard deviation"
-    mirrored = f", sites mirrored one by one, bins differ by {extra:g}" if folded else ""
-    return AlleleTable(table, f"{what} {level:g}{mirrored}")
+
+    def score(level: float, folded: bool, extra: float) -> float:
+        table = or_astray(_fill(alleles, bins.n_bins, level, folded, extra, nodes()[::ROUGH]))
+        return _window_score(bins, table) - _measure(alleles, folded)
+
+    kinds = [(folded, extra) for folded in folds for extra in (EXTRA if folded else EXTRA[:1])]
+    _, kind, level = max((score(level, *kind), kind, level) for kind in kinds for level in levels)
+    return table_at(bins, level, *kind)
+
+
+def table_at(bins: Bins, level: float, folded: bool, extra: float) -> AlleleTable:
+    """The table of a sample with alleles whose noise is known."""
+    assert bins.alleles is not None
+    table = or_astray(_fill(bins.alleles, bins.n_bins, level, folded, extra, nodes()))
+    table[np.bincount(bins.alleles.bin, minlength=bins.n_bins) == 0] = np.nan
+    return AlleleTable(table, level, folded, extra, bins.alleles.a is not None)
 
 
 def or_astray(table: Floats) -> Floats:
@@ -120,6 +136,8 @@ def _measure(alleles: Alleles, folded: bool) -> float:
 
 
 def _window_score(bins: Bins, table: Floats) -> float:
-    """Log-likelihood where every window of bins has its own best p."""
+    """Log-likelihood where every window of bins has its own p, uniform a priori. The best p in place of all would
+    follow the noise, and make it look smaller.
+    """
     cuts = np.unique(np.concatenate([bins.starts, np.arange(0, bins.n_bins, WINDOW)]))
-    return float(np.add.reduceat(table, cuts, axis=0).max(axis=1).sum())
+    return float((logsumexp(np.add.reduceat(table, cuts, axis=0), axis=1) - np.log(table.shape[1])).sum())

@@ -50,6 +50,7 @@ N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 8, 4, 40.0
 N_ALIASED = 3
 STEPS, ROUGH_STEPS = 8, 2
 TURNS = 3
+PEAK_STEP, MOST_MOVES = 1.3, 6
 CONVERGED = 0.02
 # Solutions this near are one.
 NEAR_PURITY, NEAR_PLOIDY = 0.05, 0.15
@@ -196,12 +197,17 @@ def solve(
     note(f"searching purity x ploidy on {len(data.cuts):,} pieces of the genome")
     maps = surveys(data.pieces, most, bounds, workers)
     explanations: list[Explained] = []
+    numbers = range(bounds.clones[0], bounds.clones[1] + 1)
     with ThreadPoolExecutor(workers) as pool:
-        for n_clones in range(bounds.clones[0], bounds.clones[1] + 1):
-            note(f"polishing explanations with {clones_in_words(n_clones)}")
+        rough = {}
+        for n_clones in numbers:
+            note(f"searching explanations with {clones_in_words(n_clones)}")
             found = candidates(data.pieces, maps, most, bounds, n_clones, workers)
-            rough = rough_explanations(data, most, bounds, found, pool)
-            polished = pool.map(partial(polish, (data,), most, (bounds,)), chosen(rough))
+            rough[n_clones] = rough_explanations(data, most, bounds, found, pool)
+        data = with_measured_alleles(data, most, [one for own in rough.values() for one in own])
+        for n_clones in numbers:
+            note(f"polishing explanations with {clones_in_words(n_clones)}")
+            polished = pool.map(partial(polish, (data,), most, (bounds,)), chosen(rough[n_clones]))
             explanations += kept_explanations(polished, (bounds,), n_clones)
     return answers_of((data,), (bounds,), most, explanations)[0]
 
@@ -213,6 +219,35 @@ def rough_explanations(
     begun = list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in found]))
     more = _aliases([(height, own) for height, (own,) in begun], data, bounds)
     return begun + list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in more]))
+
+
+def with_measured_alleles(data: TumourData, most: int, rough: Sequence[tuple[float, Joint]]) -> TumourData:
+    """The data with the noise of alleles that is most probable under the best explanation.
+
+    Without one it cannot be known well: where fractions are near one half, noise is hard to tell from a small loss.
+    """
+    if data.alleles is None or not rough:
+        return data
+    _, own = max(rough, key=lambda one: one[0])
+
+    def score(level: float) -> float:
+        other = data.with_allele_noise(level)
+        return max(log_evidence((other.pieces_with(slack),), own, most) for slack in FRACTION_SLACKS)
+
+    return data.with_allele_noise(_peak(score, data.alleles.level))
+
+
+def _peak(score: Callable[[float], float], at: float) -> float:
+    """Where a function of a positive number is highest near `at`: the vertex of a parabola over its logarithm."""
+    known = {at: score(at)}
+    for _ in range(MOST_MOVES):
+        around = [at / PEAK_STEP, at, at * PEAK_STEP]
+        low, middle, high = (known[x] if x in known else known.setdefault(x, score(x)) for x in around)
+        if middle >= max(low, high):
+            bend = low - 2 * middle + high
+            return at * PEAK_STEP ** (0.5 * (low - high) / bend) if bend < 0 else at
+        at = around[0] if low > high else around[2]
+    return at
 
 
 def kept_explanations(found: Iterable[Explained], bounds: Sequence[Bounds], n_clones: int) -> list[Explained]:
