@@ -329,18 +329,18 @@ def seg_text(found: Iterable[CopySegment], sample: str) -> str:
 
 def bed_text(found: Iterable[CopySegment], sample: str) -> str:
     """BED9 with colours: gains red, losses blue, loss of heterozygosity green; the score is the probability."""
-    lines = [f'track name="{sample}" description="copy numbers of the main clone" itemRgb="On"']
+    lines = [f'track name="{sample}" description="copy numbers of the clones" itemRgb="On"']
     for one in found:
-        score, place = round(1000 * one.probability), f"{one.start}\t{one.end}"
+        score, place = round(1000 * one.least_probability), f"{one.start}\t{one.end}"
         name = "|".join(state.text for state in one.clones)
         lines.append(f"{one.chromosome}\t{place}\t{name}\t{score}\t.\t{place}\t{_colour(one)}")
     return "\n".join(lines) + "\n"
 
 
 def _colour(one: CopySegment) -> str:
-    if one.main.total != 2:
-        return GAIN if one.main.total > 2 else LOSS
-    return LOH if one.main.text == "2+0" else NEUTRAL
+    if one.seen.total != 2:
+        return GAIN if one.seen.total > 2 else LOSS
+    return LOH if one.seen.text == "2+0" else NEUTRAL
 
 
 def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explanation) -> str:
@@ -362,9 +362,9 @@ def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explan
         '##INFO=<ID=SVCLAIM,Number=A,Type=String,Description="D: claimed by depth">',
         '##INFO=<ID=RIVALS,Number=.,Type=String,Description="Other states of the main clone and their probabilities">',
         '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype, not called">',
-        '##FORMAT=<ID=CN,Number=1,Type=Float,Description="Copies in the main clone">',
+        '##FORMAT=<ID=CN,Number=1,Type=Float,Description="Copies in the clone with the largest share of the sample">',
         '##FORMAT=<ID=CNQ,Number=1,Type=Float,Description="Phred-scaled probability that CN is wrong">',
-        '##FORMAT=<ID=MCN,Number=1,Type=Float,Description="Copies of the minor allele in the main clone">',
+        '##FORMAT=<ID=MCN,Number=1,Type=Float,Description="Copies of the minor allele in it">',
         '##FORMAT=<ID=MEANCN,Number=1,Type=Float,Description="Mean copies over all tumour cells">',
         f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{bins.sample}",
     ]
@@ -372,13 +372,13 @@ def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explan
     for i, one in enumerate(found, start=1):
         if all(state.text == normal for state in one.clones):
             continue
-        quality = min(99.0, -10 * np.log10(max(1 - one.probability, 1e-10)))
+        quality = min(99.0, -10 * np.log10(max(1 - one.least_probability, 1e-10)))
         rivals = ",".join(f"{text}:{share:.3f}" for text, share in one.rivals)
         # The base before a segment is its position; a segment at the very beginning has none.
         position = max(one.start, 1)
         info = f"END={one.end};SVLEN={one.end - position};SVCLAIM=D" + (f";RIVALS={rivals}" if rivals else "")
-        minor = str(one.main.minor) if explanation.states.alleles else "."
-        sample = f"./.:{one.main.total}:{quality:.1f}:{minor}:{one.copies:.2f}"
+        minor = str(one.seen.minor) if explanation.states.alleles else "."
+        sample = f"./.:{one.seen.total}:{quality:.1f}:{minor}:{one.copies:.2f}"
         cells = [one.chromosome, position, f"cnv{i}", "N", "<CNV>", f"{quality:.1f}", "PASS", info]
         lines.append("\t".join(map(str, [*cells, "GT:CN:CNQ:MCN:MEANCN", sample])))
     return "\n".join(lines) + "\n"

@@ -222,9 +222,9 @@ def _patch(colour: str, label: str) -> Any:
 
 
 def _colour(one: CopySegment) -> str:
-    if one.main.total != 2:
-        return GAIN if one.main.total > 2 else LOSS
-    return LOH if one.main.text == "2+0" else NEUTRAL
+    if one.seen.total != 2:
+        return GAIN if one.seen.total > 2 else LOSS
+    return LOH if one.seen.text == "2+0" else NEUTRAL
 
 
 def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[list[float]]:
@@ -324,7 +324,7 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         x = where.middle / MEGABASE
         ax.scatter(x, np.clip(copies, -0.5, top), s=1.5, c="0.7", lw=0, rasterized=True)
         for one in segments(answer.data, own):
-            colour = _colour(one) if one.main.total != 2 else BLACK
+            colour = _colour(one) if one.seen.total != 2 else BLACK
             for span in _spans(answer.bins, one.first, one.stop, where):
                 ax.plot(span, [one.copies] * 2, color=colour, lw=2, solid_capstyle="butt")
         ax.set_ylim(-0.5, top)
