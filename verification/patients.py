@@ -22,7 +22,7 @@ from run import on_all_cores
 from tumours import DATA, accuracy
 
 from chiasma.datasets.tumours import Tumour, simulate_patient
-from chiasma.genomics import Answer, Patient, read_bins, solve, solve_patient
+from chiasma.genomics import Answer, Bounds, Patient, read_bins, solve, solve_patient
 from chiasma.genomics.bins import simulated_bins
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ N_PATIENTS = int(os.environ.get("PATIENTS", ALL_PATIENTS))
 KEPT = os.environ.get("PATIENTS_KEPT")
 N_BINS = 1_000
 NEAR_PURITY, NEAR_PLOIDY = 0.05, 0.3
+BOUNDS = Bounds(clones=(1, 2))
 FILE = "tumour/hatchet_demo-wes.bb"
 # Purity and ploidy as published by HATCHet.
 PUBLISHED = {"WESDemo1": (0.928, 1.907), "WESDemo2": (0.753, 1.846)}
@@ -63,10 +64,10 @@ def simulated(report: Report) -> None:
     outcomes = on_all_cores(one_patient, range(N_PATIENTS))
     report.text(
         f"{N_PATIENTS} simulated patients of two or three samples, {N_BINS:,} bins with allele counts, one or two "
-        "clones, doubled or not; purity of the last sample 0.08-0.25, of the others 0.3-0.9. A sample is right if the "
-        f"purity of the first solution is within {NEAR_PURITY} and its ploidy within {NEAR_PLOIDY}. Promised: the mean "
-        "probability of first solutions. Interval: the share of samples whose 90% interval of purity, over all "
-        "solutions, holds the truth."
+        "clones and searched with as many, doubled or not; purity of the last sample 0.08-0.25, of the others 0.3-0.9. "
+        f"A sample is right if the purity of the first solution is within {NEAR_PURITY} and its ploidy within "
+        f"{NEAR_PLOIDY}. Promised: the mean probability of first solutions. Interval: the share of samples whose 90% "
+        "interval of purity, over all solutions, holds the truth."
     )
     if N_PATIENTS < ALL_PATIENTS:
         report.text(f"This is a part of the {ALL_PATIENTS} patients, made with `PATIENTS={N_PATIENTS}`.")
@@ -130,8 +131,8 @@ def solved(seed: int) -> Outcome:
     purities = [*rng.uniform(0.3, 0.9, n_samples - 1), rng.uniform(0.08, 0.25)]
     truth = simulate_patient(seed, n_samples, N_BINS, purities=purities)
     samples = [simulated_bins(one, f"sample_{i}") for i, one in enumerate(truth, start=1)]
-    alone = [solve(bins, workers=1) for bins in samples]
-    patient = solve_patient(samples, workers=1)
+    alone = [solve(bins, BOUNDS, workers=1) for bins in samples]
+    patient = solve_patient(samples, BOUNDS, workers=1)
     return Outcome(
         seed,
         [float(p) for p in purities],
