@@ -357,8 +357,8 @@ def test_solve__finds_purity_ploidy_and_copies():
     assert any(one.doubled > 0.5 for one in found.solutions)  # the double is listed, too
     copies = copy_probabilities(found).argmax(axis=1)
     assert np.mean(copies == truth.copies[0].sum(axis=0)) > 0.97
-    numbers, drawn, purities = draws(found, 20, seed=1)
-    assert (drawn.shape, len(numbers), len(purities)) == ((20, 700), 20, 20)
+    drawn = draws((found,), 20, seed=1)
+    assert (drawn.copies.shape, len(drawn.solution), drawn.purities.shape) == ((20, 700), 20, (1, 20))
 
 
 def test_solve__segments_of_another_program():

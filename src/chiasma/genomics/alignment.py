@@ -57,9 +57,8 @@ def _in_common(samples: Sequence[Bins]) -> list[Bins]:
     numbers = [{place: t for t, place in enumerate(_places(bins))} for bins in samples]
     common = [place for place in numbers[0] if all(place in other for other in numbers[1:])]
     if len(common) < LEAST_COMMON * max(bins.n_bins for bins in samples):
-        sizes = listed(
-            [f"{bins.sample}: {bins.n_bins:,} of {np.median(bins.end - bins.start):,.0f}" for bins in samples]
-        )
+        width = [np.median(bins.end - bins.start) for bins in samples]
+        sizes = ", ".join(f"{b.sample}: {b.n_bins:,} of {w:,.0f}" for b, w in zip(samples, width, strict=True))
         raise InvalidInput(
             f"the samples have {len(common):,} bins in common, and other bins otherwise ({sizes} bases); count the "
             "reads of all samples of a patient in the same bins"

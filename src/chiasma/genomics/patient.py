@@ -36,6 +36,7 @@ from chiasma.genomics.solutions import (
     polish,
     rough_climb,
     rough_explanations,
+    with_measured_alleles,
 )
 from chiasma.types import Floats
 
@@ -44,10 +45,15 @@ PURITY_STEP, SCALE_STEP = 0.05, 0.02
 ZOOMS = 3
 # Shares of a subclone that are tried in a sample; turns over all samples.
 SHARES = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.98)
-LEAST_MAIN = 0.015
 SHARE_TURNS = 2
-# Joint explanations that a subclone is added to.
-N_SEEDS = 6
+# Of more clones than this only the best joint explanations with a clone less are the beginning, and few are polished.
+MANY_CLONES, N_POLISHED, FAR_BELOW = 2, 3, 40.0
+CLONES = (1, 3)
+# Joint explanations that a subclone is added to; they differ by so much in the purity or the shares of a sample, or in
+# doubling.
+N_SEEDS, OTHER_PURITY, OTHER_SHARE = 8, 0.05, 0.25
+# Ways to add it that are kept; explanations of a sample alone that are combined with the best ones of the others.
+N_WAYS, N_OTHERS = 2, 3
 # Shares of a clone and of its mirror image add up to 1 within this.
 MIRRORED = 0.1
 
@@ -94,7 +100,7 @@ def solve_patient(
     ----------
     samples : of chromosomes with two copies in normal cells, see `Bins.with_two_copies`. They need the same bins; bins
         that not all of them have are left out.
-    bounds : for all samples, or for each. The numbers of clones are those of the first.
+    bounds : for all samples, or for each. The numbers of clones are those of the first. Default: one to three clones.
     most : the largest number of copies with a state of its own.
     workers : threads.
     note : told what is being done.
@@ -117,20 +123,39 @@ def solve_patient(
     """
     if not samples:
         raise InvalidInput("a patient needs at least one sample, got none")
-    each = [bounds or Bounds()] * len(samples) if bounds is None or isinstance(bounds, Bounds) else list(bounds)
+    bounds = bounds or Bounds(clones=CLONES)
+    each = [bounds] * len(samples) if isinstance(bounds, Bounds) else list(bounds)
     if len(each) != len(samples):
         raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
     data = with_shared_cuts([TumourData.of(bins) for bins in aligned(samples)])
     for own in data:
         note(f"{own.bins.sample}: {noise_in_words(own)}")
-    explanations: list[Explained] = []
-    search = _Search(data, most, each, workers)
+    numbers = range(each[0].clones[0], each[0].clones[1] + 1)
     with ThreadPoolExecutor(workers) as pool:
-        for n_clones in range(each[0].clones[0], each[0].clones[1] + 1):
+        search = _Search(data, most, each, workers, pool)
+        rough = {}
+        for n_clones in [n for n in numbers if n <= MANY_CLONES] or numbers[:1]:
             note(f"searching joint explanations with {clones_in_words(n_clones)}")
-            rough = search.rough(n_clones, pool)
-            polished = list(pool.map(partial(polish, data, most, each), chosen(rough)))
-            explanations += kept_explanations(polished, each, n_clones)
+            rough[n_clones] = search.rough(n_clones)
+        every = [one for own in rough.values() for one in own]
+        data = [
+            with_measured_alleles(own, most, [(height, (joint[i],)) for height, joint in every])
+            for i, own in enumerate(data)
+        ]
+        search.use(data)
+        explanations: list[Explained] = []
+        highest = -np.inf
+        for n_clones in numbers:
+            note(f"polishing joint explanations with {clones_in_words(n_clones)}")
+            found = rough[n_clones] if n_clones in rough else search.rough(n_clones)
+            starts = chosen(found) if n_clones <= MANY_CLONES else _best_few(found)
+            more = kept_explanations(pool.map(partial(polish, data, most, each), starts), each, n_clones)
+            explanations += more
+            best = max((joint[0].log_mass for joint in more), default=-np.inf)
+            # Where a clone more explains nothing more, neither do two.
+            if best < highest:
+                break
+            highest = best
     return Patient(answers=answers_of(data, each, most, _without_mirror_images(explanations)))
 
 
@@ -145,29 +170,47 @@ def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
 class _Search:
     """Where joint explanations are found before they are polished."""
 
-    def __init__(self, samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], workers: int):
-        self.samples, self.most, self.bounds, self.workers = samples, most, bounds, workers
-        self.pieces = [data.pieces for data in samples]
-        self.maps = [surveys(pieces, most, own, workers) for pieces, own in zip(self.pieces, self.bounds, strict=True)]
+    def __init__(
+        self,
+        samples: Sequence[TumourData],
+        most: int,
+        bounds: Sequence[Bounds],
+        workers: int,
+        pool: ThreadPoolExecutor,
+    ):
+        self.most, self.bounds, self.workers, self.pool = most, bounds, workers, pool
+        self.use(samples)
+        self.maps = [surveys(pieces, most, own, workers) for pieces, own in zip(self.pieces, bounds, strict=True)]
         self._seeds: list[Joint] = []
 
-    def rough(self, n_clones: int, pool: ThreadPoolExecutor) -> list[tuple[float, Joint]]:
-        """Joint explanations with so many clones after a few steps, with their heights."""
-        tasks = [(number, own) for number in range(len(self.samples)) for own in self._alone(number, n_clones, pool)]
-        begun = [(joint, number) for (number, _), joint in zip(tasks, pool.map(self._extended, tasks), strict=True)]
-        starts = list(pool.map(self._with_shares, begun)) if n_clones > 1 else [joint for joint, _ in begun]
-        if n_clones > 1:
-            starts += pool.map(self._with_subclone, self._seeds[:N_SEEDS])
-        climb = partial(rough_climb, self.samples, self.most, self.bounds)
-        found = list(pool.map(climb, distinct_joint(starts)))
-        self._seeds = distinct_joint([own for _, own in sorted(found, key=lambda one: -one[0])])
-        return found
+    def use(self, samples: Sequence[TumourData]) -> None:
+        """Search with these data from now on."""
+        self.samples, self.pieces = samples, [data.pieces for data in samples]
 
-    def _alone(self, number: int, n_clones: int, pool: ThreadPoolExecutor) -> list[Parameters]:
-        """Explanations of one sample by itself."""
+    def rough(self, n_clones: int) -> list[tuple[float, Joint]]:
+        """Joint explanations with so many clones after a few steps, with their heights."""
+        seeds = self._seeds
+        starts: list[Joint] = []
+        if n_clones <= MANY_CLONES or not seeds:
+            alone = [self._alone(number, n_clones) for number in range(len(self.samples))]
+            tasks = [(number, own) for number, each in enumerate(alone) for own in each]
+            begun = self.pool.map(self._extended, tasks)
+            starts += self.pool.map(self._with_shares, begun, [number for number, _ in tasks])
+            # A sample that differs much from the others is found alone, not through them.
+            together = [joint for doubled in (False, True) for joint in _combined(alone, doubled)]
+            starts, seeds = (starts + together, []) if n_clones == 1 else (starts, distinct_joint(seeds + together))
+        for found in self.pool.map(self._with_subclone, seeds):
+            starts += found
+        climb = partial(rough_climb, self.samples, self.most, self.bounds)
+        rough = list(self.pool.map(climb, distinct_joint(starts)))
+        self._seeds = _far_apart([own for _, own in sorted(rough, key=lambda one: -one[0])])[:N_SEEDS]
+        return rough
+
+    def _alone(self, number: int, n_clones: int) -> list[Parameters]:
+        """Explanations of one sample by itself, the best first."""
         data, bounds = self.samples[number], self.bounds[number]
         found = candidates(self.pieces[number], self.maps[number], self.most, bounds, n_clones, self.workers)
-        return [own for (own,) in chosen(rough_explanations(data, self.most, bounds, found, pool))]
+        return [own for (own,) in chosen(rough_explanations(data, self.most, bounds, found, self.pool))]
 
     def _extended(self, task: tuple[int, Parameters]) -> Joint:
         """An explanation of one sample with the purities and scales that suit it best in the others."""
@@ -183,54 +226,90 @@ class _Search:
             found[other] = replace(alone, fractions=own.fractions)
         return tuple(found[i] for i in range(len(self.pieces)))
 
-    def _with_shares(self, begun: tuple[Joint, int]) -> Joint:
+    def _with_shares(self, joint: Joint, number: int) -> Joint:
         """The shares of subclones in other samples than the one that began the explanation."""
-        joint, number = begun
         others = [i for i in range(len(joint)) if i != number]
-        return self._shares(joint, [*others, number])[1]
+        return self._shares(joint, [*others, number], range(len(joint[0].fractions)))[1]
 
-    def _with_subclone(self, joint: Joint) -> Joint:
-        """A subclone more, with the shares that suit it best. It may be in all samples, or in one of them only."""
+    def _with_subclone(self, joint: Joint) -> list[Joint]:
+        """A subclone more, with the shares that suit it best. It may be in all samples, or in one of them only; the
+        names of the main clone and of a subclone may be exchanged, so several ways are kept.
+        """
         starts = [[0.2] * len(joint)]
         for number in range(len(joint)):
             for high in (0.3, 0.9):
                 starts.append([high if i == number else 0.02 for i in range(len(joint))])
         tried = []
         for shares in starts:
-            more = tuple(
-                replace(own, fractions=(*own.fractions, share * _main_share(own)))
-                for own, share in zip(joint, shares, strict=True)
-            )
-            tried.append(self._shares(more, range(len(joint))))
-        return max(tried, key=lambda one: one[0])[1]
+            more = tuple(_with_new(own, share) for own, share in zip(joint, shares, strict=True))
+            tried.append(self._shares(more, range(len(joint)), [len(joint[0].fractions)]))
+        return _far_apart([own for _, own in sorted(tried, key=lambda one: -one[0])])[:N_WAYS]
 
-    def _shares(self, joint: Joint, order: Sequence[int]) -> tuple[float, Joint]:
-        """The best shares of subclones, one sample after the other, and their evidence."""
+    def _shares(self, joint: Joint, order: Sequence[int], subclones: Sequence[int]) -> tuple[float, Joint]:
+        """The best shares of some subclones, one sample after the other, and their evidence."""
+        if not subclones:
+            return 0.0, joint
         evidence = Evidence(self.pieces, self.most, joint[0].doubled)
         best = evidence.at(joint)
         for _ in range(SHARE_TURNS):
             before = best
             for number in order:
-                for j in range(len(joint[0].fractions)):
+                for j in subclones:
                     for share in SHARES:
                         trial = _with_share(joint, number, j, share)
-                        if _main_share(trial[number]) >= LEAST_MAIN and (height := evidence.at(trial)) > best:
+                        if (height := evidence.at(trial)) > best:
                             best, joint = height, trial
             if best == before:
                 break
         return best, joint
 
 
-def _main_share(own: Parameters) -> float:
-    return 1 - sum(own.fractions)
+def _combined(alone: Sequence[Sequence[Parameters]], doubled: bool) -> list[Joint]:
+    """The best explanations of the samples by themselves side by side, then others of one sample at a time; without
+    their subclones.
+    """
+    each = [[replace(own, fractions=()) for own in found if own.doubled is doubled] for found in alone]
+    if not all(each):
+        return []
+    best = tuple(found[0] for found in each)
+    others = [
+        (*best[:number], own, *best[number + 1 :]) for number, found in enumerate(each) for own in found[1:N_OTHERS]
+    ]
+    return [best, *others]
+
+
+def _best_few(rough: Sequence[tuple[float, Joint]]) -> list[Joint]:
+    """The best, and what is not far below."""
+    ranked = sorted(rough, key=lambda one: -one[0])
+    return distinct_joint([own for height, own in ranked if height > ranked[0][0] - FAR_BELOW])[:N_POLISHED]
+
+
+def _far_apart(ranked: Sequence[Joint]) -> list[Joint]:
+    """Without explanations with about the purities and shares of a better one."""
+
+    def alike(one: Parameters, other: Parameters) -> bool:
+        shares = zip(one.fractions, other.fractions, strict=True)
+        return abs(one.purity - other.purity) < OTHER_PURITY and all(abs(a - b) < OTHER_SHARE for a, b in shares)
+
+    kept: list[Joint] = []
+    for joint in ranked:
+        same = (other for other in kept if other[0].doubled == joint[0].doubled)
+        if not any(all(map(alike, joint, other)) for other in same):
+            kept.append(joint)
+    return kept
+
+
+def _with_new(own: Parameters, share: float) -> Parameters:
+    """A sample with a subclone more, in place of a share of all other clones."""
+    return replace(own, fractions=(*(other * (1 - share) for other in own.fractions), share))
 
 
 def _with_share(joint: Joint, number: int, subclone: int, share: float) -> Joint:
-    """A joint explanation with another share of one subclone in one sample."""
-    fractions = list(joint[number].fractions)
-    fractions[subclone] = share
-    own = replace(joint[number], fractions=tuple(fractions))
-    return (*joint[:number], own, *joint[number + 1 :])
+    """A joint explanation with another share of one subclone in one sample; the other clones have what is left."""
+    own = joint[number].fractions
+    left = (1 - share) / max(1 - own[subclone], 1e-3)
+    fractions = tuple(share if j == subclone else other * left for j, other in enumerate(own))
+    return (*joint[:number], replace(joint[number], fractions=fractions), *joint[number + 1 :])
 
 
 def _of_main_clone(pieces: Columns, states: CopyStates, own: Parameters) -> Floats:

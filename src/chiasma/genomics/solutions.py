@@ -142,7 +142,10 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known."""
+    """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known.
+
+    together : names of the samples of the patient that were explained together; none if the sample was solved alone.
+    """
 
     data: TumourData
     bounds: Bounds
@@ -150,6 +153,7 @@ class Answer:
     solutions: tuple[Solution, ...]
     flat: bool
     null_log_evidence: float
+    together: tuple[str, ...] = ()
 
     @cached_property
     def landscapes(self) -> dict[bool, Landscape]:
@@ -285,6 +289,7 @@ def answers_of(
     null = sum(_without_changes(data) for data in samples)
     best = max((joint[0].log_evidence for joint in explanations), default=-np.inf)
     ranked = rank(explanations) or tuple(() for _ in samples)
+    together = tuple(data.bins.sample for data in samples) if len(samples) > 1 else ()
     return tuple(
         Answer(
             data=data,
@@ -293,6 +298,7 @@ def answers_of(
             solutions=solutions,
             flat=bool(best < null + SIGNAL),
             null_log_evidence=null,
+            together=together,
         )
         for data, own, solutions in zip(samples, bounds, ranked, strict=True)
     )
@@ -368,7 +374,7 @@ def rough_climb(
     def height(x: Floats) -> float:
         return evidence.at(line.parameters(x)) + line.log_prior(x)
 
-    free, top, _ = climb(height, line.begin, line.steps, ROUGH_STEPS)
+    free, top, _ = climb(height, line.begin, line.steps, ROUGH_STEPS, line.slices)
     return top, line.parameters(free)
 
 
@@ -395,7 +401,9 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
         def height(x: Floats, at: Callable[[Joint], float] = evidence.at) -> float:
             return at(line.parameters(x)) + line.log_prior(x)
 
-        free, top, covariance = climb(height, free, steps)
+        # Samples are nearly independent, given their copy numbers: only the last curvature is that of all together.
+        last = turn == TURNS - 1
+        free, top, covariance = climb(height, free, steps, blocks=line.slices, whole=last)
         steps = np.clip(0.5 * np.sqrt(np.diag(covariance)), 1e-5, 0.3)
     parameters = line.parameters(free)
     counts = _segment_counts(pieces, parameters, most, probabilities)
@@ -549,13 +557,22 @@ def _log_likelihood(pieces: Sequence[Columns], own: Joint, most: int, probabilit
 
 
 def climb(
-    height: Callable[[Floats], float], begin: Floats, steps: Floats, most_steps: int = STEPS
+    height: Callable[[Floats], float],
+    begin: Floats,
+    steps: Floats,
+    most_steps: int = STEPS,
+    blocks: Sequence[slice] | None = None,
+    whole: bool = False,
 ) -> tuple[Floats, float, Floats]:
-    """Newton's method: the maximum, its height, and the inverse of the negative Hessian there, all by differences."""
+    """Newton's method: the maximum, its height, and the inverse of the negative Hessian there, all by differences.
+
+    blocks : mixed derivatives are computed within these coordinates only; default: all. whole : at the maximum, all
+    are.
+    """
     x, top = begin.copy(), height(begin)
     covariance = np.diag(steps**2)
     for _ in range(most_steps):
-        gradient, hessian = _differences(height, x, top, steps)
+        gradient, hessian = _differences(height, x, top, steps, blocks)
         # Where the surface is not a hill, its absolute curvature gives a safe step.
         values, vectors = np.linalg.eigh(-hessian)
         values = np.maximum(np.abs(values), 1e-3 / np.max(steps) ** 2 * 1e-3)
@@ -574,16 +591,21 @@ def climb(
             break
     if most_steps <= ROUGH_STEPS:
         return x, top, covariance
-    _, hessian = _differences(height, x, top, steps)
+    _, hessian = _differences(height, x, top, steps, None if whole else blocks)
     values, vectors = np.linalg.eigh(-hessian)
     values = np.maximum(values, 1e-2)  # no coordinate is known worse than to a standard deviation of 10
     return x, top, np.asarray((vectors / values) @ vectors.T)
 
 
-def _differences(height: Callable[[Floats], float], x: Floats, top: float, steps: Floats) -> tuple[Floats, Floats]:
-    """Gradient and Hessian by central differences."""
+def _differences(
+    height: Callable[[Floats], float], x: Floats, top: float, steps: Floats, blocks: Sequence[slice] | None
+) -> tuple[Floats, Floats]:
+    """Gradient and Hessian by central differences; without mixed derivatives between blocks."""
     n = len(x)
-    gradient, hessian = np.empty(n), np.empty((n, n))
+    gradient, hessian = np.empty(n), np.zeros((n, n))
+    block = np.zeros(n, int)
+    for number, own in enumerate(blocks or ()):
+        block[own] = number
     up, down = np.empty(n), np.empty(n)
     for i in range(n):
         shift = np.zeros(n)
@@ -593,6 +615,8 @@ def _differences(height: Callable[[Floats], float], x: Floats, top: float, steps
         hessian[i, i] = (up[i] - 2 * top + down[i]) / steps[i] ** 2
     for i in range(n):
         for j in range(i):
+            if block[j] != block[i]:
+                continue
             shift = np.zeros(n)
             shift[[i, j]] = steps[[i, j]]
             both = height(x + shift)
