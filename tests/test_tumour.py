@@ -94,7 +94,7 @@ def test_alleles__beta_binomial_and_interpolation():
     assert log_beta_binomial(3.0, 10.0, 0.3, 20.0) == pytest.approx(stats.betabinom.logpmf(3, 10, 6, 14))
     nodes = np.linspace(0.002, 0.5, 201)
     table = np.zeros((1, 201))
-    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), nodes, 100.0, table)
+    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), nodes, 100.0, 0.0, table)
     p = nodes[40]
     both = [stats.betabinom.logpmf(k, 100, 100 * p, 100 * (1 - p)) for k in (30, 70)]
     assert table[0, 40] == pytest.approx(np.log(0.5) + np.logaddexp(*both))
@@ -102,7 +102,7 @@ def test_alleles__beta_binomial_and_interpolation():
     fraction = np.array([0.31234, 0.3])
     add_alleles(table, np.array([-7.0]), fraction, np.array([False, True]), out)
     exact = np.zeros((1, 1))
-    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), 0.002 + 0.996 * fraction[:1], 100.0, exact)
+    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), 0.002 + 0.996 * fraction[:1], 100.0, 0.0, exact)
     assert out[0] == pytest.approx([exact[0, 0], -7.0], abs=1e-5)
 
 
@@ -114,11 +114,13 @@ def test_alleles__mirrored_sites_have_the_moments_of_the_folded_normal():
     nodes = np.linspace(0.002, 0.5, 51)
     table = np.zeros((1, 51))
     for fraction in mirrored[:400]:
-        add_fractions(np.array([0]), np.array([fraction]), np.array([0.02]), np.array([5.0]), 0.0, nodes, table)
+        add_fractions(
+            np.array([0]), np.array([fraction]), np.array([0.02]), np.array([5.0]), 0.0, nodes, 0.0, np.zeros(1), table
+        )
     assert nodes[table[0].argmax()] > 0.45  # balanced, though the mean is below 1/2
     assert mirrored.mean() < 0.45
     one = np.zeros((1, 51))
-    add_fractions(np.array([0]), np.array([0.3]), np.array([0.02]), np.array([1.0]), 0.0, nodes, one)
+    add_fractions(np.array([0]), np.array([0.3]), np.array([0.02]), np.array([1.0]), 0.0, nodes, 0.0, np.zeros(1), one)
     assert nodes[one[0].argmax()] == pytest.approx(0.3, abs=0.03)
 
 

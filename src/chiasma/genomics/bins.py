@@ -137,6 +137,11 @@ class Bins:
         sizes = np.diff(self.starts, append=self.n_bins)
         return self.chosen(np.repeat(keep, sizes), f"left out, as normal cells may not have two copies: {told}")
 
+    def with_linear_response(self, response: float) -> Bins:
+        """Depth that grows like copies^response, as the signal of arrays does, made linear."""
+        note = f"depth is taken to grow like copies^{response:g}, as the signal of arrays does, and made linear"
+        return replace(self, depth=self.depth ** (1 / response), notes=(*self.notes, note))
+
     def in_words(self) -> str:
         what = "segments" if self.segments else "bins"
         n_missing = int(np.isnan(self.depth).sum())

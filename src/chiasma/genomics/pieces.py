@@ -47,10 +47,19 @@ class TumourData:
     def has_alleles(self) -> bool:
         return self.alleles is not None
 
+    def with_response(self, response: float) -> TumourData:
+        """The same pieces, for depth that grows like a power of the copies and is made linear."""
+        if response == 1:
+            return self
+        bins = self.bins.with_linear_response(response)
+        own = self.reference
+        known = replace(reference(bins), cuts=own.cuts, change_rate=own.change_rate)
+        return replace(self, bins=bins, reference=known)
+
     def with_allele_noise(self, level: float) -> TumourData:
         """The same sample, its alleles with another precision or standard deviation."""
         assert self.alleles is not None
-        return replace(self, alleles=table_at(self.bins, level, self.alleles.folded, self.alleles.extra))
+        return replace(self, alleles=table_at(self.bins, level, self.alleles.kind))
 
     @cached_property
     def _table(self) -> Floats:

@@ -50,6 +50,8 @@ N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 8, 4, 40.0
 N_ALIASED = 3
 STEPS, ROUGH_STEPS = 8, 2
 TURNS = 3
+# Depth grows like copies to one of these powers: of arrays about 0.55.
+RESPONSES = (1.0, 0.75, 0.55)
 PEAK_STEP, MOST_MOVES = 1.3, 6
 CONVERGED = 0.02
 # Solutions this near are one.
@@ -195,7 +197,9 @@ def solve(
     data = TumourData.of(bins)
     note(noise_in_words(data))
     note(f"searching purity x ploidy on {len(data.cuts):,} pieces of the genome")
-    maps = surveys(data.pieces, most, bounds, workers)
+    data, maps = _surveyed(data, most, bounds, workers)
+    if data.bins.notes != bins.notes:
+        note(data.bins.notes[-1])
     explanations: list[Explained] = []
     numbers = range(bounds.clones[0], bounds.clones[1] + 1)
     with ThreadPoolExecutor(workers) as pool:
@@ -210,6 +214,24 @@ def solve(
             polished = pool.map(partial(polish, (data,), most, (bounds,)), chosen(rough[n_clones]))
             explanations += kept_explanations(polished, (bounds,), n_clones)
     return answers_of((data,), (bounds,), most, explanations)[0]
+
+
+def _surveyed(data: TumourData, most: int, bounds: Bounds, workers: int) -> tuple[TumourData, dict[bool, Landscape]]:
+    """The sample with the response of depth to copies that explains it best, and its landscapes.
+
+    Reads count copies. Arrays, which have allele fractions without counts, respond less than that.
+    """
+    from_reads = data.alleles is None or data.alleles.counts
+    found = []
+    for response in RESPONSES[:1] if from_reads else RESPONSES:
+        other = data.with_response(response)
+        maps = surveys(other.pieces, most, bounds, workers)
+        # The density of a power of the depth is not that of the depth.
+        depth = data.pieces.depth[data.pieces.depth > 0]
+        log_slope = float(np.sum((1 / response - 1) * np.log(depth) - np.log(response)))
+        found.append((max(one.log_evidence.max() for one in maps.values()) + log_slope, other, maps))
+    _, data, maps = max(found, key=lambda one: one[0])
+    return data, maps
 
 
 def rough_explanations(

@@ -108,24 +108,35 @@ def or_outside(out, outside, log_inside, depth):
 
 
 @njit
-def add_counts(bins, a, b, nodes, precision, out):
-    """out (T, G) += log-likelihood of units of counts a, b (J,) in their bins; either allele may be the minor one."""
+def add_counts(bins, a, b, nodes, precision, homozygous, out):
+    """out (T, G) += log-likelihood of units of counts a, b (J,) in their bins; either allele may be the minor one.
+
+    homozygous: P(a unit is no heterozygous site at all); its minor fraction is then that of the first node.
+    """
+    log_het = math.log1p(-homozygous)
     for j in range(bins.shape[0]):
-        n = a[j] + b[j]
+        n, log_hom = a[j] + b[j], 0.0
         for g in range(nodes.shape[0]):
             one = log_beta_binomial(a[j], n, nodes[g], precision)
             other = log_beta_binomial(b[j], n, nodes[g], precision)
-            out[bins[j], g] += LOG_HALF + log_of_sum(one, other)
+            either = LOG_HALF + log_of_sum(one, other)
+            if homozygous > 0.0:
+                if g == 0:
+                    log_hom = math.log(homozygous) + either
+                either = log_of_sum(log_het + either, log_hom)
+            out[bins[j], g] += either
 
 
 @njit
-def add_fractions(bins, fraction, variance, sites, extra, nodes, out):
+def add_fractions(bins, fraction, variance, sites, extra, nodes, homozygous, log_hom, out):
     """out (T, G) += log density of mirrored fractions (J,), each a mean over sites that were mirrored one by one.
 
     A site's fraction has the mean p and the variance p (1 - p) * variance[j]; mirrored, it is 1/2 less the folded
     normal |1/2 - x|. The mean over several sites has its moments and a variance of `extra` on top. Student's t with
-    TAILS degrees of freedom in place of the normal takes care of bins where sites are not alike.
+    TAILS degrees of freedom in place of the normal takes care of bins where sites are not alike. homozygous: P(a unit
+    of one site is no heterozygous one); log_hom (J,): its log density then.
     """
+    log_het = math.log1p(-homozygous)
     log_top = math.lgamma(0.5 * (TAILS + 1.0)) - math.lgamma(0.5 * TAILS) - 0.5 * math.log(TAILS * math.pi)
     for j in range(bins.shape[0]):
         for g in range(nodes.shape[0]):
@@ -139,7 +150,10 @@ def add_fractions(bins, fraction, variance, sites, extra, nodes, out):
                     -0.5 * (TAILS + 1.0) * math.log1p(near * near / TAILS),
                     -0.5 * (TAILS + 1.0) * math.log1p(far * far / TAILS),
                 )
-                out[bins[j], g] += both - math.log(sd) + log_top
+                both += log_top - math.log(sd)
+                if homozygous > 0.0:
+                    both = log_of_sum(log_het + both, math.log(homozygous) + log_hom[j])
+                out[bins[j], g] += both
             else:
                 z = distance / sd
                 folded = sd * math.sqrt(2.0 / math.pi) * math.exp(-0.5 * z * z) + distance * math.erf(
