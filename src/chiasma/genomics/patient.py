@@ -36,6 +36,7 @@ from chiasma.genomics.solutions import (
     polish,
     rough_climb,
     rough_explanations,
+    surveyed,
     with_measured_alleles,
 )
 from chiasma.types import Floats
@@ -129,7 +130,12 @@ def solve_patient(
     each = [bounds] * len(samples) if isinstance(bounds, Bounds) else list(bounds)
     if len(each) != len(samples):
         raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
-    data = with_shared_cuts([TumourData.of(bins) for bins in aligned(samples)])
+    data = with_shared_cuts(
+        [
+            _with_response(TumourData.of(bins), most, own, workers)
+            for bins, own in zip(aligned(samples), each, strict=True)
+        ]
+    )
     for own in data:
         note(f"{own.bins.sample}: {noise_in_words(own)}")
     numbers = range(each[0].clones[0], each[0].clones[1] + 1)
@@ -159,6 +165,13 @@ def solve_patient(
                 break
             highest = best
     return Patient(answers=answers_of(data, each, most, _without_mirror_images(explanations)))
+
+
+def _with_response(data: TumourData, most: int, bounds: Bounds, workers: int) -> TumourData:
+    """The sample with the response of depth to copies that explains it best by itself; reads count copies."""
+    if data.alleles is None or data.alleles.counts:
+        return data
+    return surveyed(data, most, bounds, workers)[0]
 
 
 def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
