@@ -112,7 +112,7 @@ def test_fit__writes_everything_and_says_so(genome):
     result = run("fit", "genome.tsv", "--model", "genome.toml", "--out", "run", *SMALL)
     assert result.exit_code == 0, result.output
     seed = re.match(r"seed (\d+)\n", result.stderr)[1]
-    assert "genome.tsv: 60 sites, 22 chromosomes, gaps in steps of 264,000" in result.stderr
+    assert "genome.tsv: 60 sites, 22 chromosomes, distances in steps of 264,000" in result.stderr
     assert seed in result.stdout
     assert "2 chains x 20 draws x 60 sites" in result.stdout
     assert "log evidence" in result.stdout
@@ -252,6 +252,9 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     result = run("show", "some")
     assert result.exit_code == 0, result.output
     assert "interrupted: 5 of 10 draws per chain; continue with: chiasma fit DATA --out some --resume" in result.stderr
+    checked = run("show", "some", "--check").stderr
+    assert "some/run.zarr is sound: " in checked
+    assert "5 of 10 draws per chain are stored: not complete, continue with: chiasma fit DATA" in checked
     assert "there is no run in none: it has no draws yet" in refused("show", "none")
     for name, draws in {"some": 10, "none": 20}.items():
         assert run("fit", "genome.tsv", "--out", name, "--resume", "-q").exit_code == 0

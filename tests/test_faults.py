@@ -233,6 +233,7 @@ def test_show__checks_a_run(data, tmp_path, no_report):
     done = call("show", out, "--check")
     assert done.exit_code == 0
     assert "run.zarr is sound: " in done.output
+    assert "12 of 12 draws per chain are stored: complete" in done.output.replace("\n", " ")
     chunk = next((out / "run.zarr" / "codes").glob("c.0.*"))
     content = bytearray(chunk.read_bytes())
     content[-6] ^= 1

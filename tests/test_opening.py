@@ -10,9 +10,11 @@ import numba
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import chiasma as ch
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.results.parameters import entries, named_parameters
 from chiasma.sampling import engines, sampler
 from chiasma.storage import reading, store
 
@@ -289,3 +291,24 @@ def test_a_run_of_version_0_1_opens_and_goes_on_as_if_it_were_of_today(name, tmp
     if name == "exact":
         assert opened.log_evidence.value == pytest.approx(fresh.log_evidence.value, rel=1e-12)
         assert opened.log_evidence.standard_error == 0
+
+
+def test_other_programs__find_rows_and_parameters_in_the_attributes(tmp_path):
+    """The store says which bits are a row's, and what the columns of `parameters` are."""
+    rows = [ch.Row([0, 1, 2], ch.Sticky(0.1)), ch.Row([0, 5], ch.Switch(0.1, 0.2))]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.7))
+    posterior = ch.sample(model, signal(), store=tmp_path / "run", **QUICK)
+    group = zarr.open_group(tmp_path / "run", mode="r")
+    about = group.attrs["chiasma"]["provenance"]
+    for k, (shift, mask) in enumerate(zip(about["row_shifts"], about["row_masks"], strict=True)):
+        assert np.array_equal(group["codes"][:] >> shift & mask, posterior.states(k).values)
+    assert about["parameter_names"] == []
+
+
+def test_other_programs__names_are_in_the_order_of_the_values():
+    chains, weights = ch.BinaryChains(enter=ch.Beta(1, 9), leave=0.1), ch.Gamma([2, 2, 2], 1)
+    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights, sd=ch.HalfNormal(1)))
+    values = np.arange(5.0)
+    found = {one.name: one.values.item() for one in entries(named_parameters(values[None, None], model))}
+    assert [found[name] for name in model.parameters.value_names()] == values.tolist()
+    assert "weights[2]" in found

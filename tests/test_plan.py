@@ -39,7 +39,8 @@ def test_auto__is_exact_where_that_is_affordable():
     assert chosen.exchange is None
     assert chosen.ladder.betas == (1.0,)
     assert chosen.reason == (
-        "exact independent draws: the exact filter over 6 free rows x 10,877 columns takes about 0.0056 s and 0 MiB"
+        "exact independent draws: the exact filter over 6 free rows x 10,877 columns takes about 0.0056 s "
+        "and less than 1 MiB"
     )
 
 

@@ -53,6 +53,18 @@ def test_lines__waits_grow_to_a_limit(monkeypatch):
     assert said[1] == "chiasma: draws 5 of 100 (5%), 5 s, about 1 min 35 s left"
 
 
+def test_lines__a_stage_that_has_only_begun_is_not_told():
+    now, said = [6.0], []
+    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    now[0] = 12.0
+    lines.begin("draws", 100)
+    lines.tell_if_due()
+    assert said == []
+    now[0] = 18.0
+    lines.tell_if_due()
+    assert said[1] == "chiasma: draws 0 of 100 (0%), 6 s"
+
+
 def test_lines__a_resumed_run_counts_what_is_stored():
     """The time left follows from what was done since."""
     now, said = [0.0], []

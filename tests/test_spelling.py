@@ -40,7 +40,12 @@ def warnings() -> list[str]:
     found = chain_warnings((BAD_PART,), (), 1, 100, np.array([1.0]), "")
     for betas, update in (([1.0], "Collapsed(starts=32)"), ([0.2, 1.0], ""), ([0.0, 0.2, 1.0], "")):
         found += chain_warnings((BAD_PART,), (), 4, 100, np.array(betas), update)
-    return [*found, *evidence_warnings(Evidence(-3.0, 2.0)), *ladder_warnings(True, STATS), *misfit_warnings(BAD_FIT)]
+    return [
+        *found,
+        *evidence_warnings(Evidence(-3.0, 2.0), 100),
+        *ladder_warnings(True, STATS),
+        *misfit_warnings(BAD_FIT),
+    ]
 
 
 def flags(text: str) -> list[str]:

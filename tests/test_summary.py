@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -19,6 +20,7 @@ from chiasma.results.arrays import per_draw
 from chiasma.results.evidence import Evidence
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.summary import convergence, some_sites, tied
+from chiasma.results.warnings import chain_warnings
 from test_configurations import by_hand
 
 
@@ -181,7 +183,7 @@ def test_exchanges_and_the_warnings_of_the_ladder():
         (None, None),
         (Evidence(-10.0, 0.0), None),
         (Evidence(-10.0, 0.3), None),
-        (Evidence(-10.0, 1.234), "the log evidence is 1.2 nats, above 0.5; take more draws, or more rungs"),
+        (Evidence(-10.0, 1.234), "the log evidence is 1.2 nats, above 0.5; take more draws (draws="),
         (Evidence(-10.0, math.nan), "is unknown (too few draws)"),
         (Evidence(-math.inf, math.inf), "a rung has impossible draws"),
     ],
@@ -232,7 +234,7 @@ def test_models_without_levels_are_judged_by_their_rows_on_and_vectors_by_themse
     found = good_run(n_draws=300, draws=x, model=None, data=None, info={}).summary()
     assert (found.convergence[1].name, found.convergence[1].n) == ("x", 2)
     assert found.warnings == ()
-    assert "4 chains x 300 draws x 2 sites\n" in str(found)
+    assert "4 chains x 300 draws x 2 coordinates\n" in str(found)
 
 
 def test_channels_are_series_of_their_own():
@@ -289,3 +291,21 @@ def test_summary__tables_fit_a_terminal_of_80_columns():
     row = " ".join(f"{numbers[key]:.4g}" for key in ("mean", "sd", "low", "high")) + " 1.234 1,000,000"
     assert sum(" ".join(line.split()).endswith(row) for line in lines) == 1
     assert max(map(len, shown.getvalue().splitlines())) <= 80
+
+
+def test_summary__of_a_density_speaks_of_coordinates():
+    density = ch.Density(lambda x: -(x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk(scale=0.01))
+    run = ch.sample(density, exchange="swap", ladder=[1, 2], draws=50, warmup=0, seed=1, progress=False).summary()
+    shown = StringIO()
+    Console(file=shown, width=80).print(run)
+    assert "x 2 coordinates" in shown.getvalue()
+    assert "coordinates per exchange" in shown.getvalue()
+    assert any("worst at coordinate" in text for text in run.warnings)
+    words = set(re.findall(r"\w+", shown.getvalue()))
+    assert not words & {"site", "sites", "column", "columns", "path", "paths"}
+
+
+def test_warnings__of_r_hat_show_that_it_is_above_the_limit():
+    part = replace(good_run().summary().convergence[0], rhat_worst=1.0104, disagree=1, ess_worst=1e4)
+    (text,) = chain_warnings((part,), (), 4, 1000, np.ones(1), "RowGibbs()")
+    assert "is above 1.01 (1.010); let update='auto' choose, warm up longer" in text

@@ -38,7 +38,7 @@ def test_read__values_starts_and_gaps(write):
     assert signal.data.gaps.tolist() == [1, 1.5, 1, 1]
     assert signal.chromosome == ("chr1", "chr1", "chr1", "2", "2")  # a prefix does not make another chromosome
     assert signal.position.tolist() == [0, 100, 250, 0, 100]
-    assert signal.in_words() == "5 sites, 2 chromosomes, 2 missing, gaps in steps of 100"
+    assert signal.in_words() == "5 sites, 2 chromosomes, 2 missing, distances in steps of 100"
 
 
 def test_read__the_median_distance_is_one_step(write):
@@ -246,6 +246,17 @@ def test_region__refuses_what_is_not_there(write):
         find_region(Signal(data=signal.data, chromosome=signal.chromosome), "1:0-5")
     with pytest.raises(InvalidInput, match="this run has no chromosomes"):
         find_region(Signal(data=Observations([1.0])), "chr1")
+
+
+def test_region__by_the_name_of_the_position():
+    signal = Signal(data=Observations([1.0, 2.0, 3.0]), position=np.array([-0.5, 0.0, 0.5]), axis="seconds")
+    assert find_region(signal, "seconds:-0.7-0") == (0, 2)
+    assert find_region(signal, "1-2") == (1, 3)
+    how = "sites, which are whole numbers such as 0-99, or by its seconds, such as seconds:-0.5-0.5; got '0.5-2'"
+    with pytest.raises(InvalidInput, match=re.escape(how)):
+        find_region(signal, "0.5-2")
+    with pytest.raises(InvalidInput, match="there is no site in 'seconds:3-4'; widen it"):
+        find_region(signal, "seconds:3-4")
 
 
 def test_read__a_column_that_begins_with_many_missing_values(write):

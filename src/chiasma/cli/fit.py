@@ -84,7 +84,6 @@ def run_fit(
     from chiasma.genomics.signals import read_any
 
     settings = completed(settings)
-    voice.seed(settings.sections["sampler"]["seed"])
     try:
         done = fit_file(
             source,
@@ -94,6 +93,7 @@ def run_fit(
             resume=resume,
             progress=voice.progress,
             read=read_any,
+            begun=lambda: voice.seed(settings.sections["sampler"]["seed"]),
             note=voice.note,
             detail=voice.detail,
         )

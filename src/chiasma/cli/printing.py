@@ -98,7 +98,7 @@ def _patterns(patterns: list[dict[str, Any]], where: str) -> Any:
     table.add_column("probability", justify="right")
     table.add_column("states, one digit per row, and their sites")
     for one in patterns:
-        error = "" if one["standard_error"] is None else f" ± {one['standard_error']:.2f}"
+        error = f" ± {one['standard_error']:.1g}" if one["standard_error"] else ""
         runs = [f"{run['state']} {run['first_site']}-{run['last_site']}" for run in one["runs"]]
         table.add_row(f"{one['probability']:.3f}{error}", ", ".join(runs))
     return table
@@ -114,6 +114,7 @@ def _doubts(report: Report, signal: Signal) -> Any:
     from rich.text import Text
 
     from chiasma.files.report import region_text
+    from chiasma.files.run_tables import ends_of
     from chiasma.results.rivals import CERTAIN
 
     n, doubtful = report.n_segments, len(report.regions)
@@ -134,7 +135,8 @@ def _doubts(report: Report, signal: Signal) -> Any:
         states = "   ".join(f"{one.name}: {one.probability:.2f}" for one in rivals)
         where = [region_text(signal, segment.start, segment.stop)]
         if position is not None:
-            where.append(f"{position[segment.start]:,.6g} to {position[segment.stop - 1]:,.6g}")
+            end = ends_of(signal, position)[segment.stop - 1]  # as in the tables
+            where.append(f"{position[segment.start]:,.6g} to {end:,.6g}")
         table.add_row(*(Text(printable(one)) for one in where), f"{segment.n_data:,}", Text(printable(states)))
     more = doubtful - SHOWN_REGIONS
     lines = [Text(f"and {more:,} more in explanations.tsv")] if more > 0 else []

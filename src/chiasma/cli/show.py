@@ -16,7 +16,8 @@ def show(
     region: Annotated[
         str | None,
         typer.Option(
-            help="Look at one region: chr17, chr17:30000000-50000000, or sites 120-180 (both ends included).",
+            help="Look at one region, both ends included: sites 120-180; chr17 or chr17:30000000-50000000; or "
+            "positions with the name of their column, seconds:50.5-60.",
             show_default=False,
         ),
     ] = None,

@@ -50,6 +50,7 @@ def fit_file(
     tables_only: bool = False,
     progress: bool = False,
     read: Callable[[Path, Columns], Signal] = read_signal,
+    begun: Callable[[], None] = lambda: None,
     note: Say = lambda text: None,
     detail: Say = lambda text: None,
 ) -> Fit:
@@ -69,6 +70,7 @@ def fit_file(
         can write them later.
     progress : show the display of `chiasma.sample`.
     read : reads the data file; `chiasma.genomics.signals.read_any` knows more formats.
+    begun : is called once the file and the settings have proved sound.
     note, detail : are told what happens, a line at a time; detail: what took long in the report.
     """
     settings.check_learned(learn)
@@ -77,6 +79,7 @@ def fit_file(
     settings, numbers = estimated(given, signal.data, learn)
     settings = completed(settings.learning(learn))
     model = settings.model()
+    begun()
     note(f"{source}: {signal.in_words()}")
     for text in signal.notes:
         note(f"  {text}")

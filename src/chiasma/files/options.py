@@ -143,6 +143,10 @@ def chain_parameters() -> dict[str, Parameter]:
     return parameters_of(CHAINS["binary"])
 
 
+# What `estimates.left_out` takes in place of a default.
+ELSE_ESTIMATED = {"depth": "; estimated where several weights add up to 1"}
+
+
 def _of_parameter(key: str, users: Mapping[str, Parameter], all_users: int) -> Setting:
     """The setting of a parameter; if not all emissions have it, its help names those that do."""
     first = next(iter(users.values())).about
@@ -151,7 +155,7 @@ def _of_parameter(key: str, users: Mapping[str, Parameter], all_users: int) -> S
     if first.same_as:
         text += f" Default: the same as --{first.same_as}."
     elif len(defaults) == 1:
-        text += f" Default: {defaults.pop():g}."
+        text += f" Default: {defaults.pop():g}{ELSE_ESTIMATED.get(key, '')}."
     if first.takes == "number":
         return Setting("model", key, text, float)
     return Setting("model", key, text, parse=parse_list if first.takes == "list" else parse_numbers)
@@ -276,8 +280,10 @@ def learn_help() -> str:
             labels.setdefault(formula, []).append(label.replace("_", "-"))
     priors = "; ".join(f"{', '.join(whose)}: {formula}" for formula, whose in labels.items())
     return (
-        "Parameters to learn from the data, such as weights,sd. Each needs a number x, or a prior in \\[priors] of the "
-        f"--model file ({', '.join(prior_names())}). Priors made from x: {priors}."
+        "Parameters to learn from the data, such as weights,sd. Each has a prior in \\[priors] of the --model file "
+        f"({', '.join(prior_names())}), or one made from its number x, which is estimated from the signal where it is "
+        f"not given (weights, and the parameters of an emission of your own, must be given). "
+        f"Priors made from x: {priors}."
     )
 
 

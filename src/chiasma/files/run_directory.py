@@ -147,9 +147,12 @@ class RunDirectory:
         found = ch.check_store(self.store)
         if found.problems:
             raise StoreError("; ".join(found.problems))
-        self.open()
-        self.stored_settings()
-        return f"{self.store} is sound: {found.n_files} files, {found.n_bytes:,} bytes"
+        n_draws, wanted = self.open()[0].draws.sizes["draw"], self.wanted_draws()
+        so_far = "complete" if n_draws >= wanted else f"not complete, {self.how_to_resume()}"
+        return (
+            f"{self.store} is sound: {found.n_files} files, {found.n_bytes:,} bytes; {n_draws:,} of {wanted:,} draws "
+            f"per chain are stored: {so_far}"
+        )
 
     def wanted_draws(self) -> int:
         """Draws per chain that were requested."""

@@ -96,7 +96,7 @@ class Signal:
         if n_missing:
             parts.append(f"{n_missing:,} missing")
         if self.gap_unit is not None:
-            parts.append(f"gaps in steps of {self.gap_unit:,g}")
+            parts.append(f"distances in steps of {self.gap_unit:,g}")
         return ", ".join(parts)
 
     def save(self, path: Path) -> None:

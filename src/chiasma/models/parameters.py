@@ -13,6 +13,15 @@ from chiasma.models.priors import PRIORS, Prior
 from chiasma.types import Floats, as_floats
 
 
+def label(name: str, place: tuple[int, ...]) -> str:
+    """The name of one value of a parameter.
+
+    >>> label("sd", ()), label("weights", (1,))
+    ('sd', 'weights[1]')
+    """
+    return f"{name}[{', '.join(map(str, place))}]" if place else name
+
+
 class Slot(NamedTuple):
     """One parameter and its slices of both vectors."""
 
@@ -48,6 +57,10 @@ class Parameters:
     @property
     def names(self) -> list[str]:
         return [slot.name for slot in self.slots]
+
+    def value_names(self) -> list[str]:
+        """(P,) a name for every value, in order: sd, weights[0], weights[1]."""
+        return [label(slot.name, place) for slot in self.slots for place in np.ndindex(slot.prior.shape)]
 
     def sample(self, rng: np.random.Generator) -> Floats:
         """(P,) from the prior."""

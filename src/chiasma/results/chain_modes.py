@@ -22,6 +22,8 @@ from chiasma.results.equal_rows import Merging
 SURE, RARE = 0.8, 0.05
 # Shorter chains are not judged.
 FEWEST_DRAWS = 20
+# Rows of a block that is called large.
+LARGE_BLOCK = 8
 
 
 class Apart(NamedTuple):
@@ -78,8 +80,8 @@ def _at_site(
     return None
 
 
-def mode_warnings(apart: Apart | None, layout: Layout) -> list[str]:
-    """What it means that chains are apart, with a remedy."""
+def mode_warnings(apart: Apart | None, layout: Layout, n_free: int) -> list[str]:
+    """What it means that chains are apart, with remedies, the first to try first. n_free: rows that are not fixed."""
     if apart is None:
         return []
     names = [state_name(states) for states in unpack_codes(np.array(apart.codes), layout).T.tolist()]
@@ -90,6 +92,6 @@ def mode_warnings(apart: Apart | None, layout: Layout) -> list[str]:
     return [
         f"the chains sit in different modes at {apart.n} of {apart.n_sites} sites, each sure of its explanation: at "
         f"site {apart.site} {first}, {second}; each may be right, but how probable they are is not known: let "
-        "update='auto' choose, take larger blocks (update=ch.BlockGibbs(size=8)), or a ladder with crossovers "
-        "(exchange='mosaic', ladder='auto')"
+        f"update='auto' choose, take larger blocks (update=ch.BlockGibbs(size={min(LARGE_BLOCK, n_free)})), or a "
+        "ladder with crossovers (exchange='mosaic', ladder='auto')"
     ]

@@ -65,6 +65,11 @@ class Convergence:
     ess_median: float
     worst_site: int | None
 
+    @property
+    def place(self) -> str:
+        """What a series belongs to: vectors have coordinates, paths have sites."""
+        return "coordinate" if self.name == "x" else "site"
+
 
 def convergence(series: xr.DataArray) -> Convergence:
     """Convergence of one series (chain, draw), or of one per site (and channel), (chain, draw, site, ...)."""

@@ -15,6 +15,7 @@ import xarray as xr
 from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.parameters import label
 from chiasma.results.arrays import per_draw
 from chiasma.results.convergence import judge
 from chiasma.types import Floats
@@ -60,8 +61,7 @@ def entries(parameters: xr.Dataset) -> Iterator[Entry]:
     for parameter, array in parameters.data_vars.items():
         values = array.transpose("chain", "draw", ...).values
         for place in np.ndindex(values.shape[2:]):
-            label = f"[{', '.join(map(str, place))}]" if place else ""
-            yield Entry(f"{parameter}{label}", str(parameter), place, values[:, :, *place])
+            yield Entry(label(str(parameter), place), str(parameter), place, values[:, :, *place])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -401,6 +401,10 @@ class Posterior:
         """
         return segments.row_segments(self.codes, self.layout, self._row(row), self._starts())
 
+    def _mode_warnings(self, series: xr.DataArray) -> list[str]:
+        n_free = len(self.model.free_rows) if isinstance(self.model, FactorialHMM) else len(self.layout.sizes)
+        return mode_warnings(chains_apart(series, self.merging), self.layout, n_free)
+
     def summary(self) -> Summary:
         """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, whether
         the model fits the data, and warnings with remedies.
@@ -420,7 +424,7 @@ class Posterior:
         ()
         """
         series, weights = summary.some_sites(self.draws), self._weights()
-        apart = [] if self.n_rows is None else mode_warnings(chains_apart(series, self.merging), self.layout)
+        apart = [] if self.n_rows is None else self._mode_warnings(series)
         if weights is not None:
             series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:

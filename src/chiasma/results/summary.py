@@ -104,11 +104,12 @@ class Summary(Shown):
         from rich.console import Group
         from rich.text import Text
 
-        parts: list[Any] = [_run_table(self.run), _convergence_table(self.convergence)]
+        place = self.convergence[-1].place
+        parts: list[Any] = [_run_table(self.run, place), _convergence_table(self.convergence)]
         if self.parameters:
             parts.append(_parameter_table(self.parameters))
         if self.exchanges is not None:
-            parts.append(_facts(_exchange_facts(self.exchanges)))
+            parts.append(_facts(_exchange_facts(self.exchanges, is_vector=place == "coordinate")))
         if self.evidence is not None:
             value, error = self.evidence
             parts.append(_facts([("log evidence", f"{value:.3f} " + (f"± {error:.2g}" if error else "(exact)"))]))
@@ -172,7 +173,7 @@ def summarise(
         warnings=(
             *warnings,
             *info.get("warnings", ()),
-            *evidence_warnings(log_evidence),
+            *evidence_warnings(log_evidence, n_draws),
             *misfit_warnings(misfit),
         ),
     )
@@ -199,8 +200,8 @@ def _facts(rows: list[tuple[str, str]]) -> Any:
     return table
 
 
-def _run_table(run: dict[str, Any]) -> Any:
-    sizes = [count(run["chains"], "chain"), count(run["draws"], "draw"), count(run["sites"], "site")]
+def _run_table(run: dict[str, Any], place: str) -> Any:
+    sizes = [count(run["chains"], "chain"), count(run["draws"], "draw"), count(run["sites"], place)]
     sizes += [] if run["rows"] is None else [count(run["rows"], "row")]
     betas = f", beta {run['hottest_beta']:.3g} to 1" if run["replicas"] > 1 else ""
     seconds = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
@@ -228,7 +229,7 @@ def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
     table = _plain_table("Chains of the cold replica")
     table.add_column("")
     two_lines = ("R-hat\nworst", "R-hat\nmedian", "bulk ESS\nworst", "bulk ESS\nmedian")
-    for name in ("series", *two_lines, "constant", "worst\nsite"):
+    for name in ("series", *two_lines, "constant", f"worst\n{parts[-1].place}"):
         table.add_column(name, justify="right", no_wrap=True)
     for part in parts:
         numbers = [f"{x:.3f}" for x in (part.rhat_worst, part.rhat_median)]
@@ -257,11 +258,13 @@ def _parameter_table(parameters: tuple[ParameterSummary, ...]) -> Any:
     return table
 
 
-def _exchange_facts(health: Exchanges) -> list[tuple[str, str]]:
+def _exchange_facts(health: Exchanges, is_vector: bool) -> list[tuple[str, str]]:
+    """is_vector: of a Density, which has vectors of coordinates in place of paths of columns."""
+    columns, path = ("coordinates", "vector") if is_vector else ("columns", "path")
     pair = f"rungs {health.worst_pair} and {health.worst_pair + 1}"
     return [
         ("exchanges", health.move),
         ("worst rejection", f"{health.worst_rejection:.3f} ({pair}); barrier {health.barrier:.2f}"),
-        ("moved", f"{health.columns:.1f} columns per exchange; {health.changed:.0%} of exchanges change a path"),
+        ("moved", f"{health.columns:.1f} {columns} per exchange; {health.changed:.0%} of exchanges change a {path}"),
         *([] if health.round_trips is None else [("round trips", f"{health.round_trips:,}")]),
     ]

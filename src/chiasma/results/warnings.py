@@ -52,17 +52,19 @@ def chain_warnings(
     for part in parts:
         what = part.name.replace("_", " ")
         if part.rhat_worst > RHAT:
-            many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at site {part.worst_site}"
+            place = f"{part.place} {part.worst_site}"
+            many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at {place}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3g}){stuck}", betas, update))
+            found.append(
+                _disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3f}){stuck}", n_draws, betas, update)
+            )
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
     apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
     if apart:
-        found.append(
-            _disagree(f"{_listed([f'{one.name} ({one.rhat:.3g})' for one in apart])} is above {RHAT}", betas, update)
-        )
+        what = f"{_listed([f'{one.name} ({one.rhat:.3f})' for one in apart])} is above {RHAT}"
+        found.append(_disagree(what, n_draws, betas, update))
     slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
     if slow:
         what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
@@ -70,11 +72,15 @@ def chain_warnings(
     return found
 
 
-def _disagree(what: str, betas: Floats, update: str) -> str:
+def _disagree(what: str, n_draws: int, betas: Floats, update: str) -> str:
     better = _better_ladder(betas)
     if len(betas) == 1 and update.startswith("Collapsed"):
         better = "look for optima from more starts (update=ch.Collapsed(starts=...))"
-    return f"the chains disagree: R-hat of {what}; warm up longer (warmup=...), take more draws, or {better}"
+    first = "let update='auto' choose, " if update.startswith("RowGibbs") else ""
+    return (
+        f"the chains disagree: R-hat of {what}; {first}warm up longer (warmup=...), take more draws "
+        f"(draws={_round_up(2 * n_draws)}), or {better}"
+    )
 
 
 def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
@@ -117,16 +123,18 @@ def _round_up(count: float) -> int:
     return math.ceil(count / unit) * unit
 
 
-def evidence_warnings(evidence: Evidence | None) -> list[str]:
+def evidence_warnings(evidence: Evidence | None, n_draws: int) -> list[str]:
+    """n_draws: per chain; four times as many halve the error."""
     if evidence is None or evidence.standard_error <= EVIDENCE_ERROR:
         return []
     if not math.isfinite(evidence.value):
         return ["the evidence is unknown: a rung has impossible draws; take more draws, or adapt the ladder"]
     error = evidence.standard_error
+    wanted = _round_up(n_draws * ((error / EVIDENCE_ERROR) ** 2 if math.isfinite(error) else 2.0))
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
     return [
-        f"the standard error of the log evidence is {size}; take more draws, or more rungs "
-        "(ladder=ch.Ladder.adapted(...))"
+        f"the standard error of the log evidence is {size}; take more draws "
+        f"(draws={wanted}), or more rungs (ladder=ch.Ladder.adapted(...))"
     ]
 
 

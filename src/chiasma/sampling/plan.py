@@ -97,7 +97,7 @@ def exact_cost(target: AnyTarget) -> tuple[float, float]:
 def exact_cost_text(target: AnyTarget) -> str:
     seconds, memory = exact_cost(target)
     size = f"{target.size_text} x {target.n_columns:,} columns"
-    return f"the exact filter over {size} takes about {_seconds(seconds)} and {memory / 2**20:,.0f} MiB"
+    return f"the exact filter over {size} takes about {_seconds(seconds)} and {_mebibytes(memory)}"
 
 
 def block_rows(target: AnyTarget) -> int:
@@ -332,6 +332,14 @@ def _named_update(update: Any, target: AnyTarget) -> Update:
 def _check_ladder_name(ladder: Any) -> None:
     if isinstance(ladder, str) and ladder != "auto":
         raise InvalidInput(f'ladder must be "auto", a list of temperatures or a Ladder, got "{ladder}"')
+
+
+def _mebibytes(n_bytes: float) -> str:
+    """
+    >>> _mebibytes(1000), _mebibytes(3 * 2**20)
+    ('less than 1 MiB', '3 MiB')
+    """
+    return "less than 1 MiB" if n_bytes < 2**20 else f"{n_bytes / 2**20:,.0f} MiB"
 
 
 def _seconds(seconds: float) -> str:

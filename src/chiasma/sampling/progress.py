@@ -163,6 +163,8 @@ class Lines:
         with self.lock:
             done, total, spent = self.done, self.total, now - self.began
             made = done - self.before
+        if not made and spent < FIRST_LINE:
+            return  # the stage has only begun
         if self.reason is not None:
             self.write(f"chiasma: {self.reason}")
             self.reason = None

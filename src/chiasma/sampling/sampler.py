@@ -109,7 +109,7 @@ def sample(
     store : a path for a Zarr store, to which draws are written while sampling; ch.open_posterior reads it.
     resume : continue the run in `store` up to `draws`, as if it had never stopped; starts a new run if there is none.
     durable : sync every write to the disk, so that a power cut loses no more than a kill; False: for scratch stores.
-    progress : show what was chosen and a progress display, if the output is a terminal.
+    progress : show what was chosen and how far the run is: bars on a terminal, a line now and then elsewhere.
 
     Returns
     -------
@@ -217,7 +217,17 @@ def describe_run(
         "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
         "row_sizes": model.layout.sizes.tolist() if isinstance(model, FactorialHMM) else None,
         "row_names": model.row_names if isinstance(model, FactorialHMM) else None,
+        **(_for_other_programs(model) if isinstance(model, FactorialHMM) else {}),
         "versions": versions(),
+    }
+
+
+def _for_other_programs(model: FactorialHMM) -> dict[str, Any]:
+    """What programs without chiasma need to read a store: the bits of every row, and the columns of `parameters`."""
+    return {
+        "row_shifts": model.layout.shifts.tolist(),
+        "row_masks": model.layout.masks.tolist(),
+        "parameter_names": model.parameters.value_names(),
     }
 
 
