@@ -498,6 +498,7 @@ def test_fit__lists_rivals_by_sites_and_by_position(here):
     ]
     for line in lines:
         sites, seconds = (cell.strip() for cell in line.split("│")[1:3])
-        assert seconds == " to ".join(f"{int(site) / 10:g}" for site in sites.split("-"))
+        first, last = map(int, sites.split("-"))
+        assert seconds == f"{first / 10:g} to {(last + 1) / 10:g}"  # where the last site ends, as in the tables
     assert lines
     assert re.search(r"A state such as s[01]{2} has one digit per row, row 0 first: 0 is off\.", result.stdout)

@@ -23,7 +23,12 @@ PAGES = (
     "reference/api/chiasma.Posterior.html",
 )
 # What people search for, and a page that must be among the answers.
-SEARCHES = {"label switching": "labels.html", "mosaic": "crossovers.html", "forward filtering": "passes.html"}
+SEARCHES = {
+    "label switching": "labels.html",
+    "mosaic": "crossovers.html",
+    "forward filtering": "passes.html",
+    "bimodal": "glossary.html",
+}
 
 pytestmark = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the site is not built: make docs")
 
