@@ -5,6 +5,7 @@
     HATCHet   .bb                           #CHR START END SAMPLE RD #SNPS COV ALPHA BETA BAF
     QDNAseq   .igv                          chromosome start end feature, one column per sample
     SEG       of CBS, PureCN, IGV, ...      sample, chromosome, start, end, (markers), mean
+    ASCAT     log ratios of arrays          chrs pos, one column per sample; B-allele fractions in a file like it
     bedGraph, fixedStep and variableStep WIG (`chiasma.genomics.wig`)
     any table with columns that name a chromosome, a start and values
 
