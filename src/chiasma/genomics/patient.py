@@ -20,7 +20,7 @@ from chiasma.errors import InvalidInput
 from chiasma.genomics.alignment import aligned
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.copy_states import MOST_COPIES, CopyStates
-from chiasma.genomics.landscape import SLACK, Bounds, candidates, surveys
+from chiasma.genomics.landscape import Bounds, candidates, surveys
 from chiasma.genomics.model import Columns, Evidence, Parameters, evidence_map, likelihoods, shared_states
 from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.solutions import (
@@ -36,6 +36,7 @@ from chiasma.genomics.solutions import (
     polish,
     rough_climb,
     rough_explanations,
+    surveyed,
     with_measured_alleles,
 )
 from chiasma.types import Floats
@@ -47,7 +48,9 @@ ZOOMS = 3
 SHARES = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.98)
 SHARE_TURNS = 2
 # Of more clones than this only the best joint explanations with a clone less are the beginning, and few are polished.
-MANY_CLONES, N_POLISHED, FAR_BELOW = 2, 3, 40.0
+MANY_CLONES, N_POLISHED, N_POLISHED_OF_MANY, FAR_BELOW = 2, 5, 3, 40.0
+# Starts that are followed, and at least so many of each kind, doubled or not.
+N_STARTS, N_OF_A_KIND = 16, 4
 CLONES = (1, 3)
 # Joint explanations that a subclone is added to; they differ by so much in the purity or the shares of a sample, or in
 # doubling.
@@ -127,7 +130,12 @@ def solve_patient(
     each = [bounds] * len(samples) if isinstance(bounds, Bounds) else list(bounds)
     if len(each) != len(samples):
         raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
-    data = with_shared_cuts([TumourData.of(bins) for bins in aligned(samples)])
+    data = with_shared_cuts(
+        [
+            _with_response(TumourData.of(bins), most, own, workers)
+            for bins, own in zip(aligned(samples), each, strict=True)
+        ]
+    )
     for own in data:
         note(f"{own.bins.sample}: {noise_in_words(own)}")
     numbers = range(each[0].clones[0], each[0].clones[1] + 1)
@@ -148,7 +156,7 @@ def solve_patient(
         for n_clones in numbers:
             note(f"polishing joint explanations with {clones_in_words(n_clones)}")
             found = rough[n_clones] if n_clones in rough else search.rough(n_clones)
-            starts = chosen(found) if n_clones <= MANY_CLONES else _best_few(found)
+            starts = _best_few(found, n_clones)
             more = kept_explanations(pool.map(partial(polish, data, most, each), starts), each, n_clones)
             explanations += more
             best = max((joint[0].log_mass for joint in more), default=-np.inf)
@@ -157,6 +165,13 @@ def solve_patient(
                 break
             highest = best
     return Patient(answers=answers_of(data, each, most, _without_mirror_images(explanations)))
+
+
+def _with_response(data: TumourData, most: int, bounds: Bounds, workers: int) -> TumourData:
+    """The sample with the response of depth to copies that explains it best by itself; reads count copies."""
+    if data.alleles is None or data.alleles.counts:
+        return data
+    return surveyed(data, most, bounds, workers)[0]
 
 
 def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
@@ -202,9 +217,18 @@ class _Search:
         for found in self.pool.map(self._with_subclone, seeds):
             starts += found
         climb = partial(rough_climb, self.samples, self.most, self.bounds)
-        rough = list(self.pool.map(climb, distinct_joint(starts)))
+        rough = list(self.pool.map(climb, self._hopeful(distinct_joint(starts))))
         self._seeds = _far_apart([own for _, own in sorted(rough, key=lambda one: -one[0])])[:N_SEEDS]
         return rough
+
+    def _hopeful(self, starts: Sequence[Joint]) -> list[Joint]:
+        """The best starts, and some of each kind, doubled or not."""
+        at = {doubled: Evidence(self.pieces, self.most, doubled) for doubled in (False, True)}
+        ranked = sorted(starts, key=lambda joint: -at[joint[0].doubled].at(joint))
+        kept = ranked[:N_STARTS]
+        for doubled in (False, True):
+            kept += [joint for joint in ranked if joint[0].doubled is doubled][:N_OF_A_KIND]
+        return list(dict.fromkeys(kept))
 
     def _alone(self, number: int, n_clones: int) -> list[Parameters]:
         """Explanations of one sample by itself, the best first."""
@@ -221,7 +245,7 @@ class _Search:
         for other, pieces in enumerate(self.pieces):
             if other == number:
                 continue
-            alone = _best_given(pieces, states, self.bounds[other], own.doubled, known)
+            alone = _best_given(pieces, states, self.bounds[other], own, known)
             known = known * likelihoods(pieces, states, alone)[0]
             found[other] = replace(alone, fractions=own.fractions)
         return tuple(found[i] for i in range(len(self.pieces)))
@@ -278,10 +302,15 @@ def _combined(alone: Sequence[Sequence[Parameters]], doubled: bool) -> list[Join
     return [best, *others]
 
 
-def _best_few(rough: Sequence[tuple[float, Joint]]) -> list[Joint]:
-    """The best, and what is not far below."""
+def _best_few(rough: Sequence[tuple[float, Joint]], n_clones: int) -> list[Joint]:
+    """The best, what is not far below, and of few clones also a rival and one of each kind, doubled or not."""
     ranked = sorted(rough, key=lambda one: -one[0])
-    return distinct_joint([own for height, own in ranked if height > ranked[0][0] - FAR_BELOW])[:N_POLISHED]
+    near_best = distinct_joint([own for height, own in ranked if height > ranked[0][0] - FAR_BELOW])
+    if n_clones > MANY_CLONES:
+        return near_best[:N_POLISHED_OF_MANY]
+    found = distinct_joint([own for _, own in ranked])
+    kinds = [[own for own in found if own[0].doubled is doubled][:1] for doubled in (False, True)]
+    return list(dict.fromkeys([*near_best[:N_POLISHED], *found[:2], *kinds[0], *kinds[1]]))
 
 
 def _far_apart(ranked: Sequence[Joint]) -> list[Joint]:
@@ -320,8 +349,11 @@ def _of_main_clone(pieces: Columns, states: CopyStates, own: Parameters) -> Floa
     return np.ascontiguousarray(found)
 
 
-def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, doubled: bool, known: Floats) -> Parameters:
-    """Purity and scale of a sample with one clone, given the likelihoods (C, S) of samples that share it."""
+def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, like: Parameters, known: Floats) -> Parameters:
+    """Purity and scale of a sample with one clone, given the likelihoods (C, S) of samples that share it.
+
+    like : parameters of one of them; levels err as much in this one, until more is known.
+    """
     low, high = bounds.purity
     purities = np.unique(np.clip(np.arange(low, high + PURITY_STEP, PURITY_STEP), low, high))
     unit = pieces.noise.unit
@@ -331,14 +363,14 @@ def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, doubled: bo
     logs = np.linspace(first, last, max(2, int((last - first) / SCALE_STEP) + 1))
     purity_step, scale_step = PURITY_STEP, SCALE_STEP
     for zoom in range(ZOOMS):
-        found = evidence_map(pieces, states, states.probabilities, (), purities, np.exp(logs), SLACK, known)
+        found = evidence_map(pieces, states, states.probabilities, (), purities, np.exp(logs), like.slack, known)
         i, j = np.unravel_index(found.argmax(), found.shape)
         purity, log_scale = float(purities[i]), float(logs[j])
         if zoom < ZOOMS - 1:
             purities = np.unique(np.clip(purity + purity_step * np.linspace(-1, 1, 7), low, high))
             logs = log_scale + scale_step * np.linspace(-1, 1, 7)
             purity_step, scale_step = purity_step / 3, scale_step / 3
-    return Parameters(purity=purity, scale=float(np.exp(log_scale)), slack=SLACK, doubled=doubled)
+    return Parameters(purity=purity, scale=float(np.exp(log_scale)), slack=like.slack, doubled=like.doubled)
 
 
 def _without_mirror_images(explanations: Sequence[Explained]) -> list[Explained]:

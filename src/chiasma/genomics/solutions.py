@@ -197,7 +197,7 @@ def solve(
     data = TumourData.of(bins)
     note(noise_in_words(data))
     note(f"searching purity x ploidy on {len(data.cuts):,} pieces of the genome")
-    data, maps = _surveyed(data, most, bounds, workers)
+    data, maps = surveyed(data, most, bounds, workers)
     if data.bins.notes != bins.notes:
         note(data.bins.notes[-1])
     explanations: list[Explained] = []
@@ -216,7 +216,7 @@ def solve(
     return answers_of((data,), (bounds,), most, explanations)[0]
 
 
-def _surveyed(data: TumourData, most: int, bounds: Bounds, workers: int) -> tuple[TumourData, dict[bool, Landscape]]:
+def surveyed(data: TumourData, most: int, bounds: Bounds, workers: int) -> tuple[TumourData, dict[bool, Landscape]]:
     """The sample with the response of depth to copies that explains it best, and its landscapes.
 
     Reads count copies. Arrays, which have allele fractions without counts, respond less than that.
