@@ -38,7 +38,7 @@ from chiasma.genomics.page import comparison, write_page
 from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.reference import reference
 from chiasma.genomics.segments import segments
-from chiasma.genomics.solutions import _surveyed, solve, with_measured_alleles
+from chiasma.genomics.solutions import solve, surveyed, with_measured_alleles
 from chiasma.genomics.state_prior import learned, log_average
 from chiasma.genomics.tumour import analyse, read_samples, samples_apart, write_figures
 from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
@@ -344,7 +344,7 @@ def test_response__of_an_array_is_found_and_made_linear():
     narrow = Bounds(purity=(0.55, 0.65), ploidy=(1.5, 2.5))
     for response in (1.0, 0.55):
         bins = replace(own, depth=own.depth**response, alleles=fractions)
-        found, _ = _surveyed(TumourData.of(bins), 6, narrow, 1)
+        found, _ = surveyed(TumourData.of(bins), 6, narrow, 1)
         np.testing.assert_allclose(found.bins.depth, own.depth)
         assert ("copies^0.55" in " ".join(found.bins.notes)) == (response < 1)
 
