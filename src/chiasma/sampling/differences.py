@@ -43,10 +43,11 @@ class Differences:
 
     def check(self, layout: Layout) -> None:
         """Raise InvalidInput if these are no differences between columns of this layout."""
-        codes = np.array([self.a, self.b], np.int64)
-        states = unpack_codes(codes, layout)
-        inside = not np.any(codes & ~np.int64(bits_of(layout))) and np.all(states < layout.sizes[:, None])
-        if codes.shape != (2, len(self.weights)) or not inside or min(self.weights, default=1) < 1:
+        codes = np.array([*self.a, *self.b], np.int64)
+        inside = np.all(unpack_codes(codes, layout) < layout.sizes[:, None])
+        inside &= not np.any(codes & ~np.int64(bits_of(layout)))
+        counted = len(self.a) == len(self.b) == len(self.weights) and min(self.weights, default=1) >= 1
+        if not (inside and counted):
             raise InvalidInput(
                 f"{self} do not fit this model of {len(layout.sizes)} free rows; learn them from the same model"
             )

@@ -91,8 +91,8 @@ def sample(
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
     update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", "jumps", "collapsed", or an object
-        such as ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
-        if update is "exact", or "collapsed", which follows gradients.
+        such as ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths
+        integrated out if update is "exact", or "collapsed", which follows gradients.
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
     exchange_every : iterations between exchange steps.
