@@ -11,7 +11,7 @@ import pytest
 import chiasma as ch
 from chiasma.kernels.jumps import jump_tables, list_jumps, state_jump_tables, swap_states
 from chiasma.kernels.layout import make_layout, sub_layout
-from chiasma.sampling.differences import Differences, find_differences
+from chiasma.sampling.differences import Differences, find_differences, parts_of
 from reference import applied, jump_matrices
 
 QUICK = {"exchange": None, "draws": 40, "warmup": 40, "chains": 2, "seed": 3, "progress": False}
@@ -119,6 +119,18 @@ def test_find_differences__of_rows_with_more_states():
     seen = np.array([[[one, other]], [[other, one]]])
     found = find_differences(seen, layout, 1, np.random.default_rng(1))
     assert set(zip(found.a, found.b, strict=True)) == {(2, 1 | 2 << 3)}
+
+
+def test_find_differences__of_independent_parts_by_themselves():
+    """Two rings, each in channels of its own: flips of both at once teach the flip of either."""
+    weights = np.zeros((8, 8))
+    weights[:4, :4] = weights[4:, 4:] = np.eye(4) - np.roll(np.eye(4), 1, axis=0)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.03), emission=ch.Gaussian(weights, sd=0.25))
+    parts = parts_of(model.exact_target(np.zeros((3, 8))))
+    seen = np.array([[[255, 0, 240]], [[0, 255, 255]]])
+    found = find_differences(seen, make_layout([2] * 8), 3, np.random.default_rng(1), parts)
+    assert set(found.b) == {0b1111, 0b11110000}
+    assert len(parts_of(appliances()[0].exact_target(appliances()[1]))) == 1
 
 
 def test_differences__say_in_short_which_they_are():

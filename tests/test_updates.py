@@ -353,7 +353,7 @@ def test_n_uniforms__every_one_is_read(update, beta):
             sweep(after, changed)
             if (after != before).any():
                 silent.remove(n)
-    shuffles = {"block": {0}, "compose": {6}}
+    shuffles = {"block": {0}, "jumps": {0, 8}, "compose": {6}}
     name = next(name for name, known in UPDATES.items() if known is update)
     assert silent == (shuffles.get(name, set()) if beta > 0 else set())
 
