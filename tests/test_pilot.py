@@ -84,7 +84,7 @@ def test_pilot__takes_small_blocks_where_they_mix():
     # Chains mix, so no ladder is tried, and what that would have taken is left for the warm-up.
     assert not any("rungs" in name for name in scores(plan.reason))
     assert left > 400 * (1 - pilot.SHARE)
-    assert "no evidence (ask for it with evidence=True)" in plan.reason
+    assert "no evidence, which was not asked for" in plan.reason
 
 
 @needs_jit

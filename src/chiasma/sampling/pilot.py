@@ -171,7 +171,7 @@ def decide(
     found = ", ".join(f"{one.score:.3f} with {one.plan.reason}" for one in tried)
     reason = (
         f"{best.plan.reason}: best of a pilot of {n_chains} chains (their disagreement at equal work times the root "
-        f"of their slowness: {found}); {trial.because}; no evidence (ask for it with evidence=True)"
+        f"of their slowness: {found}); {trial.because}; no evidence, which was not asked for"
     )
     return replace(best.plan, reason=reason, trial=None), best.states, max(left, 0)
 
