@@ -125,6 +125,16 @@ def link_names(app: Any, tree: nodes.document) -> None:
                     link += literal
 
 
+def hide_magic(app: Any, tree: nodes.document) -> None:
+    """Show cells without their first line %%bash or %%writefile, so that they can be copied as they stand."""
+    for block in tree.findall(nodes.literal_block):
+        magic, _, rest = block.astext().partition("\n")
+        if magic.startswith("%%"):
+            block[:] = [nodes.Text(rest)]
+            block.rawsource = rest  # or Sphinx takes it for text with markup, and does not highlight it
+            block["language"] = "bash" if magic.startswith("%%bash") else "python"
+
+
 def mathml(tex: str, display: str) -> str:
     """MathML as browsers draw it: functions stand apart from what follows, blackboard letters are letters."""
     drawn = convert(tex, display=display).replace('<mi mathvariant="double-struck">E</mi>', "<mi>𝔼</mi>")
@@ -149,6 +159,7 @@ def add_mathjax(app: Any, page: str, template: str, context: dict[str, Any], tre
 def setup(app: Any) -> None:
     app.connect("html-page-context", add_mathjax)
     app.connect("doctree-read", link_names)
+    app.connect("doctree-read", hide_magic)
     app.connect("autodoc-process-docstring", join_lines, priority=100)  # before numpydoc
     app.connect("autodoc-skip-member", leave_out)
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
