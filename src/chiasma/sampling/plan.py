@@ -33,10 +33,10 @@ FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
 # The same for rows of any number of states: joint states of a block.
 BLOCK_STATES = 64
-# Candidates of the pilot: rows per block with likelihoods computed on the fly, and from a table or on demand; joint
-# states of a block of rows with any number of states. The last of each is tried where chains are stuck with the others,
-# and these begin where the middle one of them has been. Messages of a candidate fit the last level of the caches.
-FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (5, 7, 9, 11), (3, 5, 7, 9), (16, 64, 256, 1024)
+# Candidates of the pilot, small, by default and large: rows per block with likelihoods computed on the fly, and from a
+# table or on demand; joint states of a block of rows with any number of states. The large ones are tried where chains
+# are stuck with the others. Messages of a candidate fit the last level of the caches.
+FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (5, 8, 10), (3, 6, 9), (27, 100, 400)
 TRIED_BYTES = 2**26
 # Learning with the paths integrated out, by gradients: exact filters per effective draw (jumps, now and then a
 # trajectory, the draw of a path), filters per start of the search for optima, and what a filter costs besides itself.
@@ -159,11 +159,11 @@ def plan_paths(
 def _tried(target: AnyTarget, ladders: bool, over: str) -> Plan:
     """Blocks of several sizes without a ladder, from which the pilot is to choose."""
     kind: type[BlockGibbs] | type[GaussianBlocks] = GaussianBlocks if GaussianBlocks.serves(target) else BlockGibbs
-    *sizes, largest = (min(size, kind.largest(target)) for size in _tried_sizes(target, kind))
-    fitting = [size for size in sizes if _fits_caches(target, size)]
-    middle = sizes[len(sizes) // 2] if len(fitting) == len(sizes) else (fitting or [sizes[0]])[-1]
-    first = sorted({*fitting, middle})
-    larger = [largest] if largest > first[-1] and _fits_caches(target, largest) else []
+    small, middle, large = (min(size, kind.largest(target)) for size in _tried_sizes(target, kind))
+    while middle > 1 and not _fits_caches(target, middle):
+        middle -= 1
+    first = sorted({min(small, middle), middle})
+    larger = [large] if large > middle and _fits_caches(target, large) else []
     return Plan(
         update=kind(size=middle),
         exchange=None,

@@ -26,7 +26,8 @@ from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
-from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, RowsEngine, RowsStepEngine, StepEngine
+from chiasma.sampling.engines import Engine, ExactEngine, RowsEngine, RowsStepEngine
+from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
@@ -234,7 +235,7 @@ def make_engines(
         assert plan.update is not None
         kind = LEARNING_ENGINES.get(type(plan.update), ConditionalEngine)
     else:
-        kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+        kind = state_engine(problem, plan.ladder.betas)
     every = exchange_every if plan.exchange is not None else 0
     return [
         kind(problem, plan.ladder.betas, every, Streams(entropy, chain), start) for chain, start in enumerate(starts)
