@@ -124,6 +124,10 @@ def test_pilot__starts_every_replica_where_the_trial_left_it():
     problem = PathProblem(target, ch.RowGibbs(), ch.MosaicCrossover())
     engine = CompiledEngine(problem, (0.2, 1.0), 1, Streams(1, 0), start)
     np.testing.assert_array_equal(engine.states, start.states)
+    from_one = CompiledEngine(problem, (0.2, 1.0), 1, Streams(1, 0), Start(start.states[0]))
+    np.testing.assert_array_equal(from_one.states, [start.states[0]] * 2)
+    # Other strides are another type of array: kernels would be compiled once more, and read columns that are far apart.
+    assert from_one.states.flags.c_contiguous
 
 
 def test_pilot__needs_some_warmup():

@@ -141,7 +141,9 @@ class StateEngine(Engine):
 
     def _first_states(self, n_replicas: int, start: Start) -> State:
         if start.states is not None:
-            return np.array(np.broadcast_to(start.states, (n_replicas, self.problem.n_sites)), self.problem.dtype)
+            # Without `order` the copy of one state for all replicas has them innermost, and kernels compile once more.
+            shape = (n_replicas, self.problem.n_sites)
+            return np.array(np.broadcast_to(start.states, shape), self.problem.dtype, order="C")
         rows = [self.problem.initial(self.streams.initial(r)) for r in range(n_replicas)]
         return np.array(rows, dtype=self.problem.dtype)
 
