@@ -31,18 +31,19 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from chiasma.kernels.layout import unpack_codes
 from chiasma.models.state_target import AnyTarget, StateTarget
+from chiasma.models.target import Target
 from chiasma.sampling.engines import StateEngine
 from chiasma.sampling.exchanges import MosaicCrossover
 from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.plan import Plan
-from chiasma.sampling.problems import CodesProblem, Start
+from chiasma.sampling.problems import CodesProblem, PathProblem, Start
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import BlockGibbs, GaussianBlocks
@@ -55,15 +56,17 @@ SHARE = 1 / 8
 FEWEST_CHAINS, MOST_CHAINS = 2, 4
 FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 1000
 # Stretches of columns that are left out in turn.
-STRETCHES = 12
+STRETCHES = 24
 # Chains are stuck where the slowness is above this. Ladders are taken where they make the score smaller by a factor.
 STUCK = 2.0
 GAIN = 0.8
+# Standard errors by which others have to be better: larger blocks and ladders, and smaller blocks.
+LIKELY, SURE = 1.0, 2.0
 # Temperatures of the ladders that are tried: a few rungs, for crossovers. A complete one serves the evidence only.
 LADDERS = ((1.0, 5.0), (1.0, 3.0, 9.0, 27.0))
 # Hot replicas move by small steps: rows of a block on a ladder. Tables for it may take so much of the warm-up.
 LADDER_ROWS = 3
-TABLE_SHARE = 1 / 4
+TABLE_SHARE = 1.0
 # Nanoseconds per column of a block, per column and joint state of it, and per block, about. They are constants, so that
 # a plan does not depend on the machine.
 FUSED, TABULATED, STREAMED, STATES = (55.0, 1.7, 2e3), (60.0, 5.0, 1e3), (60.0, 12.0, 1e5), (100.0, 10.0, 6e4)
@@ -82,19 +85,29 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
-    """A candidate and how it did."""
+class Trial:
+    """A candidate, and what its chains did."""
 
     plan: Plan
+    problem: CodesProblem[Any]
     iterations: int
-    slowness: float  # variance between chains over the same from halves of chains
-    score: float  # what the disagreement would be after the same, much longer work: the less the better
-    log_error: float  # standard error of the logarithm of the score
+    spent: float  # work, as a multiple of what a trial is to take
+    halves: Floats  # (chain, half, row and state, column): shares of time in a state
     states: list[Integers]  # (R, T) where the replicas of every chain ended
 
-    def beats(self, other: Tried) -> bool:
-        """Whether the score is smaller by more than the standard error of the comparison."""
-        return math.log(other.score / self.score) > math.hypot(self.log_error, other.log_error)
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How a candidate did."""
+
+    trial: Trial
+    score: float  # what the disagreement would be after the same, much longer work: the less the better
+    slowness: float  # the same over the disagreement by now, squared
+    log_error: float  # standard error of the logarithm of the score
+
+    def beats(self, other: Verdict, by: float) -> bool:
+        """Whether the score is smaller by more than so many standard errors of the comparison."""
+        return math.log(other.score / self.score) > by * math.hypot(self.log_error, other.log_error)
 
 
 def work_of(target: AnyTarget, plan: Plan) -> float:
@@ -147,6 +160,15 @@ def typical_width(target: StateTarget, size: int) -> float:
     return math.exp(size * math.log(target.n_states) / target.n_axes)
 
 
+class Decision(NamedTuple):
+    """The plan of a pilot, its problem, states (R, T) to start chains from, and what is left of the warm-up."""
+
+    plan: Plan
+    problem: CodesProblem[Any]
+    states: list[Integers]
+    left: int
+
+
 def decide(
     problem: CodesProblem[Any],
     plan: Plan,
@@ -155,52 +177,61 @@ def decide(
     warmup: int,
     workers: int,
     display: Progress,
-) -> tuple[Plan, list[Integers], int]:
-    """The plan that the pilot chooses, states (R, T) to start chains from, and what is left of the warm-up.
+) -> Decision:
+    """What the pilot chooses.
 
     plan : one with a trial; its update is the candidate that all begin with.
     """
     assert plan.trial is not None
     target, trial = problem.target, plan.trial
     if len(trial.updates) == 1 and _takes_all(target, plan):
-        return replace(plan, trial=None), [], warmup
-    n_chains = min(max(chains, FEWEST_CHAINS), MOST_CHAINS)
+        return Decision(replace(plan, trial=None), problem, [], warmup)
     whole = chains * warmup * work_of(target, plan)
+    shortest = FEWEST_ITERATIONS * work_of(target, plan)
+    n_chains = MOST_CHAINS if SHARE * whole >= MOST_CHAINS * shortest else FEWEST_CHAINS
     work = SHARE * whole / n_chains
     first = [replace(plan, update=update, reason=reason) for update, reason in trial.updates]
-    if work < FEWEST_ITERATIONS * work_of(target, plan):
-        return replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None), [], warmup
+    if work < shortest:
+        plan = replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None)
+        return Decision(plan, problem, [], warmup)
     with ThreadPoolExecutor(workers) as pool:
-        run = Pilot(problem, entropy, n_chains, pool, display)
+        run = Pilot(entropy, n_chains, pool, display)
         display.begin("pilot", 1 + len(first))
-        begun = run.advance(plan, [problem.initial(streams.initial(0)) for streams in run.streams], work)
+        begun = run.advance(problem, plan, [problem.initial(streams.initial(0)) for streams in run.streams], work)
         cold = [states[-1] for states in begun.states]
-        tried = [run.advance(one, cold, work) for one in first]
-        best = next(one for one in tried if one.plan.update == plan.update)
-        if best.slowness > STUCK and not _takes_all(target, best.plan):
-            larger = [replace(plan, update=update, reason=reason) for update, reason in trial.larger]
-            hot = [_with_ladder(_hot(target, first[0], whole), one) for one in LADDERS] if trial.ladders else []
-            affordable = [one for one in [*larger, *hot] if work >= FEWEST_ITERATIONS * work_of(target, one)]
-            display.begin("pilot where chains are stuck", len(affordable))
-            tried += [run.advance(one, cold, work) for one in affordable]
-        for one in tried:
-            best = one if _preferred(one, best) else best
-    spent = sum(one.iterations * work_of(target, one.plan) for one in [begun, *tried]) * n_chains
+        tried = [run.advance(problem, one, cold, work) for one in first]
+        found = compare(tried)
+        best = next(one for one in found if one.trial.plan.update == plan.update)
+        if best.slowness > STUCK and not _takes_all(target, plan):
+            more = [(problem, replace(plan, update=update, reason=reason)) for update, reason in trial.larger]
+            if trial.ladders:
+                more += [_with_ladder(problem, first[0], temperatures, whole) for temperatures in LADDERS]
+            more = [(own, one) for own, one in more if work >= FEWEST_ITERATIONS * work_of(own.target, one)]
+            display.begin("pilot where chains are stuck", len(more))
+            tried += [run.advance(own, one, cold, work) for own, one in more]
+            found = compare(tried)
+    best = next(one for one in found if one.trial.plan.update == plan.update)
+    for one in found:
+        best = one if _preferred(one, best) else best
+    spent = sum(one.iterations * work_of(one.problem.target, one.plan) for one in [begun, *tried]) * n_chains
     left = warmup - math.ceil(spent / (chains * work_of(target, plan)))
-    found = ", ".join(f"{one.score:.3f} with {one.plan.reason}" for one in tried)
+    scores = ", ".join(f"{one.score:.3f} with {one.trial.plan.reason}" for one in found)
     reason = (
-        f"{best.plan.reason}: chosen by a pilot of {n_chains} chains (their disagreement at equal work times the root "
-        f"of their slowness: {found}); {trial.because}; no evidence (ask for it with evidence=True)"
+        f"{best.trial.plan.reason}: chosen by a pilot of {n_chains} chains (their disagreement at equal work times the "
+        f"root of their slowness: {scores}); {trial.because}; no evidence (ask for it with evidence=True)"
     )
-    return replace(best.plan, reason=reason, trial=None), best.states, max(left, 0)
+    chosen = replace(best.trial.plan, reason=reason, trial=None)
+    return Decision(chosen, best.trial.problem, best.trial.states, max(left, 0))
 
 
-def _preferred(one: Tried, best: Tried) -> bool:
+def _preferred(one: Verdict, best: Verdict) -> bool:
     """Whether a candidate takes the place of the best so far."""
-    if len(one.plan.ladder) > len(best.plan.ladder) == 1 and not one.score < GAIN * best.score:
+    own, other = one.trial.plan, best.trial.plan
+    if len(own.ladder) > len(other.ladder) == 1 and not one.score < GAIN * best.score:
         return False
-    smaller = _rows(one.plan) < _rows(best.plan) and len(one.plan.ladder) == 1
-    return one.beats(best) and not (smaller and one.slowness > STUCK)
+    if len(own.ladder) == 1 and _rows(own) < _rows(other):
+        return one.slowness < STUCK and one.beats(best, SURE)
+    return one.beats(best, LIKELY)
 
 
 def _rows(plan: Plan) -> int:
@@ -208,20 +239,22 @@ def _rows(plan: Plan) -> int:
     return plan.update.size
 
 
-def _hot(target: AnyTarget, smallest: Plan, whole: float) -> Plan:
-    """Blocks for a ladder: from tables in the compiled loop, where tables of all rungs take little of the warm-up."""
-    if isinstance(target, StateTarget) or not target.tabulated:
-        return smallest
-    # For the trials and for the run.
-    tables = 2 * TABLE * target.n_columns * target.n_states * (1 + max(map(len, LADDERS)))
-    if tables > TABLE_SHARE * whole:
-        return smallest
-    size = min(LADDER_ROWS, target.n_axes)
-    return replace(smallest, update=BlockGibbs(size=size), reason=f"blocks of {size} rows")
+def _with_ladder(
+    problem: CodesProblem[Any], smallest: Plan, temperatures: Sequence[float], whole: float
+) -> tuple[CodesProblem[Any], Plan]:
+    """A candidate with a ladder: small blocks, since hot replicas move by small steps.
 
-
-def _with_ladder(plan: Plan, temperatures: Sequence[float]) -> Plan:
-    return replace(
+    In the compiled loop and from tables, where the tables of all rungs take little of the work of the warm-up.
+    """
+    target, plan = problem.target, smallest
+    if isinstance(target, Target) and target.tabulated:
+        entries = target.n_columns * target.n_states * (1 + len(temperatures))
+        if 2 * TABLE * entries <= TABLE_SHARE * whole:  # for the trial, and for the run
+            size = min(LADDER_ROWS, target.n_axes)
+            plan = replace(plan, update=BlockGibbs(size=size), reason=f"blocks of {size} rows")
+        elif isinstance(plan.update, GaussianBlocks):
+            problem = PathProblem(replace(target, table_bytes=0), plan.update, None)
+    return problem, replace(
         plan,
         exchange=MosaicCrossover(),
         ladder=Ladder.of(temperatures),
@@ -232,20 +265,17 @@ def _with_ladder(plan: Plan, temperatures: Sequence[float]) -> Plan:
 class Pilot:
     """Chains that every candidate advances by the same work."""
 
-    def __init__(
-        self, problem: CodesProblem[Any], entropy: int, n_chains: int, pool: ThreadPoolExecutor, display: Progress
-    ):
-        self.problem = problem
+    def __init__(self, entropy: int, n_chains: int, pool: ThreadPoolExecutor, display: Progress):
         self.streams = [Streams(entropy, FIRST_CHAIN + i) for i in range(n_chains)]
         self.pool = pool
         self.display = display
 
-    def advance(self, plan: Plan, states: Sequence[Integers], work: float) -> Tried:
+    def advance(self, problem: CodesProblem[Any], plan: Plan, states: Sequence[Integers], work: float) -> Trial:
         """Run a candidate from the given states (T,) of the chains, all replicas of a chain from the same."""
         assert plan.update is not None
-        own = type(self.problem)(self.problem.target, plan.update, plan.exchange)
-        half = int(work / work_of(self.problem.target, plan)) // 2
-        half = min(max(half, FEWEST_ITERATIONS // 2), MOST_ITERATIONS // 2)
+        own = type(problem)(problem.target, plan.update, plan.exchange)
+        cost = work_of(own.target, plan)
+        half = min(max(int(work / cost) // 2, FEWEST_ITERATIONS // 2), MOST_ITERATIONS // 2)
 
         def one(chain: int) -> tuple[Floats, Integers]:
             kind = state_engine(own, plan.ladder.betas)
@@ -256,39 +286,41 @@ class Pilot:
 
         found = list(self.pool.map(one, range(len(states))))
         self.display.tick()
-        halves = np.array([halves for halves, _ in found])  # (chain, half, row and state, column)
-        slowness, score, log_error = compare(halves)
-        spent = 2 * half * work_of(self.problem.target, plan) / work
-        return Tried(
+        return Trial(
             plan=plan,
+            problem=own,
             iterations=2 * half,
-            slowness=slowness,
-            score=score * math.sqrt(spent),
-            log_error=log_error,
+            spent=2 * half * cost / work,
+            halves=np.array([halves for halves, _ in found]),
             states=[state for _, state in found],
         )
 
 
-def compare(halves: Floats) -> tuple[float, float, float]:
-    """The slowness of chains, their score, and the standard error of its logarithm.
+def compare(trials: Sequence[Trial]) -> list[Verdict]:
+    """How every candidate did, against the mean of the chains of all of them."""
+    means = np.array([trial.halves.mean(axis=1) for trial in trials])  # (candidate, chain, row and state, column)
+    # The mean of all holds a part of every chain.
+    own_part = 1 - 1 / (means.shape[0] * means.shape[1])
+    errors = np.mean((means - means.mean(axis=(0, 1))) ** 2, axis=1) / own_part
+    return [_verdict(trial, error) for trial, error in zip(trials, errors, strict=True)]
 
-    halves (chain, half, row and state, column): shares of time in a state, in the two halves of every chain.
-    """
-    between = np.var(halves.mean(axis=1), axis=0, ddof=1)
-    within = np.mean((halves[:, 0] - halves[:, 1]) ** 2, axis=0) / 4
-    stretches = np.array_split(np.arange(between.shape[1]), min(STRETCHES, between.shape[1]))
-    sums = np.array([[np.sum(part[:, own]) for own in stretches] for part in (np.sqrt(between), between, within)])
-    sizes = between.shape[0] * np.array([len(own) for own in stretches])
 
-    def evaluate(sums: Floats, size: Any) -> tuple[Any, Any]:
-        disagreement, slowness = sums[0] / size, sums[1] / np.maximum(sums[2], TINY)
-        return slowness, np.maximum(disagreement * np.sqrt(np.maximum(slowness, 1.0)), TINY)
-
-    slowness, score = evaluate(sums.sum(axis=1), sizes.sum())
-    # The score without one stretch after the other.
-    _, without = evaluate(sums.sum(axis=1, keepdims=True) - sums, sizes.sum() - sizes + (len(sizes) == 1))
-    log_error = math.sqrt((len(sizes) - 1) * float(np.var(np.log(without))))
-    return float(slowness), float(score), log_error
+def _verdict(trial: Trial, errors: Floats) -> Verdict:
+    """errors (row and state, column): mean squares, over chains, of what is off."""
+    within = np.mean((trial.halves[:, 0] - trial.halves[:, 1]) ** 2, axis=0) / 4
+    bounds = np.linspace(0, errors.shape[1], min(STRETCHES, errors.shape[1]) + 1).astype(int)
+    lengths = np.diff(bounds)
+    off, noise = (np.add.reduceat(part, bounds[:-1], axis=1) / lengths for part in (errors, within))
+    slowness = np.maximum(off / np.maximum(noise + within.mean(), TINY), 1.0)
+    later, now = (np.sqrt(part).mean(axis=0) @ lengths for part in (off * slowness, off))
+    scores = np.sqrt(off * slowness).mean(axis=0) * lengths + TINY
+    without = (scores.sum() - scores) / (lengths.sum() - lengths + (len(lengths) == 1))
+    return Verdict(
+        trial=trial,
+        score=float(scores.sum() / lengths.sum() * math.sqrt(trial.spent)),
+        slowness=float((later / max(now, TINY)) ** 2),
+        log_error=math.sqrt((len(lengths) - 1) * float(np.var(np.log(without)))),
+    )
 
 
 def mean_states(engine: StateEngine, n: int) -> Floats:

@@ -27,8 +27,8 @@ from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
 from chiasma.sampling.engines import Engine, ExactEngine, RowsEngine, RowsStepEngine
-from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
@@ -146,9 +146,7 @@ def sample(
         if saves_a_table(problem.target, plan, chains * (warmup + draws * thin)):
             problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
         with closing(display):
-            plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
-        assert plan.update is not None
-        problem.update, problem.exchange = plan.update, plan.exchange
+            plan, problem, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
         display.tell(plan.reason)
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
