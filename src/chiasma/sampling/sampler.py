@@ -45,8 +45,9 @@ from chiasma.sampling.problems import (
     pose,
 )
 from chiasma.sampling.progress import Progress
+from chiasma.sampling.scouts import SCOUTS, learn_jumps
 from chiasma.sampling.streams import Streams, fresh_entropy
-from chiasma.sampling.updates import Collapsed, Exact, Update
+from chiasma.sampling.updates import Collapsed, Exact, Jumps, Update
 from chiasma.storage.layout import Layout
 from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
@@ -90,8 +91,8 @@ def sample(
     Parameters
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
-    update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", "collapsed", or an object such as
-        ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
+    update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", "jumps", "collapsed", or an object
+        such as ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
         if update is "exact", or "collapsed", which follows gradients.
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
@@ -148,6 +149,11 @@ def sample(
         with closing(display):
             plan, problem, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
         display.tell(plan.reason)
+    if isinstance(plan.update, Jumps) and plan.update.differences is None:
+        with closing(display):
+            jumps, pilot_states, left = learn_jumps(problem, plan.update, entropy, chains, left, n_workers, display)
+        plan = replace(plan, update=jumps, reason=f"{plan.reason}; {jumps.differences} learned from {SCOUTS} scouts")
+        problem.update = jumps  # type: ignore[attr-defined]  # learn_jumps takes problems that have one
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
     trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
