@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 GOALS = (0.02, 0.01)
 SEEDS = (1, 2, 3)
-# CPU seconds of the longest run of a sampler, where an ensemble pays too; the draws of the first one; how fast they grow.
-LIMIT, FAR_LIMIT = 10.0, 25.0
+# CPU seconds of the longest run of a sampler, and where an ensemble pays; draws of the first one, and how fast they grow.
+LIMIT, FAR_LIMIT = 6.0, 12.0
 FIRST = 40
 GROWTH = 2.5
-# Times as long as the fastest sampler so far, to the first goal and to the second, after which others are given up.
-BEHIND = dict(zip(GOALS, (3.2, 1.6), strict=True))
-# A sampler is given up when it has had as long as the fastest one if its error, falling with the root of the work,
-# would reach the goal after so many times the time at which others are given up.
-HOPELESS = 8.0
+# Times as long as the fastest sampler so far, to the first goal and to the second, after which others are given up; and to
+# the first as the fastest crossovers, where an ensemble pays.
+BEHIND, FAR_BEHIND = dict(zip(GOALS, (2.0, 1.6), strict=True)), 3.2
+# A sampler is given up sooner, from this share of that time on, if its error, falling with the root of the work, would
+# reach the goal after so many times that time.
+EARLY, HOPELESS = 0.2, 5.0
 # What `auto` was before gets so many times as long as `auto` needs.
 TIMES_AS_FAST = 5.5
 BEFORE = "blocks of 5, mosaic, adapted ladder"
@@ -48,6 +49,7 @@ def ladder(size: int, exchange: str, rungs: Any) -> dict[str, Any]:
 
 
 AUTO = {"auto": {"exact_seconds": 0}}
+JUMPS: dict[str, dict[str, Any]] = {"blocks of 3, learned jumps": {"update": ch.Jumps(size=3), "exchange": None}}
 ALONE: dict[str, dict[str, Any]] = {
     "row Gibbs": {"update": "row", "exchange": None},
     "ball (1)": {"update": ch.HammingBall(radius=1), "exchange": None},
@@ -136,7 +138,7 @@ def measure(hard: Hard, settings: dict[str, Any], longest: Callable[[float], flo
             break
         end = longest(goal)
         needed = seconds[-1] * (errors[-1] / goal) ** 2
-        if seconds[-1] > 0.9 * end or (seconds[-1] > end / BEHIND[goal] and needed > hopeless * end):
+        if seconds[-1] > 0.9 * end or (seconds[-1] > EARLY * end and needed > hopeless * end):
             break
         draws = math.ceil(draws * min(GROWTH, 1.05 * end / seconds[-1]))
     return Course(seconds, errors, plan)
@@ -154,14 +156,17 @@ def race(report: Report, name: str, hard: Hard, samplers: dict[str, dict[str, An
     """The courses of all samplers that fit a problem, and their table."""
     report.text(f"### {name}")
     courses: dict[str, Course] = {}
+    far = name in FAR
 
     def longest(goal: float) -> float:
-        return min(limit, BEHIND[goal] * min((one.until(goal) for one in courses.values()), default=math.inf))
+        crossovers = far and goal == GOALS[0]
+        pace = [one.until(goal) for sampler, one in courses.items() if not crossovers or sampler in CROSSOVERS]
+        return min(limit, (FAR_BEHIND if crossovers else BEHIND[goal]) * min(pace, default=math.inf))
 
-    # `auto` first, since the others are given up by what is there.
-    for sampler in ["auto", *(one for one in reversed(samplers) if one != "auto")]:
-        if sampler == BEFORE and name in SIX:
-            until = TIMES_AS_FAST * courses["auto"].until(GOALS[0])
+    # Samplers are given up by what is there: the fastest ones first, which are the last of the table.
+    for sampler in reversed(samplers):
+        if sampler == BEFORE and name in SIX:  # `auto` has had its turn
+            until = TIMES_AS_FAST * min(courses["auto"].until(GOALS[0]), limit)
             courses[sampler] = measure(hard, samplers[sampler], lambda goal, until=until: until, math.inf)
         elif fits(hard, samplers[sampler]):
             courses[sampler] = measure(hard, samplers[sampler], longest, HOPELESS)
@@ -205,30 +210,37 @@ def run(report: Report) -> None:
         "CPU seconds (one process, one chain, set-up, pilot and warm-up included, compilation not) until the mean "
         f"error of the probabilities is {GOALS[0]} and {GOALS[1]}, from runs of growing length, the mean over "
         f"seeds {', '.join(map(str, SEEDS))}; exact draws are forbidden (`exact_seconds=0`). A dash: given up, after "
-        f"{BEHIND[GOALS[0]]:g} times as long as the fastest sampler needed to {GOALS[0]} and {BEHIND[GOALS[1]]:g} times "
-        f"to {GOALS[1]}, or {LIMIT:g} s ({FAR_LIMIT:g} s where an ensemble pays); or after as long as the fastest "
-        f"needed, if its error, falling with the root of the work, would need {HOPELESS:g} times that. The error is of "
-        f"the longest run. The sampler that `auto` was before the pilot: {BEFORE}."
+        f"{BEHIND[GOALS[0]]:g} times as long as the fastest sampler needed to {GOALS[0]} ({FAR_BEHIND:g} times as long "
+        f"as the fastest crossovers, where an ensemble pays) and {BEHIND[GOALS[1]]:g} times to {GOALS[1]}, or {LIMIT:g} s "
+        f"({FAR_LIMIT:g} s where an ensemble pays); or sooner, if the error, falling with the root of the work, would "
+        f"take {HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler that `auto` was "
+        f"before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as long as `auto` "
+        "needs."
     )
     courses = races(report, "Random weights", SIX, BINARY)
-    far = races(report, "Where an ensemble pays", FAR, ALONE | SWAPS | CROSSOVERS | AUTO, FAR_LIMIT)
+    alone = {sampler: settings for sampler, settings in ALONE.items() if sampler != "ball (1)"}
+    far = races(report, "Where an ensemble pays", FAR, alone | SWAPS | CROSSOVERS | JUMPS | AUTO, FAR_LIMIT)
     if far:
         report.text(
-            "Rival explanations in which all rows are changed at once, in every sequence by itself. Single replicas "
-            "stay where they began; swaps of whole paths have to fit in all sequences at once; crossovers take over "
-            "the sequences that fit. The pilot recognises such problems by this rule: its chains are stuck with the "
-            f"blocks of the default size (slowness above {pilot.STUCK:g}: they differ more than the halves of each "
-            "chain explain), and at equal work a few rungs with crossovers make the score smaller by a factor of at "
-            f"least {1 / pilot.GAIN:g}, and by more than the standard error of the comparison, than larger blocks do."
+            "Rival explanations in which all rows are changed at once, in every sequence by itself. Blocks stay where "
+            "they began; swaps of whole paths have to fit in all sequences at once; crossovers take over the sequences "
+            "that fit. Jumps along differences between chains that began in different places need no ladder. The pilot "
+            "recognises such problems by this rule: chains are stuck with blocks of the default size (slowness above "
+            f"{pilot.STUCK:g}: they differ by more than the halves of each chain explain), and jumps, or a few rungs "
+            "with crossovers, lower the score by more than the standard error of the comparison with larger blocks "
+            f"(rungs by a factor of at least {1 / pilot.GAIN:g})."
         )
         report.table(
-            ["problem", "best single replica", "best swaps", "best crossovers", "auto"],
-            [[name, *(leader(one, group) for group in (ALONE, SWAPS, CROSSOVERS, AUTO))] for name, one in far.items()],
+            ["problem", "best blocks alone", "best swaps", "best crossovers", "jumps", "auto"],
+            [
+                [name, *(leader(found, group) for group in (alone, SWAPS, CROSSOVERS, JUMPS, AUTO))]
+                for name, found in far.items()
+            ],
         )
         report.text(f"Times as fast to {GOALS[0]} as the best crossovers are; '>' where the others do not reach it:")
         report.table(
-            ["problem", "than every single replica", "than all swaps"],
-            [[name, *(ahead(found, group) for group in (ALONE, SWAPS))] for name, found in far.items()],
+            ["problem", "than blocks alone", "than swaps"],
+            [[name, *(ahead(found, group) for group in (alone, SWAPS))] for name, found in far.items()],
         )
     courses |= races(report, "Sticky segments, several sequences, parts", MORE, BINARY)
     courses |= races(report, "Rows with more states", STATES, ANY)

@@ -36,7 +36,7 @@ BLOCK_STATES = 64
 # Candidates of the pilot, small, by default and large: rows per block with likelihoods computed on the fly, and from a
 # table or on demand; joint states of a block of rows with any number of states. The large ones are tried where chains
 # are stuck with the others. Messages of a candidate fit the last level of the caches.
-FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (5, 7, 10), (3, 6, 9), (27, 250, 1000)
+FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (6, 8, 10), (3, 6, 9), (27, 250, 1000)
 TRIED_BYTES = 2**26
 # Learning with the paths integrated out, by gradients: exact filters per effective draw (jumps, now and then a
 # trajectory, the draw of a path), filters per start of the search for optima, and what a filter costs besides itself.

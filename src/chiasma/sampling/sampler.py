@@ -92,8 +92,8 @@ def sample(
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
     update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", "jumps", "collapsed", or an object
-        such as ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
-        if update is "exact", or "collapsed", which follows gradients.
+        such as ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths
+        integrated out if update is "exact", or "collapsed", which follows gradients.
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
     exchange_every : iterations between exchange steps.
@@ -144,7 +144,8 @@ def sample(
     pilot_states: list[Integers] = []
     if plan.trial is not None:
         assert isinstance(problem, CodesProblem)
-        if saves_a_table(problem.target, plan, chains * (warmup + draws * thin)):
+        # A run that is continued may ask for more draws and must not decide otherwise, hence by the warm-up.
+        if saves_a_table(problem.target, plan, chains * (2 * warmup or draws * thin)):
             problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
         with closing(display):
             plan, problem, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)

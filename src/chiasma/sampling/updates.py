@@ -634,7 +634,6 @@ class StreamedSweep(LoopSweep):
                 linear, self.beta, lik, offsets, target.trans, target.log_trans, target.edge, uniforms, codes, work
             )
 
-
     def _jump(self, rows: Integers, a: int, b: int, codes: Integers, uniforms: Floats) -> None:
         target, work, linear = self.target, self.work, self.target.linear()
         spread = np.empty(2 << len(rows), np.int64)
@@ -646,9 +645,7 @@ class StreamedSweep(LoopSweep):
         lik = np.ascontiguousarray(target.likelihood.at(work.centres[:, None] ^ spread))
         if linear:
             scale_columns(lik, self.beta)
-        sweeps.update_block(
-            linear, self.beta, lik, spread, tables, tables, kinds, uniforms, work.centres, codes, work
-        )
+        sweeps.update_block(linear, self.beta, lik, spread, tables, tables, kinds, uniforms, work.centres, codes, work)
 
 
 class GaussianSweep(Sweep):
