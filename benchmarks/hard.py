@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 GOALS = (0.02, 0.01)
 SEEDS = (1, 2, 3)
-# CPU seconds of the longest run of a sampler, and where an ensemble pays; draws of the first one, and how fast they grow.
-LIMIT, FAR_LIMIT = 6.0, 12.0
-FIRST = 40
-GROWTH = 2.5
-# Times as long as the fastest sampler so far, to the first goal and to the second, after which others are given up; and to
-# the first as the fastest crossovers, where an ensemble pays.
-BEHIND, FAR_BEHIND = dict(zip(GOALS, (2.0, 1.6), strict=True)), 3.2
+# CPU seconds of the longest run of a sampler, and where an ensemble pays.
+LIMIT, FAR_LIMIT = 5.0, 10.0
+# Draws of the first run, and how fast they grow.
+FIRST, GROWTH = 100, 3.0
+# Times as long as the fastest sampler so far, to the first goal and to the second, after which others are given up; and
+# to the first as the fastest crossovers, where an ensemble pays.
+BEHIND, FAR_BEHIND = dict(zip(GOALS, (1.8, 1.4), strict=True)), 3.2
 # A sampler is given up sooner, from this share of that time on, if its error, falling with the root of the work, would
 # reach the goal after so many times that time.
-EARLY, HOPELESS = 0.2, 5.0
-# What `auto` was before gets so many times as long as `auto` needs.
-TIMES_AS_FAST = 5.5
+EARLY, HOPELESS = 0.15, 4.0
+# What `auto` was before gets so many times as long as `auto` needs, in few runs.
+TIMES_AS_FAST, BEFORE_GROWTH = 5.3, 6.0
 BEFORE = "blocks of 5, mosaic, adapted ladder"
 
 
@@ -121,7 +121,13 @@ def run_once(hard: Hard, settings: dict[str, Any], draws: int, seed: int) -> tup
     return process_time() - began, error(posterior, hard), str(posterior.info["plan"])
 
 
-def measure(hard: Hard, settings: dict[str, Any], longest: Callable[[float], float], hopeless: float) -> Course:
+def measure(
+    hard: Hard,
+    settings: dict[str, Any],
+    longest: Callable[[float], float],
+    hopeless: float = HOPELESS,
+    growth: float = GROWTH,
+) -> Course:
     """Runs of growing length until the last goal is reached, or the sampler is given up.
 
     longest : seconds after which it is given up before it has reached a goal. hopeless : as HOPELESS.
@@ -140,7 +146,7 @@ def measure(hard: Hard, settings: dict[str, Any], longest: Callable[[float], flo
         needed = seconds[-1] * (errors[-1] / goal) ** 2
         if seconds[-1] > 0.9 * end or (seconds[-1] > EARLY * end and needed > hopeless * end):
             break
-        draws = math.ceil(draws * min(GROWTH, 1.05 * end / seconds[-1]))
+        draws = math.ceil(draws * min(growth, 1.05 * end / seconds[-1]))
     return Course(seconds, errors, plan)
 
 
@@ -167,9 +173,9 @@ def race(report: Report, name: str, hard: Hard, samplers: dict[str, dict[str, An
     for sampler in reversed(samplers):
         if sampler == BEFORE and name in SIX:  # `auto` has had its turn
             until = TIMES_AS_FAST * min(courses["auto"].until(GOALS[0]), limit)
-            courses[sampler] = measure(hard, samplers[sampler], lambda goal, until=until: until, math.inf)
+            courses[sampler] = measure(hard, samplers[sampler], lambda _, until=until: until, math.inf, BEFORE_GROWTH)
         elif fits(hard, samplers[sampler]):
-            courses[sampler] = measure(hard, samplers[sampler], longest, HOPELESS)
+            courses[sampler] = measure(hard, samplers[sampler], longest)
     courses = {sampler: courses[sampler] for sampler in samplers if sampler in courses}
     report.table(
         ["sampler", *(f"to {goal}" for goal in GOALS), "error", "after"],
@@ -211,10 +217,10 @@ def run(report: Report) -> None:
         f"error of the probabilities is {GOALS[0]} and {GOALS[1]}, from runs of growing length, the mean over "
         f"seeds {', '.join(map(str, SEEDS))}; exact draws are forbidden (`exact_seconds=0`). A dash: given up, after "
         f"{BEHIND[GOALS[0]]:g} times as long as the fastest sampler needed to {GOALS[0]} ({FAR_BEHIND:g} times as long "
-        f"as the fastest crossovers, where an ensemble pays) and {BEHIND[GOALS[1]]:g} times to {GOALS[1]}, or {LIMIT:g} s "
-        f"({FAR_LIMIT:g} s where an ensemble pays); or sooner, if the error, falling with the root of the work, would "
-        f"take {HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler that `auto` was "
-        f"before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as long as `auto` "
+        f"as the fastest crossovers, where an ensemble pays) and {BEHIND[GOALS[1]]:g} times to {GOALS[1]}, or "
+        f"{LIMIT:g} s ({FAR_LIMIT:g} s where an ensemble pays); or sooner, if the error, falling with the root of the "
+        f"work, would take {HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler that "
+        f"`auto` was before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as long as `auto` "
         "needs."
     )
     courses = races(report, "Random weights", SIX, BINARY)

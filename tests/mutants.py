@@ -152,7 +152,9 @@ def jump_without_a_past(patch: Any, target: Target) -> Target:
 def jump_of_rows_that_are_on(patch: Any, target: Target) -> Target:
     """A difference chosen by a look at the path: of its rows, those that are on in the first column."""
 
-    def broken(tables: Any, beta: Any, linear: Any, values: Any, size: Any, uniforms: Any, codes: Any, work: Any) -> None:
+    def broken(
+        tables: Any, beta: Any, linear: Any, values: Any, size: Any, uniforms: Any, codes: Any, work: Any
+    ) -> None:
         real(tables, beta, linear, np.array([0, values[1] & codes[0], 1]), size, uniforms, codes, work)
 
     real = sweeps.jump_sweep

@@ -491,7 +491,9 @@ def jump_matrix(name: str, beta: float, rows: tuple[int, ...], difference: int) 
     allowed = {0, difference & ~block}
     matrix = np.zeros((len(support), len(support)))
     for i, a in enumerate(support):
-        mates = [j for j, b in enumerate(support) if all((s ^ u) & ~block in allowed for s, u in zip(a, b, strict=True))]
+        mates = [
+            j for j, b in enumerate(support) if all((s ^ u) & ~block in allowed for s, u in zip(a, b, strict=True))
+        ]
         matrix[i, mates] = normalised(log_pi[mates])
     return matrix
 
@@ -508,9 +510,7 @@ class OnlyJump(ch.Jumps):
 
 def flips(*differences: int) -> Differences:
     """The first one weighs 1, the next 2, and so on."""
-    return Differences(
-        a=(0,) * len(differences), b=differences, weights=tuple(range(1, len(differences) + 1))
-    )
+    return Differences(a=(0,) * len(differences), b=differences, weights=tuple(range(1, len(differences) + 1)))
 
 
 def in_order(uniforms: np.ndarray, order: np.ndarray) -> None:
@@ -555,7 +555,9 @@ def test_jumps__whole(streamed):
 
 def test_jumps__larger_block_than_rows():
     """All rows in the block: nothing is left of the difference, and the flip says nothing."""
-    proof = sweep_proof("three-rows-once", OnlyJump(size=9, differences=flips(0b111)), 0.6, CASES["three-rows-once"].target())
+    proof = sweep_proof(
+        "three-rows-once", OnlyJump(size=9, differences=flips(0b111)), 0.6, CASES["three-rows-once"].target()
+    )
     accept(proof, np.tile(proof.pi, (len(proof.pi), 1)))
 
 

@@ -22,8 +22,8 @@ from scipy.linalg import expm, fractional_matrix_power
 
 import chiasma as ch
 from branches import Path, Proof, distribution, pair_step, path_step, prove, prove_pair
-from chiasma.kernels import layout as layouts
 from chiasma.kernels import jumps, state_ball, state_moves, state_passes, sweeps
+from chiasma.kernels import layout as layouts
 from chiasma.models.groups import Group
 from chiasma.models.state_target import StateTarget
 from chiasma.sampling import state_sweeps, updates

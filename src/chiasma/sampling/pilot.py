@@ -219,7 +219,7 @@ def decide(
             found = compare(tried)
     best = next(one for one in found if one.trial.plan.update == plan.update)
     for one in found:
-        best = one if _preferred(one, best) else best
+        best = one if preferred(one, best) else best
     spent = sum(one.iterations * work_of(one.problem.target, one.plan) for one in [begun, *tried]) * CHAINS
     left = warmup - math.ceil(spent / (chains * work_of(target, plan)))
     scores = ", ".join(f"{one.score:.3f} with {one.trial.plan.reason}" for one in found)
@@ -231,7 +231,7 @@ def decide(
     return Decision(chosen, best.trial.problem, best.trial.states, max(left, 0))
 
 
-def _preferred(one: Verdict, best: Verdict) -> bool:
+def preferred(one: Verdict, best: Verdict) -> bool:
     """Whether a candidate takes the place of the best so far."""
     own, other = one.trial.plan, best.trial.plan
     if len(own.ladder) > len(other.ladder) == 1 and not one.score < GAIN * best.score:
