@@ -63,7 +63,7 @@ class Sampler(NamedTuple):
 
 
 def sampler(update: ch.RowGibbs | ch.Exact, model: ch.FactorialHMM, data: ch.Observations) -> Sampler:
-    target = model.target(data, table_bytes=8 * MOST_CELLS)
+    target = model.exact_target(data, table_bytes=8 * MOST_CELLS)  # as engines have it, without checks of arguments
     sweep = update.prepare(target, 1.0)
     rng = np.random.default_rng(1)
     codes = np.zeros(target.n_columns, np.int64)

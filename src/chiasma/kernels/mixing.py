@@ -142,6 +142,37 @@ def mix_three_axes(message, i, k, n_axes, fall_a, rise_a, fall_b, rise_b, fall_c
             store(message, s + 7 * stride, v7 + v3 * rise_c)
 
 
+# Ratios are read in functions of their own: read in `mix` itself, whose loops they leave and enter, the filter takes up
+# to 1.6 times as long (`tools/in_turns.py`).
+
+
+@inlined_njit
+def _one_axis(message, i, k, fall, rise):
+    falling = spread(fall[k])
+    rising = spread(rise[k])
+    mix_axis(message, i, k, fall.shape[0], falling, rising)
+
+
+@inlined_njit
+def _two_axes(message, i, k, fall, rise):
+    fall_a = spread(fall[k])
+    rise_a = spread(rise[k])
+    fall_b = spread(fall[k + 1])
+    rise_b = spread(rise[k + 1])
+    mix_two_axes(message, i, k, fall.shape[0], fall_a, rise_a, fall_b, rise_b)
+
+
+@inlined_njit
+def _three_axes(message, i, k, fall, rise):
+    fall_a = spread(fall[k])
+    rise_a = spread(rise[k])
+    fall_b = spread(fall[k + 1])
+    rise_b = spread(rise[k + 1])
+    fall_c = spread(fall[k + 2])
+    rise_c = spread(rise[k + 2])
+    mix_three_axes(message, i, k, fall.shape[0], fall_a, rise_a, fall_b, rise_b, fall_c, rise_c)
+
+
 @inlined_njit
 def mix(message, i, fall, rise, out, j):
     """out[j:] = message[i:] after all axes; with fall and rise exchanged, one step backwards. Both may be the same
@@ -156,17 +187,11 @@ def mix(message, i, fall, rise, out, j):
     # As many pairs as leave a multiple of three.
     n_pairs = 2 * rest % 3 if rest > 1 else 0
     for n in range(n_pairs):
-        a = 3 + 2 * n
-        b = a + 1
-        mix_two_axes(out, j, a, n_rows, spread(fall[a]), spread(rise[a]), spread(fall[b]), spread(rise[b]))
+        _two_axes(out, j, 3 + 2 * n, fall, rise)
     for n in range((rest - 2 * n_pairs) // 3 if rest > 1 else 0):
-        a = 3 + 2 * n_pairs + 3 * n
-        b = a + 1
-        c = a + 2
-        low = spread(fall[a]), spread(rise[a]), spread(fall[b]), spread(rise[b])
-        mix_three_axes(out, j, a, n_rows, *low, spread(fall[c]), spread(rise[c]))
+        _three_axes(out, j, 3 + 2 * n_pairs + 3 * n, fall, rise)
     if rest == 1:
-        mix_axis(out, j, n_rows - 1, n_rows, spread(fall[n_rows - 1]), spread(rise[n_rows - 1]))
+        _one_axis(out, j, n_rows - 1, fall, rise)
 
 
 @inlined_njit

@@ -25,8 +25,13 @@ def layout_of(target: AnyTarget) -> Layout:
 
 def check_codes(name: str, codes: Any, layout: Layout) -> None:
     """Raise InvalidInput for a code that stands for no state of the rows."""
-    bad = (codes < 0) | (codes > (1 << n_bits(layout)) - 1)
-    if not bad.any() and np.any(layout.sizes & (layout.sizes - 1)):  # else every code of so many bits is one
+    most = (1 << n_bits(layout)) - 1
+    in_range = codes.size == 0 or (codes.min() >= 0 and codes.max() <= most)
+    every_code = not np.any(layout.sizes & (layout.sizes - 1))  # of so many bits is one
+    if in_range and every_code:
+        return
+    bad = (codes < 0) | (codes > most)
+    if in_range:
         bad = (unpack_codes(codes, layout) >= layout.sizes[:, None]).any(axis=-2)
     if bad.any():
         raise InvalidInput(f"{name} must be codes of rows with {layout.sizes.tolist()} states, got {codes[bad][0]}")

@@ -20,7 +20,7 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.kernels import moves, state_moves
 from chiasma.kernels.sweeps import Tables
-from chiasma.models.borders import check_generator
+from chiasma.models.borders import check_generator, layout_of
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta
 from chiasma.sampling.borders import (
@@ -56,14 +56,15 @@ class PairStep(ABC):
 class CheckedPair(PairStep):
     """An exchange that checks what it is given."""
 
-    def __init__(self, target_i: AnyTarget, target_j: AnyTarget, pair: PairStep):
-        self.targets = target_i, target_j
+    def __init__(self, target: AnyTarget, pair: PairStep):
+        # The other target has as many columns and the same rows (`check_pair`).
+        self.n_columns, self.layout = target.n_columns, layout_of(target)
         self.pair = pair
         self.n_uniforms, self.is_swap = pair.n_uniforms, pair.is_swap
 
     def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
-        check_path("a", a, self.targets[0])
-        check_path("b", b, self.targets[1])
+        check_path("a", a, self.n_columns, self.layout)
+        check_path("b", b, self.n_columns, self.layout)
         check_two(a, b)
         check_uniforms(uniforms, self.n_uniforms)
         return self.pair(a, b, uniforms)
@@ -89,7 +90,7 @@ class Exchange(ABC):
         for target in (target_i, target_j):
             check_target(target)
         pair = self._bind(target_i, target_j, (check_beta(beta_i), check_beta(beta_j)))
-        return CheckedPair(target_i, target_j, pair) if is_checked(target_i, target_j) else pair
+        return CheckedPair(target_i, pair) if is_checked(target_i, target_j) else pair
 
     def _bind(self, target_i: AnyTarget, target_j: AnyTarget, betas: tuple[float, float]) -> PairStep:
         check_pair(target_i, target_j)

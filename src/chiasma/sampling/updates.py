@@ -29,7 +29,7 @@ from chiasma.kernels.jumps import jump_tables, pick_difference
 from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
-from chiasma.models.borders import check_generator
+from chiasma.models.borders import check_generator, layout_of
 from chiasma.models.independent_parts import independent_parts
 from chiasma.models.rival_sums import rival_sets
 from chiasma.models.state_target import AnyTarget, StateTarget
@@ -63,7 +63,7 @@ class CheckedSweep(Sweep):
     """A sweep that checks what it is given."""
 
     def __init__(self, target: AnyTarget, sweep: Sweep):
-        self.target = target
+        self.n_columns, self.layout = target.n_columns, layout_of(target)
         self.sweep = sweep
         self.n_uniforms = sweep.n_uniforms
 
@@ -73,7 +73,7 @@ class CheckedSweep(Sweep):
         return cls(target, sweep) if is_checked(target) else sweep
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        check_path("codes", codes, self.target)
+        check_path("codes", codes, self.n_columns, self.layout)
         check_uniforms(uniforms, self.n_uniforms)
         self.sweep(codes, uniforms)
 

@@ -1,0 +1,154 @@
+"""Two trees of chiasma in turns: is a commit slower than another one in what `limits` and `peers` measure?
+
+    git worktree add ../before COMMIT
+    python tools/in_turns.py ../before            # everything: a few minutes
+    python tools/in_turns.py ../before ball draw  # what has one of these words in its name
+
+Each tree runs in a process of its own, with its own `core.py` and `limits.py`, and the two take turns of a few
+hundredths of a second, so that a phase in which the machine is slow is slow for both. A time is the CPU time of one
+call, the minimum over turns. The table is printed and not kept: it speaks of two commits on one machine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+TURNS = 25
+SHORTEST = 0.03  # CPU seconds of a turn, about
+WORSE = 1.05
+HERE = Path(__file__).resolve()
+
+
+# ---- In the process of a tree ----------------------------------------------------------------------------------------
+
+
+def jobs() -> Mapping[str, Callable[[], Callable[[], object]]]:
+    """What is measured, by name: each makes a function without arguments."""
+    import core
+    import limits
+
+    import chiasma as ch
+
+    def sweeps(n_columns: int, n_replicas: int) -> Callable[[], object]:
+        made = limits.engine(limits.ROWS, n_columns, n_replicas)
+        return partial(made.advance, made.piece(), 0)
+
+    def evidence(n_rows: int, n_columns: int) -> Callable[[], object]:
+        return partial(ch.exact.log_evidence, *core.example(n_rows, n_columns))
+
+    def draws(n_rows: int, n_columns: int, n: int) -> Callable[[], object]:
+        model, data = core.example(n_rows, n_columns)
+        stream = np.random.PCG64(1)
+        return lambda: ch.exact.draws(model, data, n, seed=stream)
+
+    def update(kind: Any, n_rows: int, n_columns: int) -> Callable[[], object]:
+        step: Callable[[], object] = core.sampler(kind, *core.example(n_rows, n_columns)).step
+        return step
+
+    found: dict[str, Callable[[], Callable[[], object]]] = {}
+    for n_columns in (1_000, limits.COLUMNS):
+        for n_replicas in (1, 2, 8):
+            found[f"row sweeps, T = {n_columns:,}, replicas: {n_replicas}"] = partial(sweeps, n_columns, n_replicas)
+    for n_rows in (3, 4, 5, 6, 8, 10, 12):
+        n_columns = max(200, min(limits.COLUMNS, 2**22 >> n_rows))
+        found[f"filter alone, K = {n_rows}"] = lambda k=n_rows, t=n_columns: limits.filter_only(*core.example(k, t))
+    for n_columns in (1_000, limits.COLUMNS):
+        for n_rows in (3, 6, 8, 10):
+            size = f"K = {n_rows}, T = {n_columns:,}"
+            found[f"log-likelihood, {size}"] = partial(evidence, n_rows, n_columns)
+            found[f"draw from scratch, {size}"] = partial(draws, n_rows, n_columns, 1)
+            found[f"101 draws, {size}"] = partial(draws, n_rows, n_columns, 101)
+    found["row Gibbs, K = 5"] = partial(update, ch.RowGibbs(), 5, limits.COLUMNS)
+    found["Hamming ball, radius 1, K = 3"] = partial(update, ch.HammingBall(radius=1), 3, 1_000)
+    found["Hamming ball, radius 3, K = 5"] = partial(update, ch.HammingBall(radius=3), 5, limits.COLUMNS)
+    return found
+
+
+def serve() -> None:
+    """Read the name of a job, say how long a call takes; an empty line: measure the same job again."""
+    every = jobs()
+    print("\n".join(every), end="\n\n", flush=True)
+    call: Callable[[], object] = int
+    n_calls = 1
+    for line in sys.stdin:
+        if line.strip():
+            call = every[line.strip()]()
+            call()  # may still load compiled code
+            n_calls = 1 + int(SHORTEST / max(_seconds(call, 1), 1e-7))
+        print(_seconds(call, n_calls), flush=True)
+
+
+def _seconds(call: Callable[[], object], n_calls: int) -> float:
+    began = process_time()
+    for _ in range(n_calls):
+        call()
+    return (process_time() - began) / n_calls
+
+
+# ---- In the process that compares ------------------------------------------------------------------------------------
+
+
+class Tree:
+    """A process that measures one tree."""
+
+    def __init__(self, root: Path):
+        paths = os.pathsep.join([str(root / "src"), str(root / "benchmarks")])
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(HERE), "--serve"],
+            env=os.environ | {"PYTHONPATH": paths},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.names = list(iter(self._line, ""))
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("a tree failed to measure; what it said stands above")
+        return line.strip()
+
+    def seconds(self, name: str = "") -> float:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{name}\n")
+        self.process.stdin.flush()
+        return float(self._line())
+
+
+def compare(before: Path, now: Path, words: list[str]) -> None:
+    trees = Tree(before), Tree(now)
+    names = [name for name in trees[1].names if name in trees[0].names and any(word in name for word in words)]
+    width = max(map(len, names), default=0)
+    print(f"{'':{width}}  before, µs     now, µs   ratio", flush=True)
+    worse = []
+    for name in names:
+        for tree in trees:
+            tree.seconds(name)  # makes the data, compiles
+        # Who begins changes from turn to turn.
+        best = np.full(2, np.inf)
+        for turn in range(TURNS):
+            for i in (turn % 2, 1 - turn % 2):
+                best[i] = min(best[i], trees[i].seconds())
+        ratio = best[1] / best[0]
+        worse += [name] if ratio > WORSE else []
+        print(f"{name:{width}}  {best[0] * 1e6:10,.1f}  {best[1] * 1e6:10,.1f}  {ratio:6.3f}", flush=True)
+    print(f"more than {WORSE - 1:.0%} slower: {'; '.join(worse) or 'none'}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+    elif len(sys.argv) > 1 and (Path(sys.argv[1]) / "benchmarks" / "limits.py").exists():
+        compare(Path(sys.argv[1]).resolve(), HERE.parents[1], sys.argv[2:] or [""])
+    else:
+        raise SystemExit("usage: python tools/in_turns.py DIRECTORY [WORD ...]: the root of another tree")
