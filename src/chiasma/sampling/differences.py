@@ -7,12 +7,16 @@ in which rows and between which states, is a way from one to the other, and it o
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, bits_of, unpack_codes
+from chiasma.models.independent_parts import independent_parts
+from chiasma.models.state_target import AnyTarget
+from chiasma.models.target import Target
 from chiasma.types import Integers
 
 # Pairs of columns that are compared, and differences that are kept.
@@ -43,19 +47,27 @@ class Differences:
 
     def check(self, layout: Layout) -> None:
         """Raise InvalidInput if these are no differences between columns of this layout."""
-        codes = np.array([self.a, self.b], np.int64)
-        states = unpack_codes(codes, layout)
-        inside = not np.any(codes & ~np.int64(bits_of(layout))) and np.all(states < layout.sizes[:, None])
-        if codes.shape != (2, len(self.weights)) or not inside or min(self.weights, default=1) < 1:
+        codes = np.array([*self.a, *self.b], np.int64)
+        inside = np.all(unpack_codes(codes, layout) < layout.sizes[:, None])
+        inside &= not np.any(codes & ~np.int64(bits_of(layout)))
+        counted = len(self.a) == len(self.b) == len(self.weights) and min(self.weights, default=1) >= 1
+        if not (inside and counted):
             raise InvalidInput(
                 f"{self} do not fit this model of {len(layout.sizes)} free rows; learn them from the same model"
             )
 
 
-def find_differences(seen: Integers, layout: Layout, more_than: int, rng: np.random.Generator) -> Differences:
+def find_differences(
+    seen: Integers,
+    layout: Layout,
+    more_than: int,
+    rng: np.random.Generator,
+    parts: Sequence[Integers] | None = None,
+) -> Differences:
     """The most frequent differences between columns of different chains in more than `more_than` rows.
 
-    seen (chains, n, T): codes that the chains have visited.
+    seen (chains, n, T): codes that the chains have visited. parts: rows that belong together, see `parts_of`; what two
+    columns differ by in one part is a difference by itself.
 
     >>> from chiasma.kernels.layout import make_layout
     >>> seen = np.array([[[7, 0, 5]], [[0, 7, 5]]])  # two chains
@@ -69,20 +81,27 @@ def find_differences(seen: Integers, layout: Layout, more_than: int, rng: np.ran
     column = rng.integers(n_columns, size=COMPARED)
     first = seen[one, rng.integers(n_seen, size=COMPARED), column].astype(np.int64)
     second = seen[other, rng.integers(n_seen, size=COMPARED), column].astype(np.int64)
-    changed = np.zeros(COMPARED, np.int64)
-    n_changed = np.zeros(COMPARED, np.int64)
-    for size, shift, mask in zip(layout.sizes, layout.shifts, layout.masks, strict=True):
-        field = np.int64(mask << shift)
-        differs = (first ^ second) & field != 0
-        changed[differs] |= field
-        n_changed += differs
-        if size == 2:  # a flip, whichever of the two comes first
-            second |= np.where(differs, field, 0)
-            first &= ~field
-    far = n_changed > more_than
-    pairs = np.sort(np.stack([first & changed, second & changed], axis=1)[far], axis=1)
-    found, counts = np.unique(pairs, axis=0, return_counts=True)
+    pairs = []
+    for rows in [np.arange(len(layout.sizes))] if parts is None else parts:
+        a, b, n_changed = (np.zeros(COMPARED, np.int64) for _ in range(3))
+        for k in rows:
+            field = layout.masks[k] << layout.shifts[k]
+            differs = (first ^ second) & field != 0
+            n_changed += differs
+            # A row of two states flips, whichever of them comes first.
+            a |= np.where(differs & (layout.sizes[k] > 2), first & field, 0)
+            b |= np.where(differs, second & field if layout.sizes[k] > 2 else field, 0)
+        pairs.append(np.sort(np.stack([a, b], axis=1)[n_changed > more_than], axis=1))
+    found, counts = np.unique(np.concatenate(pairs), axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:MOST]
     return Differences(
         a=tuple(found[order, 0].tolist()), b=tuple(found[order, 1].tolist()), weights=tuple(counts[order].tolist())
     )
+
+
+def parts_of(target: AnyTarget) -> list[Integers]:
+    """Axes that some channel ties together, directly or through others, where the noise is known to be independent
+    between channels; else all of them.
+    """
+    gaussian = target.likelihood.gaussian_parts() if isinstance(target, Target) else None
+    return [np.arange(target.n_axes)] if gaussian is None else independent_parts(gaussian.steps)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.sampling.differences import find_differences
+from chiasma.sampling.differences import find_differences, parts_of
 from chiasma.sampling.engines import CompiledEngine, StateEngine, StepEngine
 from chiasma.sampling.problems import CodesProblem, Problem, Start
 from chiasma.sampling.progress import Progress
@@ -61,6 +61,7 @@ def learn_jumps(
             found.append(one)
             display.tick()
     rng = Streams(entropy, FIRST_CHAIN + SCOUTS).initial(0)
-    differences = find_differences(np.array([seen for seen, _ in found]), target.layout, size, rng)
+    seen = np.array([seen for seen, _ in found])
+    differences = find_differences(seen, target.layout, size, rng, parts_of(target))
     left = warmup - math.ceil(SCOUTS * n / chains)
     return replace(update, differences=differences), [end for _, end in found], max(left, 0)

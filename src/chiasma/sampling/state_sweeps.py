@@ -9,6 +9,7 @@ looked at. Likelihoods come from the target, out of a table or from the emission
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from chiasma.kernels import state_ball
 from chiasma.kernels.ball import scale_columns
@@ -63,7 +64,7 @@ def draw_indices(
     log_lik: Floats,
     tables: Floats,
     layout: Layout,
-    edge: Integers,
+    edge: npt.NDArray[np.int32],
     uniforms: Floats,
     work: StateWork,
 ) -> bool:
@@ -97,8 +98,8 @@ def update_jump(
     """Draw some axes jointly with whether the states of a and b are swapped, in place. Reads T uniforms."""
     n_columns, layout = len(codes), target.layout
     block = sub_layout(layout, axes)
-    outside = ~np.int64(bits_of(block))
-    a, b = np.int64(a) & outside, np.int64(b) & outside
+    outside = ~int(bits_of(block))
+    a, b = a & outside, b & outside
     candidates = np.empty((n_columns, 2 * target.width(axes)), np.int64)
     list_jumps(codes, block, a, b, layout, candidates)
     own, linear = make_layout([*block.sizes.tolist(), 2]), target.linear()
