@@ -124,7 +124,7 @@ def run_once(hard: Hard, settings: dict[str, Any], draws: int, seed: int) -> tup
 def measure(
     hard: Hard,
     settings: dict[str, Any],
-    longest: Callable[[float], float],
+    longest: float | Callable[[float], float],
     hopeless: float = HOPELESS,
     growth: float = GROWTH,
 ) -> Course:
@@ -142,7 +142,7 @@ def measure(
         goal = next((goal for goal in GOALS if min(errors) > goal), None)
         if goal is None:
             break
-        end = longest(goal)
+        end = longest(goal) if callable(longest) else longest
         needed = seconds[-1] * (errors[-1] / goal) ** 2
         if seconds[-1] > 0.9 * end or (seconds[-1] > EARLY * end and needed > hopeless * end):
             break
@@ -173,7 +173,7 @@ def race(report: Report, name: str, hard: Hard, samplers: dict[str, dict[str, An
     for sampler in reversed(samplers):
         if sampler == BEFORE and name in SIX:  # `auto` has had its turn
             until = TIMES_AS_FAST * min(courses["auto"].until(GOALS[0]), limit)
-            courses[sampler] = measure(hard, samplers[sampler], lambda _, until=until: until, math.inf, BEFORE_GROWTH)
+            courses[sampler] = measure(hard, samplers[sampler], until, math.inf, BEFORE_GROWTH)
         elif fits(hard, samplers[sampler]):
             courses[sampler] = measure(hard, samplers[sampler], longest)
     courses = {sampler: courses[sampler] for sampler in samplers if sampler in courses}
@@ -219,9 +219,9 @@ def run(report: Report) -> None:
         f"{BEHIND[GOALS[0]]:g} times as long as the fastest sampler needed to {GOALS[0]} ({FAR_BEHIND:g} times as long "
         f"as the fastest crossovers, where an ensemble pays) and {BEHIND[GOALS[1]]:g} times to {GOALS[1]}, or "
         f"{LIMIT:g} s ({FAR_LIMIT:g} s where an ensemble pays); or sooner, if the error, falling with the root of the "
-        f"work, would take {HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler that "
-        f"`auto` was before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as long as `auto` "
-        "needs."
+        f"work, would take {HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler "
+        f"that `auto` was before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as "
+        "long as `auto` needs."
     )
     courses = races(report, "Random weights", SIX, BINARY)
     alone = {sampler: settings for sampler, settings in ALONE.items() if sampler != "ball (1)"}

@@ -104,8 +104,8 @@ def test_score__finds_out_chains_that_agree_on_what_is_wrong():
 
 def test_score__counts_the_work():
     """Twice the work for the same disagreement: a score that is larger by the root of two."""
-    one, other = pilot.compare([trial(HALF, 0.05, 1), trial(HALF, 0.05, 1, spent=2.0)])
-    assert other.score == pytest.approx(np.sqrt(2) * one.score, rel=0.02)
+    one, other = pilot.compare([trial(HALF, 0.05, 1), trial(HALF, 0.05, 2, spent=2.0)])
+    assert other.score == pytest.approx(np.sqrt(2) * one.score, rel=0.1)
     assert one.beats(other, pilot.SURE)
     assert not other.beats(one, pilot.LIKELY)
 
@@ -317,7 +317,7 @@ def test_resume__is_exact(tmp_path):
 def test_pilot__same_for_any_workers_and_resumed_exactly(ladders, tmp_path, monkeypatch):
     always(monkeypatch, ladders)
     model, data = unsigned_ring(n_sequences=3)
-    options = {"exact_seconds": 0, "warmup": 120, "chains": 2, "seed": 5, "progress": False}
+    options = {"exact_seconds": 0, "warmup": 250, "chains": 2, "seed": 5, "progress": False}
     whole = ch.sample(model, data, draws=12, workers=1, **options)
     expected = "2 rungs, MosaicCrossover exchanges" if ladders else "differences between chains"
     assert f"{expected}: chosen by a pilot" in whole.info["plan"]
