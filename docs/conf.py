@@ -12,12 +12,15 @@ from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx import addnodes
 
 import chiasma
+from chiasma.cohort import api
 
-# Modules that are public under another name than that of their file.
+# Modules that are public under another name than that of their file, and a package that is called as a function.
 sys.modules["chiasma.calibration"] = chiasma.calibration
 sys.modules["chiasma.diagnostics"] = chiasma.diagnostics
+chiasma.cohort = api.cohort
 
 project = "chiasma"
 author = "the chiasma developers"
@@ -88,6 +91,50 @@ def leave_out(app: Any, kind: str, name: str, thing: Any, skip: bool, options: A
     return not (inspect.isroutine(thing) and ">>> " in (inspect.getdoc(thing) or ""))
 
 
+def join_lines(app: Any, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Put what a docstring says of a parameter on one line: numpydoc takes the first line for its type."""
+    joined: list[str] = []
+    inside = False
+    for line in lines:
+        if re.match(r"\w+$", line):
+            inside = line == "Parameters"
+        if inside and line.startswith("    ") and joined and " : " in joined[-1]:
+            joined[-1] += f" {line.strip()}"
+        else:
+            joined.append(line)
+    lines[:] = joined
+
+
+# How pages write a public name, and what it stands for: ch.compare(...), posterior.levels().
+NAMES = ((re.compile(r"ch\.((?:\w+\.)*\w+)"), "chiasma."), (re.compile(r"posterior\.(\w+)"), "chiasma.Posterior."))
+
+
+def link_names(app: Any, tree: nodes.document) -> None:
+    """Make every public name in `code` a link to the reference; what the reference does not have stays as it is."""
+    for literal in list(tree.findall(nodes.literal)):
+        if isinstance(literal.parent, nodes.reference | addnodes.pending_xref | nodes.title):
+            continue
+        for written, prefix in NAMES:
+            if found := written.match(literal.astext()):
+                target = prefix + found[1]
+                if app.env.docname != f"reference/api/{target}":
+                    link = addnodes.pending_xref(
+                        "", refdomain="py", reftype="obj", reftarget=target, refwarn=False, refdoc=app.env.docname
+                    )
+                    literal.replace_self(link)
+                    link += literal
+
+
+def hide_magic(app: Any, tree: nodes.document) -> None:
+    """Show cells without their first line %%bash or %%writefile, so that they can be copied as they stand."""
+    for block in tree.findall(nodes.literal_block):
+        magic, _, rest = block.astext().partition("\n")
+        if magic.startswith("%%"):
+            block[:] = [nodes.Text(rest)]
+            block.rawsource = rest  # or Sphinx takes it for text with markup, and does not highlight it
+            block["language"] = "bash" if magic.startswith("%%bash") else "python"
+
+
 def mathml(tex: str, display: str) -> str:
     """MathML as browsers draw it: functions stand apart from what follows, blackboard letters are letters."""
     drawn = convert(tex, display=display).replace('<mi mathvariant="double-struck">E</mi>', "<mi>𝔼</mi>")
@@ -111,5 +158,8 @@ def add_mathjax(app: Any, page: str, template: str, context: dict[str, Any], tre
 
 def setup(app: Any) -> None:
     app.connect("html-page-context", add_mathjax)
+    app.connect("doctree-read", link_names)
+    app.connect("doctree-read", hide_magic)
+    app.connect("autodoc-process-docstring", join_lines, priority=100)  # before numpydoc
     app.connect("autodoc-skip-member", leave_out)
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))

@@ -243,7 +243,7 @@ def test_resume__refuses_other_settings(inputs, serial):
         r"sample a: settings.sd is None in the store, got 3.0",
         sheet=[{"sample": "a", "path": str(inputs / "a.tsv"), "sd": 3.0}],
     )
-    refused("exists already; choose another --out, or add --resume", resume=False)
+    refused("exists already; choose another directory, or add resume=True", resume=False)
 
 
 def test_task__takes_over_what_a_killed_worker_left(inputs, serial, tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ def test_compare__exact_models():
     np.testing.assert_array_equal(found.low, found.high)
     assert found.best == found.names[int(np.argmax(log))]
     assert not found.posteriors
+    assert "warnings" not in str(found)
     assert found.to_dict()["2 rows"]["log_evidence"] == pytest.approx(ch.exact.log_evidence(models[1], y))
 
 
@@ -53,6 +54,11 @@ def test_compare__samples_where_it_must():
         text.print(found)
     assert "known" in captured.get()
     assert "exact" in captured.get()
+    # One chain of 40 draws is worth warnings, and the table marks the model that has them.
+    assert found.warnings == {"unknown": found.posteriors["unknown"].summary().warnings}
+    marks = {line.split("│")[1].strip(): line.split("│")[6].strip() for line in str(found).splitlines() if "│" in line}
+    assert marks == {"known": "", "unknown": str(len(found.warnings["unknown"]))}
+    assert "attribute warnings" in str(found)
 
 
 def test_compare__names_equal_sizes_by_number():

@@ -41,6 +41,12 @@ def described(section: str) -> set[str]:
     return {name.strip("*") for line in lines for name in line.split(", ")}
 
 
+def unnamed(section: str) -> list[str]:
+    """Lines of a section of parameters that the site would show as the name of a parameter, and are none."""
+    lines = [line for line in section.splitlines() if line and not line.startswith(" ")]
+    return [line for line in lines if not re.match(r"[\w*]+(, [\w*]+)* :", line)]
+
+
 def taken(thing: object) -> set[str]:
     """Arguments of a function or class."""
     if isinstance(thing, type) and issubclass(thing, Exception):
@@ -60,6 +66,7 @@ def faults(name: str, thing: object) -> list[str]:
     found = sections(inspect.getdoc(thing) or "")
     lacks = [] if found[""].split("\n\n")[0].rstrip().endswith((".", ":")) else ["a summary that is a sentence"]
     lacks += [f"{argument} among its Parameters" for argument in taken(thing) - described(found.get("Parameters", ""))]
+    lacks += [f"a name before {line!r}" for line in unnamed(found.get("Parameters", ""))]
     lacks += [f"an argument {argument}" for argument in described(found.get("Parameters", "")) - taken(thing)]
     if not isinstance(thing, type) and inspect.signature(thing).return_annotation not in (None, "None"):
         lacks += [] if "Returns" in found else ["Returns"]

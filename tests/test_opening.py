@@ -130,7 +130,13 @@ def test_model__of_ones_own_must_be_given(tmp_path):
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=emission)
     kept = ch.sample(model, signal(), **QUICK, store=tmp_path / "run")
     assert kept.model is model
-    assert ch.open_posterior(tmp_path / "run").model is None
+    without = ch.open_posterior(tmp_path / "run")
+    assert without.model is None
+    for text in (repr(without), without._repr_html_()):
+        assert "model not stored: ch.open_posterior(path, model=model)" in text
+    assert without.marginals().shape == (2, without.draws.sizes["site"])
+    with pytest.raises(ch.InvalidInput, match=r"model was not stored \(then give it: ch\.open_posterior\(path"):
+        without.levels()
     assert ch.open_posterior(tmp_path / "run", model=model).model is model
     again = ch.FactorialHMM(
         chains=ch.BinaryChains(0.2, 0.3), emission=ch.Custom(lambda y, level: -((y - level) ** 2), [1.0, 0.5])

@@ -148,7 +148,7 @@ def test_pilot__takes_small_blocks_where_they_mix():
     # Chains mix, so nothing else is tried, and what that would have taken is left for the warm-up.
     assert set(scores(decision.plan.reason)) == {"blocks of 6 rows", "blocks of 8 rows"}
     assert decision.left > 1000 * (1 - 3 * pilot.SHARE) - 10
-    assert "no evidence (ask for it with evidence=True)" in decision.plan.reason
+    assert "no evidence, which was not asked for" in decision.plan.reason
     assert len(decision.states) == pilot.CHAINS
 
 

@@ -22,11 +22,13 @@ from chiasma.datasets.study import compare_updates, simulation_study
 from chiasma.files.settings import Settings, settings_of
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
-from chiasma.results import warnings
-from chiasma.results.convergence import RHAT
+from chiasma.results import misfit, warnings
+from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.misfit import IMPROBABLE
+from chiasma.results.summary import SITES, _convergence_table
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.plan import EXACT_SECONDS
+from chiasma.sampling.progress import FIRST_LINE
 from chiasma.sampling.updates import UPDATES
 from chiasma.storage.store import FLUSH_SECONDS
 from test_cli import FILES
@@ -186,6 +188,30 @@ def test_limits__in_prose_are_those_of_the_code():
     assert f"below {1 / warnings.WIDER:g} it is" in fit
     assert f"Values above {RHAT} mean" in convergence
     assert f"(at most {FLUSH_SECONDS:g} s back)" in read("docs/threat-model.md")
+    words = {5: "five", 8: "eight", 10: "ten", 20: "twentieth"}
+    assert f"means over {words[misfit.DRAWS]} draws" in fit
+    assert f"in a {words[misfit.WINDOWS]} of the signal" in fit
+    assert f"{words[int(warnings.SURE)]} standard errors" in fit
+    assert f"at least {warnings.ESS_PER_CHAIN} per chain" in convergence
+    assert f"at up to {SITES} sites" in convergence
+    assert f"at most {words[int(FLUSH_SECONDS)]} seconds back" in read("docs/how-to/resume.md")
+    assert f"after {words[int(FIRST_LINE)]} seconds" in read(COMMAND_LINE)
+
+
+def test_display__is_explained():
+    """Every stage of a run that the display names, and every column of the table of the chains."""
+    stages = set()
+    for path in (Path(ch.__file__).parent / "sampling").glob("*.py"):
+        stages |= set(re.findall(r'display\.begin\(\s*"([^"]+)"', path.read_text(encoding="utf-8")))
+    assert {"draws", "warm-up", "pilot"} <= stages
+    explained = " ".join(row[0] for row in table(read(COMMAND_LINE), "## While it runs"))
+    assert {stage for stage in stages if f"`{stage}`" not in explained} == set()
+    part = Convergence(
+        name="level", n=1, constant=0, stuck=0, disagree=0, rhat_worst=1.0, rhat_median=1.0, ess_worst=9.0,
+        ess_median=9.0, worst_site=0,
+    )  # fmt: skip
+    columns = [column.header.replace("\n", " ") for column in _convergence_table((part,)).columns]
+    assert [row[0] for row in table(read("docs/how-to/convergence.md"), "## The table")] == columns[1:]
 
 
 def numbers_with_units(text: str) -> set[str]:
@@ -205,6 +231,29 @@ def test_measured_numbers__are_held_by_a_test_or_come_from_results():
     assert {name: n for name, n in found.items() if n} == held
 
 
+def test_decimals__in_prose_are_settings_or_held_by_a_test():
+    """A figure on a page that nothing executes or compares would go stale unseen: a new one must be listed here."""
+    held = {
+        "README.md": 10,  # test_speed_table; 3.11 is Python, the others stand in the example
+        "docs/cohort-slurm.md": 2,  # test_cost_of_cohorts
+        "docs/examples/demonstration.md": 18,  # test_quick_start, test_study_table
+        "docs/examples/ion-channels.md": 1,  # the rest: limits of the code, or numbers that the page's own code sets
+        "docs/examples/own-density.md": 1,
+        "docs/how-to/command-line.md": 1,
+        "docs/how-to/convergence.md": 3,
+        "docs/how-to/fit.md": 4,
+        "docs/how-to/own-file.md": 1,
+        "docs/how-to/tables.md": 2,
+        "docs/start.md": 4,
+    }
+    code = re.compile(
+        r"^```.*?^```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|<!-- results.*?<!-- end -->", re.MULTILINE | re.DOTALL
+    )
+    pages = [name for name in ("README.md", *PAGES) if "paper" not in name]
+    found = {name: len(re.findall(r"(?<![\w.])\d+\.\d+(?![\w.])", code.sub("", read(name)))) for name in pages}
+    assert {name: n for name, n in found.items() if n} == held
+
+
 def test_readme__is_short():
     assert len(read("README.md").splitlines()) <= 150
 
@@ -212,7 +261,7 @@ def test_readme__is_short():
 def test_reference__lists_every_public_name():
     listed = set(re.findall(r"^   ~chiasma\.([\w.]+)$", read(REFERENCE), re.MULTILINE))
     modules = {name for name in ch.__all__ if inspect.ismodule(getattr(ch, name)) and not callable(getattr(ch, name))}
-    wanted = {name for name in ch.__all__ if name not in modules} - {"cohort"}  # a package that is called: cohort.api
+    wanted = {name for name in ch.__all__ if name not in modules}
     for name in modules:
         module = getattr(ch, name)
         own = {key: value for key, value in vars(module).items() if inspect.isfunction(value) and key[0] != "_"}

@@ -26,7 +26,7 @@ from chiasma.files.options import all_settings, parameters_of
 from chiasma.files.prior_settings import prior_names, read_prior, write_prior
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, settings_of
-from chiasma.genomics.model import CopyNumber
+from chiasma.genomics.model import CopyNumber, Samples
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS
 from chiasma.models.chains import CHAINS, BinaryChains
@@ -92,7 +92,7 @@ def test_class__is_registered_or_says_that_it_is_not_for_settings(base):
 def test_class__that_is_not_for_settings():
     outside = {kind for base in REGISTRIES for kind in concrete_subclasses(base)}
     outside -= {kind for registry in REGISTRIES.values() for kind in registry.values()}
-    assert outside == {ch.Custom, ch.Table, ch.Compose, CopyNumber}
+    assert outside == {ch.Custom, ch.Table, ch.Compose, CopyNumber, Samples}
 
 
 @pytest.mark.parametrize("base", REGISTRIES, ids=lambda base: base.__name__)

@@ -117,3 +117,17 @@ def test_search__works_without_a_server(browser):
     page.goto((SITE / "search.html").as_uri() + "?q=mosaic")
     assert "crossovers.html" in " ".join(link for _, link in answers(page))
     context.close()
+
+
+def test_commands__can_be_copied_as_they_stand():
+    for path in (SITE / "how-to").glob("*.html"):
+        assert "%%bash" not in path.read_text(encoding="utf-8"), path
+    own = (SITE / "examples/own-emission.html").read_text(encoding="utf-8")
+    assert "writefile" not in own
+
+
+def test_names__link_to_the_reference():
+    page = (SITE / "how-to/number-of-rows.html").read_text(encoding="utf-8")
+    assert 'href="../reference/api/chiasma.compare.html#chiasma.compare"' in page
+    page = (SITE / "how-to/resume.html").read_text(encoding="utf-8")
+    assert 'href="../reference/api/chiasma.Posterior.html#chiasma.Posterior.levels"' in page

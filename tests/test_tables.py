@@ -108,6 +108,19 @@ def test_guess__columns_by_their_names_and_contents(write):
     assert rising.data.gaps is None
 
 
+def test_positions__that_are_even_but_for_rounding_are_no_gaps(write):
+    """Decimal fractions are not exact in binary, and times since 1970 have few digits left for them."""
+    for first in (0.0, 1_700_000_000.0):
+        lines = [f"{first + t / 10:.1f},{t % 3}\n" for t in range(40)]
+        signal = read_signal(write("seconds,current\n" + "".join(lines), "a.csv"), guess=True)
+        assert signal.data.gaps is None
+        assert signal.gap_unit == pytest.approx(0.1)
+        skipped = read_signal(write("seconds,current\n" + "".join(lines[:10] + lines[12:]), "b.csv"), guess=True)
+        assert skipped.data.gaps.tolist() == [1.0] * 9 + [3.0] + [1.0] * 27
+    tiny = read_signal(write("seconds,current\n0,1\n1,2\n2,3\n2.0000001,4\n", "c.csv"), guess=True)
+    assert tiny.data.gaps[2] == pytest.approx(1e-7)
+
+
 def test_guess__dates_are_times(write):
     text = "Time,watts\n2013-06-01 00:00:00,5\n2013-06-01 00:01:00,6\n2013-06-01 00:03:00,7\n"
     signal = read_signal(write(text, "a.csv"), guess=True)

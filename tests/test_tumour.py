@@ -94,7 +94,7 @@ def test_alleles__beta_binomial_and_interpolation():
     assert log_beta_binomial(3.0, 10.0, 0.3, 20.0) == pytest.approx(stats.betabinom.logpmf(3, 10, 6, 14))
     nodes = np.linspace(0.002, 0.5, 201)
     table = np.zeros((1, 201))
-    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), nodes, 100.0, table)
+    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), nodes, 100.0, 0.0, table)
     p = nodes[40]
     both = [stats.betabinom.logpmf(k, 100, 100 * p, 100 * (1 - p)) for k in (30, 70)]
     assert table[0, 40] == pytest.approx(np.log(0.5) + np.logaddexp(*both))
@@ -102,7 +102,7 @@ def test_alleles__beta_binomial_and_interpolation():
     fraction = np.array([0.31234, 0.3])
     add_alleles(table, np.array([-7.0]), fraction, np.array([False, True]), out)
     exact = np.zeros((1, 1))
-    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), 0.002 + 0.996 * fraction[:1], 100.0, exact)
+    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), 0.002 + 0.996 * fraction[:1], 100.0, 0.0, exact)
     assert out[0] == pytest.approx([exact[0, 0], -7.0], abs=1e-5)
 
 
@@ -114,11 +114,13 @@ def test_alleles__mirrored_sites_have_the_moments_of_the_folded_normal():
     nodes = np.linspace(0.002, 0.5, 51)
     table = np.zeros((1, 51))
     for fraction in mirrored[:400]:
-        add_fractions(np.array([0]), np.array([fraction]), np.array([0.02]), np.array([5.0]), 0.0, nodes, table)
+        add_fractions(
+            np.array([0]), np.array([fraction]), np.array([0.02]), np.array([5.0]), 0.0, nodes, 0.0, np.zeros(1), table
+        )
     assert nodes[table[0].argmax()] > 0.45  # balanced, though the mean is below 1/2
     assert mirrored.mean() < 0.45
     one = np.zeros((1, 51))
-    add_fractions(np.array([0]), np.array([0.3]), np.array([0.02]), np.array([1.0]), 0.0, nodes, one)
+    add_fractions(np.array([0]), np.array([0.3]), np.array([0.02]), np.array([1.0]), 0.0, nodes, 0.0, np.zeros(1), one)
     assert nodes[one[0].argmax()] == pytest.approx(0.3, abs=0.03)
 
 
@@ -240,14 +242,14 @@ def test_evidence__is_that_of_the_exact_passes(alleles, fractions):
     pieces = columns(alleles)
     for doubled, scale in ((False, 0.9), (True, 0.5)):
         own = Parameters(purity=0.6, scale=scale, slack=0.02, fractions=fractions, doubled=doubled)
-        expected = exact.log_evidence(model_of(pieces, own, 2), pieces.observations)
-        assert log_evidence(pieces, own, 2) == pytest.approx(expected, abs=1e-9)
+        expected = exact.log_evidence(model_of((pieces,), (own,), 2), pieces.observations)
+        assert log_evidence((pieces,), (own,), 2) == pytest.approx(expected, abs=1e-9)
 
 
 def test_evidence__needs_the_tails_of_pieces():
     pieces = replace(columns(), noise=Noise(4.0, 0.5, 1.0, 0.02))
     with pytest.raises(ValueError, match="7 degrees of freedom, got 4"):
-        log_evidence(pieces, Parameters(purity=0.6, scale=1.0, slack=0.02), 2)
+        log_evidence((pieces,), (Parameters(purity=0.6, scale=1.0, slack=0.02),), 2)
 
 
 def test_landscape__is_the_evidence_of_states_that_are_more_alike():
@@ -257,13 +259,13 @@ def test_landscape__is_the_evidence_of_states_that_are_more_alike():
     alike = states.probabilities**0.5
     j = len(found.scales) // 2
     own = Parameters(purity=0.6, scale=float(found.scales[j]), slack=0.015)
-    assert log_evidence(pieces, own, 4, alike / alike.sum()) == pytest.approx(found.log_evidence[0, j], abs=1e-9)
+    assert log_evidence((pieces,), (own,), 4, alike / alike.sum()) == pytest.approx(found.log_evidence[0, j], abs=1e-9)
 
 
 def test_subclone__cannot_lose_what_is_not_there():
     """Depth of no copy at all: a subclone that loses a copy of nothing would explain it otherwise."""
     pieces = columns()
-    pure = model_of(pieces, Parameters(purity=1.0, scale=1.0, slack=0.02, fractions=(0.3,)), 4)
+    pure = model_of((pieces,), (Parameters(purity=1.0, scale=1.0, slack=0.02, fractions=(0.3,)),), 4)
     lost = pure.emission.log_likelihood(pieces.observations.y, np.array([[0.0, 0.0, 0.0], [-0.3, 0.0, 0.0]]))
     seen = ~np.isnan(pieces.depth)
     assert np.all(np.isfinite(lost[seen, 0]))
@@ -355,8 +357,8 @@ def test_solve__finds_purity_ploidy_and_copies():
     assert any(one.doubled > 0.5 for one in found.solutions)  # the double is listed, too
     copies = copy_probabilities(found).argmax(axis=1)
     assert np.mean(copies == truth.copies[0].sum(axis=0)) > 0.97
-    numbers, drawn, purities = draws(found, 20, seed=1)
-    assert (drawn.shape, len(numbers), len(purities)) == ((20, 700), 20, 20)
+    drawn = draws((found,), 20, seed=1)
+    assert (drawn.copies.shape, len(drawn.solution), drawn.purities.shape) == ((20, 700), 20, (1, 20))
 
 
 def test_solve__segments_of_another_program():

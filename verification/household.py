@@ -9,6 +9,7 @@ the exact evidence of what the first week leaves unexplained.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -23,7 +24,11 @@ import chiasma as ch
 if TYPE_CHECKING:
     from run import Report
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "nilm" / "UKDALE_House2_2013-06.csv.gz"
+DATA = (
+    Path(os.environ.get("CHIASMA_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+    / "nilm"
+    / "UKDALE_House2_2013-06.csv.gz"
+)
 APPLIANCES = ("Kettle", "Dishwasher", "WashingMachine", "Microwave")
 WEEK = 7 * 24 * 60
 ON = 15.0  # watts: an appliance that takes more is on

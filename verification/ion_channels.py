@@ -6,6 +6,7 @@ Columns: time, current, true number of open channels. The truth is used to measu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -19,7 +20,7 @@ import chiasma as ch
 if TYPE_CHECKING:
     from run import Report
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "ion"
+DATA = Path(os.environ.get("CHIASMA_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data") / "ion"
 RECORDING = "deepchannel_5ch_328"
 RIVALS = {"QuB, segmental k-means": "SKM", "QuB, half-amplitude": "halfamp"}
 MOST_CHANNELS = 7

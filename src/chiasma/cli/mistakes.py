@@ -27,7 +27,9 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ChiasmaError as error:
-            raise stop(f"error: {error}", MISTAKE) from error
+            from chiasma.files.spelling import as_options
+
+            raise stop(f"error: {as_options(str(error))}", MISTAKE) from error
         except KeyboardInterrupt:
             raise stop("interrupted", exit_code()) from None
         except MemoryError as error:

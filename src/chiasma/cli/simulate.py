@@ -38,7 +38,14 @@ def simulate(
         float | None,
         typer.Option(help="Standard deviation of the genome's noise. Default: 12; of a tumour 0.08 of the mean depth."),
     ] = None,
-    purity: Annotated[float | None, typer.Option(help="With --tumour. Default: drawn from 0.2-0.9.")] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --tumour: samples of one patient with the same clones. Default: 1."),
+    ] = None,
+    purity: Annotated[
+        str | None,
+        typer.Option(help="With --tumour; of several samples one for each, 0.8,0.3. Default: drawn from 0.2-0.9."),
+    ] = None,
     clones: Annotated[int | None, typer.Option(help="With --tumour, 1 or 2. Default: drawn.")] = None,
     doubled: Annotated[
         bool | None, typer.Option("--doubled/--not-doubled", help="With --tumour. Default: drawn.")
@@ -57,10 +64,10 @@ def simulate(
 
     seed = fresh_seed() if seed is None else seed
     if tumour:
-        _simulate_tumour(out, Voice(quiet), seed, sites, sd, purity, clones, doubled)
+        _simulate_tumour(out, Voice(quiet), seed, sites, sd, samples or 1, _purities(purity), clones, doubled)
         return
-    if (purity, clones, doubled) != (None, None, None):
-        raise InvalidInput("--purity, --clones and --doubled describe a tumour; add --tumour, or drop them")
+    if (samples, purity, clones, doubled) != (None, None, None, None):
+        raise InvalidInput("--samples, --purity, --clones and --doubled describe a tumour; add --tumour, or drop them")
     if preset is Preset.genome:
         model, states, signal = tumour_genome(seed, N_BINS if sites is None else sites, SD if sd is None else sd)
     elif sites is None and sd is None:
@@ -75,34 +82,49 @@ def simulate(
     voice.note(f"  chiasma fit {out} --model {settings} --out RUN")
 
 
+def _purities(text: str | None) -> list[float] | None:
+    """The purities of samples: "0.8,0.3"."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"--purity takes a number, or one for every sample as 0.8,0.3, got {text!r}") from None
+
+
 def _simulate_tumour(
     out: Path,
     voice: Voice,
     seed: int,
     sites: int | None,
     sd: float | None,
-    purity: float | None,
+    samples: int,
+    purities: list[float] | None,
     clones: int | None,
     doubled: bool | None,
 ) -> None:
-    from chiasma.datasets.tumours import N_BINS, NOISE, simulate_tumour
+    from chiasma.datasets.tumours import N_BINS, NOISE, simulate_patient
 
-    found = simulate_tumour(
+    found = simulate_patient(
         seed,
+        samples,
         N_BINS if sites is None else sites,
-        purity=purity,
+        purities=purities,
         doubled=doubled,
         clones=clones,
         noise=NOISE if sd is None else sd,
     )
     voice.seed(seed)
-    written = write_tumour(out, found)
+    written = write_tumour(out, *found)
     voice.note(f"wrote {', '.join(map(str, written))}; solve it with")
-    voice.note(f"  chiasma tumour {out} --out ANSWER")
+    voice.note(f"  chiasma tumour {out} {'--one-patient ' if samples > 1 else ''}--out ANSWER")
 
 
-def write_tumour(out: Path, tumour: Tumour) -> list[Path]:
-    """The data as HATCHet's .bb, the copies of the clones as a table, and the rest of the truth as JSON."""
+def write_tumour(out: Path, *samples: Tumour) -> list[Path]:
+    """The data as HATCHet's .bb, the copies of the clones as a table, and the rest of the truth as JSON.
+
+    samples : one, or those of one patient, which are named OUT_1, OUT_2, ...
+    """
     import json
 
     from chiasma import atomic
@@ -112,12 +134,30 @@ def write_tumour(out: Path, tumour: Tumour) -> list[Path]:
     for path in paths:
         if path.exists():
             raise InvalidInput(f"{path} exists already; choose another name or remove it")
+    several = len(samples) > 1
+    names = [f"{out.stem}_{i}" if several else out.stem for i in range(1, len(samples) + 1)]
     lines = ["#CHR\tSTART\tEND\tSAMPLE\tRD\t#SNPS\tCOV\tALPHA\tBETA\tBAF"]
+    for name, tumour in zip(names, samples, strict=True):
+        lines += _bb_lines(name, tumour)
+    atomic.write_text(out, "\n".join(lines) + "\n")
+    first = samples[0]
+    heads = [f"{clone}_{haplotype}" for clone in _clone_names(first) for haplotype in ("a", "b")]
+    copies = first.copies.reshape(-1, len(first.depth))
+    places = (first.chromosome, first.start, first.end)
+    write_table(paths[1], ["chromosome", "start", "end", *heads], zip(*places, *copies, strict=True))
+    truths = {name: _truth(tumour) for name, tumour in zip(names, samples, strict=True)}
+    truth = {"samples": truths} if several else truths[names[0]]
+    atomic.write_text(paths[2], json.dumps(truth, indent=2) + "\n")
+    return paths
+
+
+def _bb_lines(name: str, tumour: Tumour) -> list[str]:
+    lines = []
     reads = tumour.alpha + tumour.beta
     for t in range(len(tumour.depth)):
         n = int(reads[t])
         share = min(tumour.alpha[t], tumour.beta[t]) / n if n else 0.5
-        cells = [tumour.chromosome[t], tumour.start[t], tumour.end[t], out.stem, f"{tumour.depth[t]:.5f}"]
+        cells = [tumour.chromosome[t], tumour.start[t], tumour.end[t], name, f"{tumour.depth[t]:.5f}"]
         cells += [
             tumour.sites[t],
             f"{n / max(1, tumour.sites[t]):.1f}",
@@ -126,19 +166,16 @@ def write_tumour(out: Path, tumour: Tumour) -> list[Path]:
             f"{share:.6f}",
         ]
         lines.append("\t".join(map(str, cells)))
-    atomic.write_text(out, "\n".join(lines) + "\n")
-    names = [f"{clone}_{haplotype}" for clone in _clone_names(tumour) for haplotype in ("a", "b")]
-    copies = tumour.copies.reshape(-1, len(tumour.depth))
-    places = (tumour.chromosome, tumour.start, tumour.end)
-    write_table(paths[1], ["chromosome", "start", "end", *names], zip(*places, *copies, strict=True))
-    truth = {
+    return lines
+
+
+def _truth(tumour: Tumour) -> dict[str, Any]:
+    return {
         "purity": tumour.purity,
         "ploidy": tumour.ploidy,
         "doubled": tumour.doubled,
         "fractions": dict(zip(["normal", *_clone_names(tumour)], tumour.fractions.tolist(), strict=True)),
     }
-    atomic.write_text(paths[2], json.dumps(truth, indent=2) + "\n")
-    return paths
 
 
 def _clone_names(tumour: Tumour) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +14,8 @@ from chiasma.cli.printing import Voice
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from chiasma.genomics.bins import Bins
+    from chiasma.genomics.patient import Patient
     from chiasma.genomics.settings import TumourSettings
     from chiasma.genomics.solutions import Answer
 
@@ -21,19 +25,35 @@ SHOWN = 6
 
 def tumour(
     data: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
-            help="Depth along the genome: CNVkit, GATK, HATCHet, QDNAseq, SEG, bedGraph, WIG or any table; may be .gz.",
+            help="Depth along the genome: CNVkit, GATK, HATCHet, QDNAseq, SEG, bedGraph, WIG or any table; may be .gz. "
+            "Can be repeated.",
             show_default=False,
         ),
     ],
+    one_patient: Annotated[
+        bool,
+        typer.Option(
+            "--one-patient", help="All samples are of one patient: they share their clones, and are solved together."
+        ),
+    ] = False,
     alleles: Annotated[
-        Path | None, typer.Option(help="Allele counts of heterozygous sites, such as GATK's .hets.tsv.")
+        list[Path] | None,
+        typer.Option(
+            help="Allele counts of heterozygous sites, such as GATK's .hets.tsv. Of several files one for each, in "
+            "their order."
+        ),
     ] = None,
-    sample: Annotated[str | None, typer.Option(help="Only this sample of the file. Default: all.")] = None,
-    purity: Annotated[str | None, typer.Option(help="Known purity, 0.6, or its bounds, 0.5-0.8.")] = None,
-    ploidy: Annotated[str | None, typer.Option(help="Bounds of the ploidy, 1.8-2.4.")] = None,
-    clones: Annotated[str | None, typer.Option(help="Number of clones, 1, or bounds, 1-3. Default: 1-2.")] = None,
+    sample: Annotated[list[str] | None, typer.Option(help="Only this sample. Can be repeated. Default: all.")] = None,
+    purity: Annotated[
+        str | None,
+        typer.Option(help="Known purity, 0.6, or its bounds, 0.5-0.8; with --one-patient also of each: 0.9,0.4-0.6."),
+    ] = None,
+    ploidy: Annotated[str | None, typer.Option(help="Bounds of the ploidy, 1.8-2.4; likewise.")] = None,
+    clones: Annotated[
+        str | None, typer.Option(help="Number of clones, 1, or bounds, 1-3. Default: 1-2; with --one-patient 1-3.")
+    ] = None,
     max_copies: Annotated[int, typer.Option(min=3, max=12, help="Copies with a state of their own.")] = 6,
     female: Annotated[bool, typer.Option("--female", help="Use chromosome X, too: normal cells have two.")] = False,
     gc: Annotated[Path | None, typer.Option(help="WIG with the GC content of the bins, to correct counts.")] = None,
@@ -53,12 +73,15 @@ def tumour(
     Purity and ploidy that explain the depth (and the alleles, if there are any) are searched for, and ranked by their
     exact evidence. Depth alone often cannot tell a genome from its double: both are then listed. The directory has
     solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures.
+
+    Samples of one patient, in one file or in several, share their clones. With --one-patient they are solved together;
+    each has a purity, a ploidy and fractions of the clones of its own:
+
+    chiasma tumour primary.cnr relapse.cnr --one-patient --out answer
     """
     from chiasma.genomics.settings import TumourSettings
 
     settings = TumourSettings(
-        alleles=alleles,
-        sample=sample,
         purity=purity,
         ploidy=ploidy,
         clones=clones,
@@ -72,21 +95,60 @@ def tumour(
     settings.check()
     if out.exists() and any(out.iterdir()) and not _is_ours(out):
         raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
-    solve_file(data, out, Voice(quiet, as_json), settings, workers=workers, seed=seed)
+    samples = read_files(data, settings, sample or [], alleles or [])
+    solve_all = solve_together if one_patient else solve_apart
+    solve_all(samples, out, Voice(quiet, as_json), settings, workers=workers, seed=seed)
 
 
-def solve_file(
-    data: Path, out: Path, voice: Voice, settings: TumourSettings, *, workers: int = 2, seed: int = 0
+def read_files(
+    files: Sequence[Path], settings: TumourSettings, names: Sequence[str] = (), alleles: Sequence[Path] = ()
+) -> list[Bins]:
+    """The samples of all files, or those with these names. alleles: one file for each, or none."""
+    from chiasma.files.sheets import listed
+
+    if len(alleles) not in (0, len(files)):
+        raise InvalidInput(
+            f"--alleles must be given once for every file, {len(files)} times and in their order, got {len(alleles)}"
+        )
+    only = names[0] if len(names) == len(files) == 1 else None
+    found: list[Bins] = []
+    each: list[Path | None] = [*alleles] or [None] * len(files)
+    for path, sites in zip(files, each, strict=True):
+        found += replace(settings, sample=only, alleles=sites).read(path)
+    missing = [name for name in names if name not in {bins.sample for bins in found}]
+    if missing:
+        raise InvalidInput(f"there is no sample {missing[0]!r}; choose among {listed([b.sample for b in found])}")
+    return [bins for bins in found if not names or bins.sample in names]
+
+
+def solve_together(
+    samples: Sequence[Bins], out: Path, voice: Voice, settings: TumourSettings, *, workers: int = 2, seed: int = 0
+) -> Patient:
+    """Solve the samples of one patient together, and print."""
+    from chiasma.genomics.patient_exports import patient_summary
+
+    if len(samples) < 2:
+        raise InvalidInput("--one-patient needs two samples or more, got one; give another file, or drop the option")
+    for bins in samples:
+        _tell(bins, voice)
+    patient = settings.solve_patient(samples, out, lambda text: voice.note(f"  {text}"), workers=workers, seed=seed)
+    if voice.as_json:
+        typer.echo(json.dumps(patient_summary(patient, seed), indent=2))
+    elif not voice.quiet:
+        _print_patient(patient, out)
+    return patient
+
+
+def solve_apart(
+    samples: Sequence[Bins], out: Path, voice: Voice, settings: TumourSettings, *, workers: int = 2, seed: int = 0
 ) -> list[Answer]:
-    """Solve all samples of a file, and print."""
+    """Solve every sample by itself, and print."""
     from chiasma.genomics.exports import summary
     from chiasma.genomics.tumour import samples_apart
 
     answers = []
-    for bins, folder in samples_apart(settings.read(data), out):
-        voice.note(f"{data}: {bins.in_words()}")
-        for text in bins.notes:
-            voice.note(f"  {text}")
+    for bins, folder in samples_apart(samples, out):
+        _tell(bins, voice)
         answers.append(settings.solve(bins, folder, lambda text: voice.note(f"  {text}"), workers=workers, seed=seed))
         if not (voice.quiet or voice.as_json):
             _print(answers[-1], folder)
@@ -94,6 +156,12 @@ def solve_file(
         contents = [summary(answer, seed) for answer in answers]
         typer.echo(json.dumps(contents if len(contents) > 1 else contents[0], indent=2))
     return answers
+
+
+def _tell(bins: Bins, voice: Voice) -> None:
+    voice.note(f"{bins.source}: {bins.in_words()}")
+    for text in bins.notes:
+        voice.note(f"  {text}")
 
 
 def _is_ours(out: Path) -> bool:
@@ -128,6 +196,42 @@ def _print(answer: Answer, folder: Path) -> None:
         console.print(f"Warning: {text}.", soft_wrap=True, markup=False)
     console.print(
         f"Wrote report.html, solutions.tsv, segments, SEG, BED, VCF and figures to {folder}/",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def _print_patient(patient: Patient, folder: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from chiasma.genomics.exports import chance, solution_entries
+    from chiasma.genomics.patient_exports import joint_verdict
+
+    console = Console(highlight=False)
+    console.print(joint_verdict(patient), soft_wrap=True, markup=False)
+    table = Table()
+    for heading in ("", "probability", "sample", "purity (90%)", "ploidy", "clones", "doubled"):
+        table.add_column(heading, justify="right")
+    entries = [solution_entries(answer) for answer in patient.answers]
+    for together in list(zip(*entries, strict=True))[:SHOWN]:
+        for i, (sample, entry) in enumerate(zip(patient.samples, together, strict=True)):
+            table.add_row(
+                "" if i else str(entry["rank"]),
+                "" if i else chance(entry["probability"]),
+                sample,
+                f"{entry['purity']:.2f} ({entry['purity_low']:.2f}-{entry['purity_high']:.2f})",
+                f"{entry['ploidy']:.2f}",
+                " + ".join(f"{share:.0%}" for share in list(entry["clone_fractions"].values())[1:]),
+                "" if i else f"{entry['doubled']:.0%}",
+                end_section=i == len(together) - 1,
+            )
+    console.print(table)
+    for sample, own in zip(patient.samples, entries, strict=True):
+        for text in own[0]["warnings"]:
+            console.print(f"Warning, {sample}: {text}.", soft_wrap=True, markup=False)
+    console.print(
+        f"Wrote report.html, solutions.tsv, clone fractions and figures to {folder}/, and a directory for every sample",
         soft_wrap=True,
         markup=False,
     )

@@ -108,6 +108,11 @@ def cohort(
 ) -> Cohort:
     """Fit many samples, one task each, on a Dask client or on local worker processes.
 
+    A sample that cannot be fitted is recorded, and the others go on: see `Cohort.failed`. Ctrl-C, or the
+    loss of the scheduler, ends the call with an exception; resume=True then does the rest.
+
+    A script that starts local workers needs `if __name__ == "__main__":`, as with every module that starts processes.
+
     Parameters
     ----------
     sheet : a TSV or CSV file with the columns `sample`, `path` and any settings, or such records in memory.
@@ -129,11 +134,6 @@ def cohort(
     note : is told what happens, a line at a time. Default: to stderr, with `progress`.
     settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0; those of tumours by the names of their
         options: clones="1", purity="0.3-0.9".
-
-    A sample that cannot be fitted is recorded, and the others go on: see `Cohort.failed`. Ctrl-C, or the
-    loss of the scheduler, ends the call with an exception; resume=True then does the rest.
-
-    A script that starts local workers needs `if __name__ == "__main__":`, as with every module that starts processes.
 
     Returns
     -------

@@ -47,13 +47,15 @@ class CohortDirectory:
             for folder in (self.samples, self.failures, self.unfinished):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"cannot write to {self.path}: {error.strerror or error}; choose another --out") from error
+            raise StoreError(
+                f"cannot write to {self.path}: {error.strerror or error}; choose another directory"
+            ) from error
 
     def check_new(self) -> None:
         """Raise InvalidInput if the directory is not empty: nothing is ever overwritten."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            more = ", or add --resume to continue that cohort" if self.plan.exists() else ""
-            raise InvalidInput(f"{self.path} exists already; choose another --out{more}")
+            more = ", or add resume=True to continue that cohort" if self.plan.exists() else ""
+            raise InvalidInput(f"{self.path} exists already; choose another directory{more}")
 
     def is_done(self, name: str) -> bool:
         return (self.samples / name / "outcome.json").exists()

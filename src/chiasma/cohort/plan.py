@@ -112,6 +112,6 @@ class Plan:
         if found:
             raise InvalidInput(
                 f"the cohort was begun in another way: {'; '.join(found[:5])}; resume it as it was, or choose another "
-                "--out"
+                "directory"
             )
         return replace(self, tables_only=stored.tables_only)

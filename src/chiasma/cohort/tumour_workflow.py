@@ -56,7 +56,9 @@ class TumourWorkflow(Workflow):
         return {**settings, **own, "seed": seed}
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        _settings(settings).check()
+        given = _settings(settings)
+        given.check()
+        _ = given.bounds  # of one sample
 
     def run(
         self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool

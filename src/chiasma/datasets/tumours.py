@@ -3,11 +3,13 @@
 A genome begins with one copy of either haplotype. Events hit a chromosome, an arm or a shorter stretch, and gain or
 lose a copy of one haplotype; a doubling multiplies all copies by two and more events follow. Subclones inherit the
 genome of the main clone and have events of their own. Nothing here knows the model that is fitted: lengths of events,
-levels of noise and counts have distributions of their own.
+levels of noise and counts have distributions of their own. Samples of one patient have the same clones in other
+fractions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +32,8 @@ PRECISION = 150.0
 # Reads that show the other allele by mistake.
 ERROR = 0.002
 NOISE = 0.08
+# Of the samples of a patient after the first: P(only the subclone, only the main clone, a mixture).
+OTHER_SHARES = (0.15, 0.25, 0.6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,20 +87,44 @@ def simulate_tumour(
     >>> tumour.copies.shape, round(tumour.purity, 2), len(tumour.depth)
     ((2, 2, 500), 0.6, 500)
     """
+    return simulate_patient(seed, 1, n_bins, None if purity is None else [purity], doubled, clones, noise, events)[0]
+
+
+def simulate_patient(
+    seed: int | None = None,
+    n_samples: int = 2,
+    n_bins: int = N_BINS,
+    purities: Sequence[float] | None = None,
+    doubled: bool | None = None,
+    clones: int | None = None,
+    noise: float = NOISE,
+    events: int | None = None,
+) -> list[Tumour]:
+    """Draw samples of one patient: their clones are the same, purities and fractions of clones differ.
+
+    The first sample is the tumour that `simulate_tumour` draws. In the others either clone may be absent.
+    purities : one per sample. The rest: as in `simulate_tumour`.
+
+    >>> one, other = simulate_patient(seed=1, n_bins=500, purities=[0.7, 0.3], clones=2)
+    >>> bool((one.copies == other.copies).all()), other.fractions.round(2).tolist()
+    (True, [0.7, 0.16, 0.14])
+    """
     if n_bins < len(CHROMOSOMES):
         raise InvalidInput(f"a genome needs at least {len(CHROMOSOMES)} bins, one per chromosome, got {n_bins}")
-    if purity is not None and not 0 < purity <= 1:
-        raise InvalidInput(f"purity must be above 0 and at most 1, got {purity:g}")
+    if n_samples < 1:
+        raise InvalidInput(f"a patient needs at least one sample, got {n_samples}")
+    if purities is not None and len(purities) != n_samples:
+        raise InvalidInput(f"purities must be one per sample, {n_samples}, got {len(purities)}")
+    for purity in purities or ():
+        if not 0 < purity <= 1:
+            raise InvalidInput(f"purity must be above 0 and at most 1, got {purity:g}")
     if clones not in (None, 1, 2):
         raise InvalidInput(f"clones must be 1 or 2, got {clones}")
     rng = np.random.default_rng(seed)
-    chosen_purity = float(rng.uniform(0.2, 0.9)) if purity is None else purity
+    purity = float(rng.uniform(0.2, 0.9)) if purities is None else purities[0]
     chosen_doubled = bool(rng.random() < 0.4) if doubled is None else doubled
     n_clones = int(rng.integers(1, 3)) if clones is None else clones
     sizes = chromosome_sizes(n_bins)
-    width = sum(CHROMOSOMES) * MEGABASE // n_bins
-    chromosome = np.repeat([str(c + 1) for c in range(len(sizes))], sizes)
-    start = np.concatenate([np.arange(n) * width for n in sizes])
     copies = np.ones((n_clones, 2, n_bins), np.int64)
     n_events = int(rng.integers(12, 50)) if events is None else events
     _strike(copies[0], n_events, sizes, rng)
@@ -108,8 +136,28 @@ def simulate_tumour(
         copies[1] = copies[0]
         _strike(copies[1], max(4, n_events // 4), sizes, rng)
         share = float(rng.uniform(0.55, 0.85))
-    shares = [chosen_purity * share, chosen_purity * (1 - share)][:n_clones]
-    fractions = np.array([1 - chosen_purity, *shares])
+    found = []
+    for number in range(n_samples):
+        if number:
+            purity = float(rng.uniform(0.2, 0.9)) if purities is None else purities[number]
+            share = float(rng.choice([0.0, 1.0, rng.uniform()], p=OTHER_SHARES)) if n_clones == 2 else 1.0
+        fractions = np.array([1 - purity, purity * share, purity * (1 - share)][: 1 + n_clones])
+        found.append(_sequenced(copies, fractions, chosen_doubled, sizes, noise, rng))
+    return found
+
+
+def _sequenced(
+    copies: npt.NDArray[np.int64],
+    fractions: Floats,
+    doubled: bool,
+    sizes: list[int],
+    noise: float,
+    rng: np.random.Generator,
+) -> Tumour:
+    """Depth and allele counts of a sample with these fractions of normal cells and clones."""
+    n_bins = sum(sizes)
+    width = sum(CHROMOSOMES) * MEGABASE // n_bins
+    start = np.concatenate([np.arange(n) * width for n in sizes])
     per_cell = fractions[0] + np.einsum("c,cht->ht", fractions[1:], copies)
     total = per_cell.sum(axis=0)
     relative = total / total.mean()
@@ -125,7 +173,7 @@ def simulate_tumour(
     first = ERROR + (1 - 2 * ERROR) * first
     alpha = rng.binomial(reads, rng.beta(PRECISION * first, PRECISION * (1 - first)))
     return Tumour(
-        chromosome=chromosome,
+        chromosome=np.repeat([str(c + 1) for c in range(len(sizes))], sizes),
         start=start,
         end=start + width,
         depth=depth,
@@ -134,7 +182,7 @@ def simulate_tumour(
         sites=np.where(reads > 0, sites, 0),
         copies=copies,
         fractions=fractions,
-        doubled=chosen_doubled,
+        doubled=doubled,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chiasma.files.page import Verdict
+from chiasma.files.spelling import as_options
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.summary import Summary, misfit_text
 from chiasma.results.warnings import count, misfit_warnings
@@ -135,9 +136,14 @@ def _percent(share: float) -> str:
     return "more than 99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
 
 
+def _misfits(summary: Summary) -> list[str]:
+    """Those of the warnings that are about the model."""
+    return [as_options(text) for text in misfit_warnings(summary.misfit)]
+
+
 def _sampling(summary: Summary) -> list[Verdict]:
-    told = {*misfit_warnings(summary.misfit)}
-    wrong = [text for text in summary.warnings if text not in told]
+    told = _misfits(summary)
+    wrong = [text for text in map(as_options, summary.warnings) if text not in told]
     if wrong:
         return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in wrong]
     if summary.run.get("independent"):
@@ -157,7 +163,7 @@ def _sampling(summary: Summary) -> list[Verdict]:
 def _fit(summary: Summary) -> list[Verdict]:
     if summary.misfit is None:
         return [Verdict(tone="note", answer="Whether the model fits was not checked:", text="it has no residuals.")]
-    wrong = misfit_warnings(summary.misfit)
+    wrong = _misfits(summary)
     if wrong:
         return [Verdict(tone="bad", answer="Distrust the model:", text=f"{text}.") for text in wrong]
     text = f"Residuals: {misfit_text(summary.misfit)}. A good fit does not tell rivals of the same signal apart."
@@ -167,7 +173,7 @@ def _fit(summary: Summary) -> list[Verdict]:
 
 
 def _next(summary: Summary, doubtful: Sequence[Region]) -> Verdict:
-    misfits = misfit_warnings(summary.misfit)
+    misfits = _misfits(summary)
     if len(summary.warnings) > len(misfits):
         text = "Take the sampling further as told above: the probabilities below are not settled yet."
     elif misfits:

@@ -55,6 +55,8 @@ def fit_file(
 ) -> Fit:
     """Read the file, estimate what the settings leave out, sample into the directory, write the report.
 
+    Raises Interrupted after Ctrl-C. A mistake in the settings or in the file leaves nothing in a new directory.
+
     Parameters
     ----------
     source : the data file.
@@ -68,8 +70,6 @@ def fit_file(
     progress : show the display of `chiasma.sample`.
     read : reads the data file; `chiasma.genomics.signals.read_any` knows more formats.
     note, detail : are told what happens, a line at a time; detail: what took long in the report.
-
-    Raises Interrupted after Ctrl-C. A mistake in the settings or in the file leaves nothing in a new directory.
     """
     settings.check_learned(learn)
     signal = read(source, settings.columns())

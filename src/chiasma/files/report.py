@@ -36,6 +36,7 @@ from chiasma.files.run_tables import (
     state_columns,
     write_tables,
 )
+from chiasma.files.spelling import in_options
 from chiasma.files.tables import Signal
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
 from chiasma.plots.paths import configurations_size, marginals_size
@@ -131,7 +132,7 @@ def find(posterior: Posterior, signal: Signal) -> Found:
         posterior=posterior,
         signal=signal,
         labels=labels_of(signal),
-        summary=posterior.summary(),
+        summary=in_options(posterior.summary()),
         regions=tuple(regions),
         doubtful=tuple(uncertain(regions)),
         band=expected_signal(posterior) if has_levels(posterior) else None,

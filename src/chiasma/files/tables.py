@@ -33,6 +33,8 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 # Names that say what a column is, without case, spaces and punctuation.
 CHROMOSOME_NAMES = ("chromosome", "chrom", "chr", "contig", "seqnames", "seqname")
 START_NAMES = ("start", "position", "pos", "locstart", "startpos", "chromstart", "time")
+# Steps by which a gap may miss a whole number, because positions were rounded when they were written or read.
+ROUNDING = 1e-5
 END_NAMES = ("end", "stop", "locend", "endpos", "chromend")
 
 
@@ -356,8 +358,10 @@ def _chromosomes(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArra
     return tuple(labels), np.array(starts)
 
 
-def _gaps(table: Sheet, column: int, starts: npt.NDArray[np.int64], unit: float | None) -> tuple[Floats, Floats, float]:
-    """Positions (T,), gaps (T-1,) in units of one step, and that unit."""
+def _gaps(
+    table: Sheet, column: int, starts: npt.NDArray[np.int64], unit: float | None
+) -> tuple[Floats, Floats | None, float]:
+    """Positions (T,), gaps (T-1,) in units of one step, None where all are 1, and that unit."""
     position = _times(table, column)
     name = table.names[column]
     if np.isnan(position).any():
@@ -378,7 +382,20 @@ def _gaps(table: Sheet, column: int, starts: npt.NDArray[np.int64], unit: float 
         )
     known = distance[inside[1:]]
     unit = unit or (float(np.median(known)) if known.size else 1.0)
-    return position, np.where(inside[1:], distance / unit, 1.0), unit
+    gaps = whole_steps(np.where(inside[1:], distance / unit, 1.0))
+    return position, None if np.all(gaps == 1) else gaps, unit
+
+
+def whole_steps(gaps: Floats) -> Floats:
+    """Gaps that are whole numbers but for rounding become whole: 0.3 - 0.2 is not quite 0.2 - 0.1.
+
+    Every distinct gap needs transition matrices of its own, and even spacing needs one.
+
+    >>> whole_steps(np.diff([0.0, 0.1, 0.2, 0.3, 0.45]) / 0.1).tolist()
+    [1.0, 1.0, 1.0, 1.5000000000000002]
+    """
+    whole = np.rint(gaps)
+    return np.where((whole > 0) & (np.abs(gaps - whole) < ROUNDING), whole, gaps)
 
 
 def _times(table: Sheet, column: int) -> Floats:

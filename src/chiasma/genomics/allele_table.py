@@ -3,7 +3,10 @@
 Counts are beta-binomial with one precision, and either allele may be the minor one. Fractions without counts are
 Student's t. Some programs put the smaller count first at every site before they add the sites of a bin up; a balanced
 bin then has less than 1/2. Which of the two it was, and the precision, is what makes the data most probable when p may
-change from window to window.
+be anything in every window; the precision is measured again when there is an explanation.
+
+Arrays, and counts without a normal sample, come with homozygous sites, which say nothing about the tumour: a site is
+one of them with a probability that is chosen in the same way.
 
 A bin may hold alleles of another state: at the edge of a segment, or by mistake. One of them among a hundred that lost
 an allele would make the tumour look less pure, so every bin says nothing about p with a small probability.
@@ -12,12 +15,15 @@ an allele would make the tumour look less pure, so every bin says nothing about 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
+from scipy.special import logsumexp
 
 from chiasma.exact.inference import map_states
 from chiasma.genomics.bins import Alleles, Bins
-from chiasma.kernels.copy_number import add_counts, add_fractions
+from chiasma.kernels.copy_number import TAILS, add_counts, add_fractions
 from chiasma.models.emissions import Custom
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
@@ -35,16 +41,48 @@ SDS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16)
 # P(the alleles of a bin are not those of its state).
 ASTRAY = 0.01
 WINDOW = 16
+# Every so many nodes are enough to choose.
+ROUGH = 10
+# If so many sites have so small a fraction, some may be homozygous: these shares are tried.
+NO_MINOR, MUCH_HOMOZYGOUS = 0.1, 0.1
+HOMOZYGOUS = (0.2, 0.35, 0.5, 0.65, 0.8)
 # For changes of the fraction: every so many nodes, and P(it is drawn anew) from bin to bin.
 COMB, RENEW = 8, 0.005
 
 
+class Kind(NamedTuple):
+    """folded : whether sites were mirrored one by one. extra : what the fractions of bins differ by beyond their sites.
+    homozygous : P(a site is homozygous in normal cells).
+    """
+
+    folded: bool = False
+    extra: float = 0.0
+    homozygous: float = 0.0
+
+
 @dataclass(frozen=True)
 class AlleleTable:
-    """log_lik (T, G), NaN in bins without alleles; noise: how it was made, in words."""
+    """log_lik (T, G), NaN in bins without alleles, and how it was made.
+
+    level : precision of counts, or standard deviation of fractions. kind : the rest of the noise.
+    counts : whether there are counts.
+    """
 
     log_lik: Floats
-    noise: str
+    level: float
+    kind: Kind
+    counts: bool
+
+    @property
+    def noise(self) -> str:
+        """In words."""
+        what = "beta-binomial of precision" if self.counts else "normal of standard deviation"
+        told = f"{what} {self.level:.3g}"
+        if self.kind.folded:
+            told += f", sites mirrored one by one, bins differ by {self.kind.extra:g}"
+        if self.kind.homozygous:
+            told += f", {self.kind.homozygous:.0%} of sites homozygous in normal cells"
+        return told
 
 
 def nodes() -> Floats:
@@ -53,29 +91,36 @@ def nodes() -> Floats:
 
 
 def allele_table(bins: Bins) -> AlleleTable | None:
-    """The table of a sample; None if it has no alleles."""
+    """The table of a sample, its noise from windows of bins; None if it has no alleles."""
     if bins.alleles is None or not bins.alleles.n_units:
         return None
     alleles = bins.alleles
-    folds = [False, True] if alleles.mirrored and np.any(alleles.sites > 1) else [False]
     levels = PRECISIONS if alleles.a is not None else SDS
-    best = None
-    # A rough grid of p is enough to choose.
-    rough = nodes()[::10]
-    for folded in folds:
-        for level in levels:
-            for extra in EXTRA if folded else EXTRA[:1]:
-                table = or_astray(_fill(alleles, bins.n_bins, level, folded, extra, rough))
-                score = _window_score(bins, table) - _measure(alleles, folded)
-                if best is None or score > best[0]:
-                    best = (score, level, folded, extra)
-    assert best is not None
-    _, level, folded, extra = best
-    table = or_astray(_fill(alleles, bins.n_bins, level, folded, extra, nodes()))
-    table[np.bincount(alleles.bin, minlength=bins.n_bins) == 0] = np.nan
-    what = "beta-binomial of precision" if alleles.a is not None else "normal of standard deviation"
-    mirrored = f", sites mirrored one by one, bins differ by {extra:g}" if folded else ""
-    return AlleleTable(table, f"{what} {level:g}{mirrored}")
+
+    def score(level: float, kind: Kind) -> float:
+        table = or_astray(_fill(alleles, bins.n_bins, level, kind, nodes()[::ROUGH]))
+        return _window_score(bins, table) - _measure(alleles, kind.folded)
+
+    _, kind, level = max((score(level, kind), kind, level) for kind in _kinds(alleles) for level in levels)
+    return table_at(bins, level, kind)
+
+
+def _kinds(alleles: Alleles) -> list[Kind]:
+    """What the noise of alleles may be."""
+    kinds = [Kind()]
+    if alleles.mirrored and np.any(alleles.sites > 1):
+        kinds += [Kind(folded=True, extra=extra) for extra in EXTRA]
+    if np.all(alleles.sites == 1) and np.mean(alleles.fraction < NO_MINOR) > MUCH_HOMOZYGOUS:
+        kinds += [Kind(homozygous=share) for share in HOMOZYGOUS]
+    return kinds
+
+
+def table_at(bins: Bins, level: float, kind: Kind) -> AlleleTable:
+    """The table of a sample with alleles whose noise is known."""
+    assert bins.alleles is not None
+    table = or_astray(_fill(bins.alleles, bins.n_bins, level, kind, nodes()))
+    table[np.bincount(bins.alleles.bin, minlength=bins.n_bins) == 0] = np.nan
+    return AlleleTable(table, level, kind, bins.alleles.a is not None)
 
 
 def or_astray(table: Floats) -> Floats:
@@ -96,20 +141,29 @@ def allele_cuts(bins: Bins, table: Floats) -> Integers:
     return np.flatnonzero(np.diff(path) != 0) + 1
 
 
-def _fill(alleles: Alleles, n_bins: int, level: float, folded: bool, extra: float, p: Floats) -> Floats:
+def _fill(alleles: Alleles, n_bins: int, level: float, kind: Kind, p: Floats) -> Floats:
     out = np.zeros((n_bins, len(p)))
     if alleles.a is not None and alleles.b is not None:
-        if not folded:
-            add_counts(alleles.bin, alleles.a, alleles.b, p, level, out)
+        if not kind.folded:
+            add_counts(alleles.bin, alleles.a, alleles.b, p, level, kind.homozygous, out)
             return out
         reads = (alleles.a + alleles.b) / alleles.sites
         variance = 1 / reads + (1 - 1 / reads) / (1 + level)
     else:
         # Four times: a fraction of 1/2 has the variance p (1 - p) = 1/4.
-        variance = np.full(alleles.n_units, 4 * level**2) / (1.0 if folded else alleles.sites)
-    sites = alleles.sites if folded else np.ones(alleles.n_units)
-    add_fractions(alleles.bin, alleles.fraction, variance, sites, extra**2, p, out)
+        variance = np.full(alleles.n_units, 4 * level**2) / (1.0 if kind.folded else alleles.sites)
+    sites = alleles.sites if kind.folded else np.ones(alleles.n_units)
+    log_hom = _log_density_of_homozygous(alleles.fraction) if kind.homozygous else np.zeros(alleles.n_units)
+    add_fractions(alleles.bin, alleles.fraction, variance, sites, kind.extra**2, p, kind.homozygous, log_hom, out)
     return out
+
+
+def _log_density_of_homozygous(fraction: Floats) -> Floats:
+    """(J,) log density of fractions of homozygous sites: the near half of a Student's t about 0, as wide as the
+    fractions near 0 are.
+    """
+    scale = max(float(np.sqrt(np.mean(fraction[fraction < NO_MINOR] ** 2))), 0.003)
+    return np.asarray(np.log(2) + stats.t.logpdf(fraction, TAILS, scale=scale))
 
 
 def _measure(alleles: Alleles, folded: bool) -> float:
@@ -120,6 +174,8 @@ def _measure(alleles: Alleles, folded: bool) -> float:
 
 
 def _window_score(bins: Bins, table: Floats) -> float:
-    """Log-likelihood where every window of bins has its own best p."""
+    """Log-likelihood where every window of bins has its own p, uniform a priori. The best p in place of all would
+    follow the noise, and make it look smaller.
+    """
     cuts = np.unique(np.concatenate([bins.starts, np.arange(0, bins.n_bins, WINDOW)]))
-    return float(np.add.reduceat(table, cuts, axis=0).max(axis=1).sum())
+    return float((logsumexp(np.add.reduceat(table, cuts, axis=0), axis=1) - np.log(table.shape[1])).sum())

@@ -63,10 +63,13 @@ class Alleles:
         part = {name: value[units] for name in names if (value := getattr(self, name)) is not None}
         return replace(self, bin=bins, **part)
 
-    def chosen(self, keep: npt.NDArray[np.bool_]) -> Alleles:
-        """The units in the bins to keep, (T,), which are numbered anew."""
-        units = np.flatnonzero(keep[self.bin])
-        return self.ordered(units, (np.cumsum(keep) - 1)[self.bin[units]])
+    def taken(self, bins: Integers, n_bins: int) -> Alleles:
+        """The units in some of the n_bins bins, which are numbered anew in the order given."""
+        number = np.full(n_bins, -1)
+        number[bins] = np.arange(len(bins))
+        units = np.flatnonzero(number[self.bin] >= 0)
+        units = units[np.argsort(number[self.bin[units]], kind="stable")]
+        return self.ordered(units, number[self.bin[units]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +116,12 @@ class Bins:
 
     def chosen(self, keep: npt.NDArray[np.bool_], *notes: str) -> Bins:
         """The bins to keep, (T,)."""
-        part = {name: getattr(self, name)[keep] for name in ("chromosome", "start", "end", "depth", "weight")}
-        alleles = None if self.alleles is None else self.alleles.chosen(keep)
+        return self.taken(np.flatnonzero(keep), *notes)
+
+    def taken(self, bins: Integers, *notes: str) -> Bins:
+        """Some of the bins, in the order given."""
+        part = {name: getattr(self, name)[bins] for name in ("chromosome", "start", "end", "depth", "weight")}
+        alleles = None if self.alleles is None else self.alleles.taken(bins, self.n_bins)
         return replace(self, **part, alleles=alleles, notes=self.notes + notes)
 
     def with_two_copies(self, female: bool = False) -> Bins:
@@ -129,6 +136,11 @@ class Bins:
         told = ", ".join(name for name, kept in zip(self.chromosomes, keep, strict=True) if not kept)
         sizes = np.diff(self.starts, append=self.n_bins)
         return self.chosen(np.repeat(keep, sizes), f"left out, as normal cells may not have two copies: {told}")
+
+    def with_linear_response(self, response: float) -> Bins:
+        """Depth that grows like copies^response, as the signal of arrays does, made linear."""
+        note = f"depth is taken to grow like copies^{response:g}, as the signal of arrays does, and made linear"
+        return replace(self, depth=self.depth ** (1 / response), notes=(*self.notes, note))
 
     def in_words(self) -> str:
         what = "segments" if self.segments else "bins"

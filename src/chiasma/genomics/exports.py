@@ -12,9 +12,9 @@ solution_N/            segments.tsv, SAMPLE.seg (IGV), SAMPLE.bed, SAMPLE.vcf (4
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,12 @@ from chiasma.exact import inference as exact
 from chiasma.files.tables import write_table
 from chiasma.genomics.landscape import Landscape
 from chiasma.genomics.misfit import misfit
-from chiasma.genomics.model import Parameters, model_of
+from chiasma.genomics.model import Parameters, model_of, observations_of
 from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.segments import CopySegment, segments
 from chiasma.genomics.solutions import Answer, Explanation, Solution
 from chiasma.kernels.layout import unpack_codes
-from chiasma.types import Floats
+from chiasma.types import Floats, Integers
 
 # Solutions with files of their own: those with this probability, and the first MOST_LIKELY whatever theirs is.
 MATTERS = 1e-3
@@ -40,16 +40,29 @@ FLAT = "no copy-number signal: purity cannot be known"
 GAIN, LOSS, NEUTRAL, LOH = "178,24,43", "33,102,172", "150,150,150", "90,174,97"
 
 
-def write_answer(answer: Answer, out: Path, about: Mapping[str, Any], seed: int = 0) -> list[str]:
-    """Write all files; returns their names. about: first entries of summary.json, ready for JSON."""
+class Draws(NamedTuple):
+    """n draws: number of the solution (n,), total copies of the main clone (n, T), purities of the samples (N, n)."""
+
+    solution: Integers
+    copies: Integers
+    purities: Floats
+
+
+def write_answer(
+    answer: Answer, out: Path, about: Mapping[str, Any], seed: int = 0, drawn: Draws | None = None, number: int = 0
+) -> list[str]:
+    """Write all files; returns their names. about: first entries of summary.json, ready for JSON.
+
+    drawn : draws of samples that were explained together, of which this is the one with this number.
+    """
     out.mkdir(parents=True, exist_ok=True)
     written = ["solutions.tsv", "purity-ploidy.tsv", "bins.tsv", "draws.npz", "summary.json", "chiasma_mqc.json"]
     write_table(out / "solutions.tsv", *solution_table(answer, seed))
     write_table(out / "purity-ploidy.tsv", *landscape_table(answer.landscapes))
-    numbers, copies, purities = draws(answer, N_DRAWS, seed)
     write_table(out / "bins.tsv", *bin_table(answer))
+    own = draws((answer,), N_DRAWS, seed) if drawn is None else drawn
     with atomic.whole_file(out / "draws.npz") as partial, partial.open("wb") as file:
-        np.savez_compressed(file, solution=numbers, copies=copies, purity=purities)
+        np.savez_compressed(file, solution=own.solution, copies=own.copies, purity=own.purities[number])
     content = summary(answer, seed)
     atomic.write_text(out / "summary.json", json.dumps({**about, **content}, indent=2) + "\n")
     atomic.write_text(out / "chiasma_mqc.json", json.dumps(multiqc(answer, content), indent=2) + "\n")
@@ -222,27 +235,31 @@ def _shares(solution: Solution) -> list[tuple[float, Explanation]]:
     return list(zip(solution.shares.tolist(), solution.explanations, strict=True))
 
 
-def draws(answer: Answer, n: int, seed: int = 0) -> tuple[Any, Any, Floats]:
-    """n draws: number of the solution, total copies of the main clone (n, T), purity; solutions in proportion."""
+def draws(answers: Sequence[Answer], n: int, seed: int = 0) -> Draws:
+    """Draws from the posterior of samples that were explained together, or of one; solutions in proportion."""
     rng = np.random.default_rng(seed)
+    first = answers[0]
+    # Of every explanation: the number of its solution, its probability, and the explanations of all samples.
     every = [
-        (i, solution.probability * share, one)
-        for i, solution in enumerate(answer.solutions, start=1)
-        for share, one in _shares(solution)
+        (i, own[0].probability * share, joint)
+        for i, own in enumerate(zip(*(answer.solutions for answer in answers), strict=True), start=1)
+        for share, *joint in zip(own[0].shares, *(one.explanations for one in own), strict=True)
     ]
     weights = np.array([weight for _, weight, _ in every])
     counts = rng.multinomial(n, weights / weights.sum())
-    numbers, copies, purities = [], [], []
-    for (i, _, one), k in zip(every, counts, strict=True):
+    numbers: list[int] = []
+    copies, purities = [], []
+    for (i, _, joint), k in zip(every, counts, strict=True):
         if k:
-            columns = answer.data.columns(one.parameters.slack)
-            model = model_of(columns, one.parameters, answer.most, one.probabilities)
-            codes = exact.draws(model, columns.observations, int(k), int(rng.integers(2**63)))
+            parameters = [one.parameters for one in joint]
+            columns = [a.data.columns(own.slack) for a, own in zip(answers, parameters, strict=True)]
+            model = model_of(columns, parameters, first.most, joint[0].probabilities)
+            codes = exact.draws(model, observations_of(columns), int(k), int(rng.integers(2**63)))
             paths = unpack_codes(codes, model.layout)[:, model.row_number("main")]
-            copies.append(one.states.totals.astype(np.int8)[paths])
+            copies.append(joint[0].states.totals.astype(np.int8)[paths])
             numbers += [i] * int(k)
-            purities.append(one.purities(int(k), answer.bounds, rng))
-    return np.array(numbers), np.concatenate(copies), np.concatenate(purities)
+            purities.append([one.purities(int(k), a.bounds, rng) for one, a in zip(joint, answers, strict=True)])
+    return Draws(np.array(numbers), np.concatenate(copies), np.concatenate(purities, axis=1))
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
@@ -257,6 +274,7 @@ def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
         "source": answer.bins.source,
         "kind": answer.bins.kind,
         "notes": list(answer.bins.notes),
+        **({"together": list(answer.together)} if answer.together else {}),
         "bins": answer.bins.n_bins,
         "alleles": answer.data.has_alleles,
         "verdict": FLAT if answer.flat else verdict(answer),
@@ -311,18 +329,18 @@ def seg_text(found: Iterable[CopySegment], sample: str) -> str:
 
 def bed_text(found: Iterable[CopySegment], sample: str) -> str:
     """BED9 with colours: gains red, losses blue, loss of heterozygosity green; the score is the probability."""
-    lines = [f'track name="{sample}" description="copy numbers of the main clone" itemRgb="On"']
+    lines = [f'track name="{sample}" description="copy numbers of the clones" itemRgb="On"']
     for one in found:
-        score, place = round(1000 * one.probability), f"{one.start}\t{one.end}"
+        score, place = round(1000 * one.least_probability), f"{one.start}\t{one.end}"
         name = "|".join(state.text for state in one.clones)
         lines.append(f"{one.chromosome}\t{place}\t{name}\t{score}\t.\t{place}\t{_colour(one)}")
     return "\n".join(lines) + "\n"
 
 
 def _colour(one: CopySegment) -> str:
-    if one.main.total != 2:
-        return GAIN if one.main.total > 2 else LOSS
-    return LOH if one.main.text == "2+0" else NEUTRAL
+    if one.seen.total != 2:
+        return GAIN if one.seen.total > 2 else LOSS
+    return LOH if one.seen.text == "2+0" else NEUTRAL
 
 
 def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explanation) -> str:
@@ -344,9 +362,9 @@ def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explan
         '##INFO=<ID=SVCLAIM,Number=A,Type=String,Description="D: claimed by depth">',
         '##INFO=<ID=RIVALS,Number=.,Type=String,Description="Other states of the main clone and their probabilities">',
         '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype, not called">',
-        '##FORMAT=<ID=CN,Number=1,Type=Float,Description="Copies in the main clone">',
+        '##FORMAT=<ID=CN,Number=1,Type=Float,Description="Copies in the clone with the largest share of the sample">',
         '##FORMAT=<ID=CNQ,Number=1,Type=Float,Description="Phred-scaled probability that CN is wrong">',
-        '##FORMAT=<ID=MCN,Number=1,Type=Float,Description="Copies of the minor allele in the main clone">',
+        '##FORMAT=<ID=MCN,Number=1,Type=Float,Description="Copies of the minor allele in it">',
         '##FORMAT=<ID=MEANCN,Number=1,Type=Float,Description="Mean copies over all tumour cells">',
         f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{bins.sample}",
     ]
@@ -354,13 +372,13 @@ def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explan
     for i, one in enumerate(found, start=1):
         if all(state.text == normal for state in one.clones):
             continue
-        quality = min(99.0, -10 * np.log10(max(1 - one.probability, 1e-10)))
+        quality = min(99.0, -10 * np.log10(max(1 - one.least_probability, 1e-10)))
         rivals = ",".join(f"{text}:{share:.3f}" for text, share in one.rivals)
         # The base before a segment is its position; a segment at the very beginning has none.
         position = max(one.start, 1)
         info = f"END={one.end};SVLEN={one.end - position};SVCLAIM=D" + (f";RIVALS={rivals}" if rivals else "")
-        minor = str(one.main.minor) if explanation.states.alleles else "."
-        sample = f"./.:{one.main.total}:{quality:.1f}:{minor}:{one.copies:.2f}"
+        minor = str(one.seen.minor) if explanation.states.alleles else "."
+        sample = f"./.:{one.seen.total}:{quality:.1f}:{minor}:{one.copies:.2f}"
         cells = [one.chromosome, position, f"cnv{i}", "N", "<CNV>", f"{quality:.1f}", "PASS", info]
         lines.append("\t".join(map(str, [*cells, "GT:CN:CNQ:MCN:MEANCN", sample])))
     return "\n".join(lines) + "\n"

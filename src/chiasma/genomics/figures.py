@@ -72,9 +72,9 @@ def plot_genome(answer: Answer, solution: Solution, known: Assembly | None, fig:
         draw_alleles(axes[1], answer, own, where)
     draw_clones(axes[-1], answer.bins, own, found, where)
     for ax in axes:
-        _mark_chromosomes(ax, where)
-    _name_chromosomes(axes[0], where)
-    _megabases(axes[-1], where)
+        mark_chromosomes(ax, where)
+    name_chromosomes(axes[0], where)
+    megabases(axes[-1], where)
     axes[0].set_title(_title(answer, solution), fontsize="medium", pad=16)
 
 
@@ -222,9 +222,9 @@ def _patch(colour: str, label: str) -> Any:
 
 
 def _colour(one: CopySegment) -> str:
-    if one.main.total != 2:
-        return GAIN if one.main.total > 2 else LOSS
-    return LOH if one.main.text == "2+0" else NEUTRAL
+    if one.seen.total != 2:
+        return GAIN if one.seen.total > 2 else LOSS
+    return LOH if one.seen.text == "2+0" else NEUTRAL
 
 
 def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[list[float]]:
@@ -237,7 +237,7 @@ def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[list[float]
     return [[where.left[a] / MEGABASE, where.right[b] / MEGABASE] for a, b in zip(starts, ends, strict=True)]
 
 
-def _mark_chromosomes(ax: Axes, where: Places) -> None:
+def mark_chromosomes(ax: Axes, where: Places) -> None:
     ax.set_xlim(where.edges[0][1] / MEGABASE, where.edges[-1][2] / MEGABASE)
     for _, _, end in where.edges[:-1]:
         ax.axvline(end / MEGABASE, color="0.3", lw=0.5)
@@ -246,7 +246,7 @@ def _mark_chromosomes(ax: Axes, where: Places) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _name_chromosomes(ax: Axes, where: Places) -> None:
+def name_chromosomes(ax: Axes, where: Places) -> None:
     """Names above the chromosomes: as in the file, or without "chr" if they would not fit."""
     above = ax.secondary_xaxis("top")
     total = where.edges[-1][2] - where.edges[0][1]
@@ -262,7 +262,7 @@ def _name_chromosomes(ax: Axes, where: Places) -> None:
     above.spines[:].set_visible(False)
 
 
-def _megabases(ax: Axes, where: Places) -> None:
+def megabases(ax: Axes, where: Places) -> None:
     if len(where.edges) == 1:
         ax.set_xlabel(f"position on chromosome {where.edges[0][0]} (Mb)")
     else:
@@ -324,7 +324,7 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         x = where.middle / MEGABASE
         ax.scatter(x, np.clip(copies, -0.5, top), s=1.5, c="0.7", lw=0, rasterized=True)
         for one in segments(answer.data, own):
-            colour = _colour(one) if one.main.total != 2 else BLACK
+            colour = _colour(one) if one.seen.total != 2 else BLACK
             for span in _spans(answer.bins, one.first, one.stop, where):
                 ax.plot(span, [one.copies] * 2, color=colour, lw=2, solid_capstyle="butt")
         ax.set_ylim(-0.5, top)
@@ -340,10 +340,10 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
             loc="left",
             pad=3,
         )
-        _mark_chromosomes(ax, where)
-    _name_chromosomes(axes[0], where)
+        mark_chromosomes(ax, where)
+    name_chromosomes(axes[0], where)
     axes[0].set_title(axes[0].get_title(loc="left"), fontsize="small", loc="left", pad=14)
-    _megabases(axes[-1], where)
+    megabases(axes[-1], where)
 
 
 def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Figure, most: int = 4) -> None:

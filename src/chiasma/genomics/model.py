@@ -11,10 +11,16 @@ gaps.
 
 Columns are bins, or pieces of the genome (`chiasma.genomics.pieces`): purity, scale and fractions are learned on pieces
 and copy numbers on bins.
+
+Samples of one patient share the rows, that is the copy numbers of the clones, and differ in the numbers: each has its
+own purity, scale, slack and fractions, and its own data on the same columns. Given the copy numbers they are
+independent, so the likelihood of a column is a product over samples. Most functions here take a sequence of columns and
+one of parameters, with an entry for every sample; a single sample is a sequence of one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -23,7 +29,15 @@ from typing import ClassVar
 import numpy as np
 
 from chiasma.genomics.copy_states import CopyStates
-from chiasma.kernels.copy_number import add_alleles, add_depth, landscape, or_outside
+from chiasma.kernels.copy_number import (
+    add_alleles,
+    add_depth,
+    allele_likelihoods,
+    forward,
+    landscape,
+    or_outside,
+    piece_likelihoods,
+)
 from chiasma.models.additive import Additive
 from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.factorial import FactorialHMM
@@ -39,6 +53,8 @@ LEAST_SPREAD = 0.05
 WIDEST = 3.0
 # Means of many bins have lighter tails than bins. The kernel of the evidence counts on seven degrees of freedom.
 PIECE_DF = 7.0
+# Likelihoods of so many parameters are kept for every sample: enough for the differences of Newton's method.
+KEPT_LIKELIHOODS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +115,7 @@ class Columns:
         return self.table.shape[1] > 0
 
     def states(self, doubled: bool, most: int) -> CopyStates:
-        return _states(most, self.has_alleles, doubled)
+        return shared_states((self,), doubled, most)
 
     @cached_property
     def flat(self) -> Floats:
@@ -153,6 +169,11 @@ class Columns:
         return float(-np.expm1(-self.change_rate * self.gap_unit))
 
 
+def shared_states(samples: Sequence[Columns], doubled: bool, most: int) -> CopyStates:
+    """The states of clones that these samples share: they tell alleles apart if one of the samples does."""
+    return _states(most, any(one.has_alleles for one in samples), doubled)
+
+
 @lru_cache
 def _states(most: int, alleles: bool, doubled: bool) -> CopyStates:
     """One of each, as its tables are made once."""
@@ -200,32 +221,147 @@ class CopyNumber(Additive):
         raise NotImplementedError("simulate a tumour with chiasma.datasets.tumours")
 
 
-def model_of(columns: Columns, parameters: Parameters, most: int, probabilities: Floats | None = None) -> FactorialHMM:
+class Samples(Additive):
+    """Samples that share their clones: levels (N, 3 each) and y side by side, independent given the levels.
+
+    parts : the emission of every sample. widths : how many columns of y are its own.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
+    in_settings = False
+
+    def __init__(self, parts: Sequence[CopyNumber], widths: Sequence[int]):
+        super().__init__(None)
+        self.parts, self.ends = tuple(parts), np.cumsum(widths)
+
+    def check(self, data: Observations) -> None:
+        """The columns of y are made by `Columns`."""
+
+    def log_likelihoods(self, y: Floats, level: Floats) -> list[Floats]:
+        """Those of every sample by itself."""
+        own_y = np.split(y, self.ends[:-1], axis=1)
+        own_levels = np.split(level, len(self.parts), axis=1)
+        return [one.log_likelihood(*given) for one, *given in zip(self.parts, own_y, own_levels, strict=True)]
+
+    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        return np.asarray(sum(self.log_likelihoods(y, level)))
+
+    def log_density(self, y: Floats, level: Floats) -> Floats:
+        raise NotImplementedError("the density of a column is that of all samples together: log_likelihood")
+
+    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
+        raise NotImplementedError("simulate a tumour with chiasma.datasets.tumours")
+
+
+def model_of(
+    samples: Sequence[Columns], parameters: Sequence[Parameters], most: int, probabilities: Floats | None = None
+) -> FactorialHMM:
     """The model at these parameters: normal cells, the main clone, and the changes of subclones.
 
     probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
     """
-    states = columns.states(parameters.doubled, most)
-    purity = parameters.purity
-    normal = (1 - purity) * np.array([[0.0, 0.0, 0.0], [*states.normal, 0.0]])
-    chain = Sticky(columns.renew, states.probabilities if probabilities is None else probabilities)
-    rows = [Row(normal, name="normal", fixed=1), Row(purity * states.values, chain, name="main")]
-    for j, share in enumerate(parameters.fractions, start=1):
-        change = Sticky(columns.renew, states.change_probabilities)
-        rows.append(Row(purity * share * states.changes, change, name=f"subclone_{j}"))
-    emission = CopyNumber(parameters.scale, parameters.slack, columns.noise, normal[1, :2])
+    first = samples[0]
+    states = shared_states(samples, parameters[0].doubled, most)
+    normal = [(1 - own.purity) * np.array([[0.0, 0.0, 0.0], [*states.normal, 0.0]]) for own in parameters]
+    main = [own.purity * states.values for own in parameters]
+    chain = Sticky(first.renew, states.probabilities if probabilities is None else probabilities)
+    rows = [Row(np.hstack(normal), name="normal", fixed=1), Row(np.hstack(main), chain, name="main")]
+    for j in range(1, parameters[0].n_clones):
+        change = Sticky(first.renew, states.change_probabilities)
+        values = [own.purity * own.fractions[j - 1] * states.changes for own in parameters]
+        rows.append(Row(np.hstack(values), change, name=f"subclone_{j}"))
+    parts = [
+        CopyNumber(own.scale, own.slack, one.noise, least[1, :2])
+        for one, own, least in zip(samples, parameters, normal, strict=True)
+    ]
+    emission = Samples(parts, [one.observations.y.shape[1] for one in samples])
     return FactorialHMM(rows=rows, emission=emission)
 
 
-def log_evidence(pieces: Columns, parameters: Parameters, most: int, probabilities: Floats | None = None) -> float:
-    """log p(depth, alleles | parameters) of pieces of the genome, all copy-number paths summed.
+def observations_of(samples: Sequence[Columns]) -> Observations:
+    """The data of all samples on their columns, for `model_of`."""
+    first = samples[0].observations
+    return Observations(np.hstack([one.observations.y for one in samples]), first.starts, first.gaps)
 
-    The same as the exact passes give for `model_of`, but much faster.
+
+# ---- Evidence of pieces ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JointStates:
+    """The joint states (N,) of all clones at the shares of the subclones in a sample.
+
+    values (N, 2) : copies per tumour cell. levels (L, 2), which (N,) : their totals. sizes (R,) : states of the rows,
+    with probabilities (sum of sizes,).
     """
-    states = pieces.states(parameters.doubled, most)
-    own = states.probabilities if probabilities is None else probabilities
-    at = np.array([parameters.purity]), np.array([parameters.scale])
-    return float(evidence_map(pieces, states, own, parameters.fractions, *at, parameters.slack)[0, 0])
+
+    values: Floats
+    levels: Floats
+    which: Integers
+    sizes: Integers
+    probabilities: Floats
+
+    @classmethod
+    def of(cls, states: CopyStates, shares: Sequence[float], probabilities: Floats) -> JointStates:
+        """probabilities (S,) : of the states of the main clone."""
+        values, every, sizes = states.values, [probabilities], [states.n_states]
+        levels, which = states.levels
+        more, which_more = states.change_levels
+        for share in shares:
+            values = (values[:, None] + share * states.changes).reshape(-1, 3)
+            levels = (levels[:, None] + share * more).reshape(-1, 2)
+            which = (which[:, None] * len(more) + which_more).ravel()
+            every.append(states.change_probabilities)
+            sizes.append(len(states.changes))
+        return cls(np.ascontiguousarray(values[:, :2]), levels, which, np.array(sizes), np.concatenate(every))
+
+
+def likelihoods(pieces: Columns, states: CopyStates, own: Parameters) -> tuple[Floats, float]:
+    """(C, N) likelihood of the pieces of one sample in all joint states, and the log of a factor that is left out."""
+    joint = JointStates.of(states, own.fractions, states.probabilities)
+    table, flat, constant = pieces.scaled_table
+    out = np.empty((len(pieces.depth), len(joint.values)))
+    alleles = np.empty((len(table) if pieces.has_alleles else 0, len(joint.values)))
+    if pieces.has_alleles:
+        allele_likelihoods(table, joint.values, own.purity, alleles)
+    piece_likelihoods(
+        *(pieces.depth, pieces.sd, flat, alleles, joint.values, joint.levels, joint.which),
+        *(own.purity, own.scale, _noise_of(pieces, own.slack), out),
+    )
+    return out, constant
+
+
+class Evidence:
+    """log p(depth, alleles | parameters) of the pieces of samples, all copy-number paths summed.
+
+    The same as the exact passes give for `model_of`, but much faster. Likelihoods of the last few parameters are kept:
+    where only one sample's parameters change, those of the others need not be computed again.
+
+    probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
+    """
+
+    def __init__(self, samples: Sequence[Columns], most: int, doubled: bool, probabilities: Floats | None = None):
+        self.samples, self.states = samples, shared_states(samples, doubled, most)
+        self.probabilities = self.states.probabilities if probabilities is None else probabilities
+        self._likelihoods = lru_cache(KEPT_LIKELIHOODS * len(samples))(self._computed)
+
+    def _computed(self, number: int, own: Parameters) -> tuple[Floats, float]:
+        return likelihoods(self.samples[number], self.states, own)
+
+    def at(self, parameters: Sequence[Parameters]) -> float:
+        found = [self._likelihoods(number, own) for number, own in enumerate(parameters)]
+        joint = JointStates.of(self.states, parameters[0].fractions, self.probabilities)
+        (first, _), *more = found
+        others = np.empty((0, first.shape[1])) if not more else math.prod(one for one, _ in more)
+        total = forward(first, others, self.samples[0].stay, joint.probabilities, joint.sizes)
+        return float(total + sum(constant for _, constant in found))
+
+
+def log_evidence(
+    samples: Sequence[Columns], parameters: Sequence[Parameters], most: int, probabilities: Floats | None = None
+) -> float:
+    """The evidence of the pieces of samples at one set of parameters, see `Evidence`."""
+    return Evidence(samples, most, parameters[0].doubled, probabilities).at(parameters)
 
 
 def evidence_map(
@@ -236,25 +372,26 @@ def evidence_map(
     purities: Floats,
     scales: Floats,
     slack: float,
+    others: Floats | None = None,
 ) -> Floats:
-    """(P, Q) log evidence at purities (P,) and scales (Q,); probabilities (S,) of the states of the main clone."""
-    values, every, sizes = states.values, [probabilities], [states.n_states]
-    levels, which = states.levels
-    more, which_more = states.change_levels
-    for share in shares:
-        values = (values[:, None] + share * states.changes).reshape(-1, 3)
-        levels = (levels[:, None] + share * more).reshape(-1, 2)
-        which = (which[:, None] * len(more) + which_more).ravel()
-        every.append(states.change_probabilities)
-        sizes.append(len(states.changes))
-    noise = pieces.noise
-    if noise.df != PIECE_DF:
-        raise ValueError(f"pieces have {PIECE_DF:g} degrees of freedom, got {noise.df:g}")
+    """(P, Q) log evidence at purities (P,) and scales (Q,); probabilities (S,) of the states of the main clone.
+
+    others (C, N) : likelihoods of other samples with the same clones, see `likelihoods`.
+    """
+    joint = JointStates.of(states, shares, probabilities)
     table, flat, constant = pieces.scaled_table
     out = np.empty((len(purities), len(scales)))
     landscape(
-        *(pieces.depth, pieces.sd, table, flat, pieces.stay, np.concatenate(every), np.array(sizes)),
-        *(np.ascontiguousarray(values[:, :2]), levels, which),
-        *(purities, scales, (noise.growth, noise.unit, slack, noise.unexplained), out),
+        *(pieces.depth, pieces.sd, table, flat, np.empty((0, len(joint.values))) if others is None else others),
+        *(pieces.stay, joint.probabilities, joint.sizes, joint.values, joint.levels, joint.which),
+        *(purities, scales, _noise_of(pieces, slack), out),
     )
     return out + constant
+
+
+def _noise_of(pieces: Columns, slack: float) -> tuple[float, float, float, float]:
+    """Growth, unit, slack, P(unexplained), for the kernels."""
+    noise = pieces.noise
+    if noise.df != PIECE_DF:
+        raise ValueError(f"pieces have {PIECE_DF:g} degrees of freedom, got {noise.df:g}")
+    return noise.growth, noise.unit, slack, noise.unexplained

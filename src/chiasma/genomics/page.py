@@ -23,16 +23,16 @@ def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> 
         page.header(f"{sample}: purity, ploidy and clones", answer.bins.in_words()),
         page.verdicts(_verdicts(answer, entries)),
         page.section("Solutions", _table(entries), page.paragraph(comparison(entries))),
-        page.section("Purity and ploidy", _picture(figures / "purity-ploidy.png", "Log evidence of one clone")),
-        page.section("All solutions", _picture(figures / "solutions.png", "Copies per tumour cell")),
+        page.section("Purity and ploidy", picture(figures / "purity-ploidy.png", _of_landscape(answer))),
+        page.section("All solutions", picture(figures / "solutions.png", "Copies per tumour cell")),
     ]
     for i in range(1, len(that_matter(answer)) + 1):
         told = page.paragraph(
             page.link("segments", f"solution_{i}/segments.tsv"), f"; SEG, BED and VCF are in solution_{i}/"
         )
         data = "Depth and alleles" if answer.data.has_alleles else "Depth"
-        picture = _picture(figures / f"solution-{i}.png", f"{data} with the levels of solution {i}")
-        parts.append(page.section(f"Solution {i}", picture, told))
+        shown = picture(figures / f"solution-{i}.png", f"{data} with the levels of solution {i}")
+        parts.append(page.section(f"Solution {i}", shown, told))
     notes = {"source": answer.bins.source, "taken for": answer.bins.kind, "notes": "; ".join(answer.bins.notes)}
     parts.append(page.section("Data", page.facts(notes)))
     path = out / "report.html"
@@ -47,10 +47,17 @@ def _verdicts(answer: Answer, entries: Sequence[dict[str, Any]]) -> list[page.Ve
     tone: page.Tone = "good" if entries[0]["probability"] > 0.95 and not entries[0]["warnings"] else "doubt"
     found = [page.Verdict(tone=tone, answer=verdict(answer) + ".")]
     found += [page.Verdict(tone="doubt", answer="First solution:", text=f"{text}.") for text in entries[0]["warnings"]]
+    if answer.together:
+        text = f"Copy numbers and probabilities are those of {', '.join(answer.together)}, which share their clones."
+        found.append(page.Verdict(tone="note", answer="Solved together.", text=text))
     if not answer.data.has_alleles:
         text = "A genome and its double, or one copy more everywhere, have the same levels: look at the rivals."
         found.append(page.Verdict(tone="note", answer="Depth alone.", text=text))
     return found
+
+
+def _of_landscape(answer: Answer) -> str:
+    return "Log evidence of one clone" + (", this sample alone" if answer.together else "")
 
 
 def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
@@ -102,5 +109,5 @@ def _leads(entries: Sequence[dict[str, Any]], rival: int) -> tuple[float, float]
     return fit, first["log_mass"] - other["log_mass"] - fit
 
 
-def _picture(path: Path, caption: str) -> page.Html:
+def picture(path: Path, caption: str) -> page.Html:
     return page.picture(path.read_bytes(), caption, caption)

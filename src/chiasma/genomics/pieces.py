@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from chiasma.genomics.allele_table import AlleleTable, allele_cuts, allele_table
+from chiasma.genomics.allele_table import AlleleTable, allele_cuts, allele_table, table_at
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.model import PIECE_DF, Columns, Noise
-from chiasma.genomics.reference import Reference, reference
+from chiasma.genomics.reference import PLAUSIBLE, Reference, reference
 from chiasma.types import Floats, Integers
 
 LONGEST = 10_000_000
@@ -25,8 +25,6 @@ UNEXPLAINED = 0.02
 # Slack of minor allele fractions: one of these is chosen by the evidence.
 FRACTION_SLACKS = (0.0, 0.004, 0.008, 0.016, 0.03)
 USUAL_FRACTION_SLACK = 0.008
-# Outliers among bins count as far as this many standard deviations.
-PLAUSIBLE = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +46,20 @@ class TumourData:
     @property
     def has_alleles(self) -> bool:
         return self.alleles is not None
+
+    def with_response(self, response: float) -> TumourData:
+        """The same pieces, for depth that grows like a power of the copies and is made linear."""
+        if response == 1:
+            return self
+        bins = self.bins.with_linear_response(response)
+        own = self.reference
+        known = replace(reference(bins), cuts=own.cuts, change_rate=own.change_rate)
+        return replace(self, bins=bins, reference=known)
+
+    def with_allele_noise(self, level: float) -> TumourData:
+        """The same sample, its alleles with another precision or standard deviation."""
+        assert self.alleles is not None
+        return replace(self, alleles=table_at(self.bins, level, self.alleles.kind))
 
     @cached_property
     def _table(self) -> Floats:
@@ -102,7 +114,7 @@ class TumourData:
         mass = np.add.reduceat(weight, cuts)
         with np.errstate(invalid="ignore", divide="ignore"):
             depth = np.add.reduceat(weight * near, cuts) / mass
-            sd = known.sd * np.sqrt(known.inflation / mass)
+            sd = known.clipped_sd * np.sqrt(known.inflation / mass)
         size = np.diff(cuts, append=bins.n_bins)
         return Columns(
             depth=depth,

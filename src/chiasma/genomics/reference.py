@@ -31,20 +31,24 @@ GROWTH = (0.0, 1.0)
 USUAL_GROWTH = 0.5
 # Segments of another program do not show the noise of their bins: what is usual of a bin or marker.
 SEGMENT_NOISE = 0.2
+# Outliers among bins count as far as this many times the scale of the noise.
+PLAUSIBLE = 4.0
 
 
 @dataclass(frozen=True)
 class Reference:
     """level (T,): the piecewise constant depth. cuts: where it changes, with the starts of chromosomes.
 
-    sd : noise of a bin of weight 1 at depth `unit`. growth : noise grows like depth^growth.
-    df : degrees of freedom of Student's t. inflation : variance of a long mean, relative to independent bins.
+    sd : noise of a bin of weight 1 at depth `unit`, the scale of a Student's t of df degrees of freedom.
+    clipped_sd : its standard deviation when outliers are clipped at PLAUSIBLE, from which the error of a mean follows.
+    growth : noise grows like depth^growth. inflation : variance of a long mean, relative to independent bins.
     unit : mean depth. change_rate : changes of level per base.
     """
 
     level: Floats
     cuts: Integers
     sd: float
+    clipped_sd: float
     growth: float
     df: float
     inflation: float
@@ -68,6 +72,7 @@ def reference(bins: Bins) -> Reference:
             level=np.where(seen, bins.depth, unit),
             cuts=np.arange(bins.n_bins),
             sd=SEGMENT_NOISE * unit,
+            clipped_sd=SEGMENT_NOISE * unit,
             growth=USUAL_GROWTH,
             df=DEGREES[-1],
             inflation=1.0,
@@ -86,6 +91,7 @@ def reference(bins: Bins) -> Reference:
         level=level * unit,
         cuts=cuts,
         sd=sd * unit,
+        clipped_sd=_clipped_sd(error / spread, sd, len(cuts)) * unit,
         growth=growth,
         df=df,
         inflation=_inflation(error / spread, bins, seen),
@@ -140,6 +146,14 @@ def _tails(error: Floats) -> tuple[float, float]:
             score = float(stats.t.logpdf(error, df, scale=scale).sum())
             best = max(best, (score, df, scale))
     return best[1], best[2]
+
+
+def _clipped_sd(error: Floats, scale: float, n_levels: int) -> float:
+    """Standard deviation of errors, clipped as in a piece: the levels, which were fitted, took a part of it. The scale
+    of a Student's t is much less than that if its tails are heavy.
+    """
+    clipped = np.clip(error, -PLAUSIBLE * scale, PLAUSIBLE * scale)
+    return float(np.sqrt(np.sum(clipped**2) / max(len(error) - n_levels, 1 + len(error) // 2)))
 
 
 def _inflation(error: Floats, bins: Bins, seen: np.ndarray) -> float:

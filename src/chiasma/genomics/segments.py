@@ -34,7 +34,8 @@ class CopySegment:
 
     clones : the state of the main clone and of every subclone. probability : of the state of the main clone, mean over
     the bins. rivals : other states of the main clone with their mean probabilities. copies : mean copies per tumour
-    cell. depth : weighted mean of the data, log2 of it relative to two copies.
+    cell. depth : weighted mean of the data, log2 of it relative to two copies. largest : the number of the clone with
+    the largest share of the sample, and least_probability a lower bound of the probability of its state.
     """
 
     chromosome: str
@@ -49,10 +50,17 @@ class CopySegment:
     depth: float
     log2: float
     minor_fraction: float
+    largest: int
+    least_probability: float
 
     @property
     def main(self) -> CloneState:
         return self.clones[0]
+
+    @property
+    def seen(self) -> CloneState:
+        """The state of the clone with the largest share of the sample."""
+        return self.clones[self.largest]
 
 
 def segments(data: TumourData, explanation: Explanation) -> list[CopySegment]:
@@ -83,6 +91,9 @@ def _segment(
     share = explanation.main[first:stop].mean(axis=0)
     order = np.argsort(-share, kind="stable")
     rivals = [(states.texts[s], float(share[s])) for s in order if s != state and share[s] >= LEAST_RIVAL]
+    largest = int(np.argmax(explanation.parameters.clone_fractions[1:]))
+    # Both the main clone's state and the change must be right: P(both) >= P(one) + P(other) - 1.
+    unsure = 0.0 if not largest else 1 - explanation.changes[largest - 1][first:stop, changes[largest - 1]].mean()
     weight = data.bins.weight[first:stop]
     depth = data.bins.depth[first:stop]
     seen = ~np.isnan(depth)
@@ -102,6 +113,8 @@ def _segment(
         depth=mean,
         log2=log2,
         minor_fraction=_minor_fraction(data, first, stop),
+        largest=largest,
+        least_probability=max(0.0, float(share[state] - unsure)),
     )
 
 

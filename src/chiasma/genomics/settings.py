@@ -11,8 +11,9 @@ from chiasma.errors import InvalidInput
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.copy_states import MOST_COPIES
 from chiasma.genomics.landscape import PLOIDIES, Bounds
+from chiasma.genomics.patient import CLONES, Patient
 from chiasma.genomics.solutions import Answer
-from chiasma.genomics.tumour import analyse, read_samples
+from chiasma.genomics.tumour import analyse, analyse_patient, read_samples
 
 PURITIES = (0.05, 1.0)
 COPIES = (3, 12)
@@ -22,7 +23,8 @@ COPIES = (3, 12)
 class TumourSettings:
     """How one file is read and solved.
 
-    purity, ploidy, clones : a number, or bounds as LOW-HIGH; None leaves them open.
+    purity, ploidy, clones : a number, or bounds as LOW-HIGH; None leaves them open. Of the samples of one patient,
+        purity and ploidy may have an entry for each: "0.9,0.4-0.6".
     alleles, gc, mappability : further files.
     sample : the only one to read of a file with several.
     region : regions whose rivals are shown.
@@ -43,17 +45,29 @@ class TumourSettings:
     @property
     def bounds(self) -> Bounds:
         """Raises InvalidInput where a text is no number and no bounds."""
-        return Bounds(
-            purity=read_bounds("purity", self.purity, *PURITIES),
-            ploidy=read_bounds("ploidy", self.ploidy, *PLOIDIES),
-            clones=read_clones(self.clones),
-        )
+        return self.bounds_of(1, read_clones(self.clones))[0]
+
+    def bounds_of(self, n_samples: int, clones: tuple[int, int]) -> list[Bounds]:
+        """Those of every sample of a patient."""
+        purities = _for_each("purity", self.purity, n_samples)
+        ploidies = _for_each("ploidy", self.ploidy, n_samples)
+        return [
+            Bounds(
+                purity=read_bounds("purity", purity, *PURITIES),
+                ploidy=read_bounds("ploidy", ploidy, *PLOIDIES),
+                clones=clones,
+            )
+            for purity, ploidy in zip(purities, ploidies, strict=True)
+        ]
 
     def check(self) -> None:
         """Raise InvalidInput where the settings make no sense, whatever the data are."""
         from chiasma.genomics.genome import assembly
 
-        _ = self.bounds
+        for name, text, limits in (("purity", self.purity, PURITIES), ("ploidy", self.ploidy, PLOIDIES)):
+            for part in [None] if text is None else text.split(","):
+                read_bounds(name, part, *limits)
+        read_clones(self.clones)
         least, most = COPIES
         if not least <= self.max_copies <= most:
             raise InvalidInput(f"max_copies must be in {least}..{most}, got {self.max_copies}")
@@ -82,6 +96,36 @@ class TumourSettings:
             note=note,
             **how,
         )
+
+    def solve_patient(
+        self, samples: Sequence[Bins], out: Path, note: Callable[[str], None] = lambda text: None, **how: Any
+    ) -> Patient:
+        """Solve the samples of one patient together. how: as in `solve`."""
+        clones = CLONES if self.clones is None else read_clones(self.clones)
+        return analyse_patient(
+            samples,
+            out,
+            bounds=self.bounds_of(len(samples), clones),
+            most=self.max_copies,
+            assembly_name=self.assembly,
+            regions=self.region,
+            note=note,
+            **how,
+        )
+
+
+def _for_each(name: str, text: str | None, n_samples: int) -> list[str | None]:
+    """Entries for so many samples: as many, or one that serves all.
+
+    >>> _for_each("purity", "0.9,0.4-0.6", 2), _for_each("purity", "0.6", 2)
+    (['0.9', '0.4-0.6'], ['0.6', '0.6'])
+    """
+    parts: list[str | None] = [None] if text is None else list(text.split(","))
+    if len(parts) not in (1, n_samples):
+        raise InvalidInput(
+            f"--{name} takes one entry, or with --one-patient one for each sample ({n_samples}), got {text!r}"
+        )
+    return parts * n_samples if len(parts) == 1 else parts
 
 
 def read_bounds(name: str, text: str | None, low: float, high: float) -> tuple[float, float]:

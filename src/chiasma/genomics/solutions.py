@@ -4,11 +4,14 @@ The posterior of an explanation is its exact evidence times a prior, integrated 
 normal about the maximum. Which copy-number states are common differs from tumour to tumour, so their probabilities are
 learned, too (`chiasma.genomics.state_prior`). Explanations that agree in purity and ploidy are one solution, whatever
 they say about clones and doubling; their probabilities add up.
+
+Samples of one patient (`chiasma.genomics.patient`) are explained together: a joint explanation is a tuple with an
+`Explanation` of every sample, in which the copy numbers are the same. A single sample is a tuple of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,8 +22,18 @@ from scipy.special import expit, log_expit, logsumexp
 from chiasma.exact import inference as exact
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.copy_states import MOST_COPIES, CopyStates
-from chiasma.genomics.landscape import Bounds, Landscape, candidates, distinct, near, surveys
-from chiasma.genomics.model import Columns, CopyNumber, Parameters, log_evidence, model_of
+from chiasma.genomics.landscape import Bounds, Landscape, candidates, near, surveys
+from chiasma.genomics.model import (
+    Columns,
+    CopyNumber,
+    Evidence,
+    Parameters,
+    Samples,
+    log_evidence,
+    model_of,
+    observations_of,
+    shared_states,
+)
 from chiasma.genomics.pieces import FRACTION_SLACKS, TumourData
 from chiasma.genomics.state_prior import learned, log_average
 from chiasma.types import Floats
@@ -37,6 +50,9 @@ N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 8, 4, 40.0
 N_ALIASED = 3
 STEPS, ROUGH_STEPS = 8, 2
 TURNS = 3
+# Depth grows like copies to one of these powers: of arrays about 0.55.
+RESPONSES = (1.0, 0.75, 0.55)
+PEAK_STEP, MOST_MOVES = 1.3, 6
 CONVERGED = 0.02
 # Solutions this near are one.
 NEAR_PURITY, NEAR_PLOIDY = 0.05, 0.15
@@ -52,6 +68,7 @@ class Explanation:
     """A maximum of the posterior. covariance: of `free`, the parameters on the real line; log_mass: of its basin.
 
     log_evidence : of the pieces, all copy numbers summed. log_likelihood : of the pieces, at the most probable ones.
+    Of samples that are explained together these and log_mass belong to all samples; the rest is that of one of them.
     probabilities (S,) : learned, of the states of a new segment. fraction_slack : of the minor allele fractions.
     main (T, S), changes (T, C) each : posterior probabilities of the states of the rows, for the bins.
     """
@@ -125,7 +142,10 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known."""
+    """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known.
+
+    together : names of the samples of the patient that were explained together; none if the sample was solved alone.
+    """
 
     data: TumourData
     bounds: Bounds
@@ -133,6 +153,7 @@ class Answer:
     solutions: tuple[Solution, ...]
     flat: bool
     null_log_evidence: float
+    together: tuple[str, ...] = ()
 
     @cached_property
     def landscapes(self) -> dict[bool, Landscape]:
@@ -154,6 +175,11 @@ class Answer:
         return np.concatenate([one.purities(k, self.bounds, rng) for one, k in zip(every, counts, strict=True) if k])
 
 
+# Of samples that share their clones, an entry for each of them.
+Joint = tuple[Parameters, ...]
+Explained = tuple[Explanation, ...]
+
+
 def solve(
     bins: Bins,
     bounds: Bounds | None = None,
@@ -169,44 +195,134 @@ def solve(
     """
     bounds = bounds or Bounds()
     data = TumourData.of(bins)
-    note(_noise_in_words(data))
+    note(noise_in_words(data))
     note(f"searching purity x ploidy on {len(data.cuts):,} pieces of the genome")
-    maps = surveys(data.pieces, most, bounds, workers)
-    explanations: list[Explanation] = []
+    data, maps = surveyed(data, most, bounds, workers)
+    if data.bins.notes != bins.notes:
+        note(data.bins.notes[-1])
+    explanations: list[Explained] = []
+    numbers = range(bounds.clones[0], bounds.clones[1] + 1)
     with ThreadPoolExecutor(workers) as pool:
-        for n_clones in range(bounds.clones[0], bounds.clones[1] + 1):
-            note(f"polishing explanations with {_clones(n_clones)}")
+        rough = {}
+        for n_clones in numbers:
+            note(f"searching explanations with {clones_in_words(n_clones)}")
             found = candidates(data.pieces, maps, most, bounds, n_clones, workers)
-            rough = list(pool.map(partial(_rough, data, most, bounds), found))
-            rough += pool.map(partial(_rough, data, most, bounds), _aliases(rough, data, bounds))
-            polished = pool.map(partial(polish, data, most, bounds), _chosen(rough))
-            inside = [one for one in polished if bounds.ploidy[0] <= one.ploidy <= bounds.ploidy[1]]
-            # A subclone that differs nowhere is none, and fewer clones say the same.
-            explanations += [one for one in inside if n_clones == bounds.clones[0] or one.subclones_differ]
-    null = _without_changes(data)
-    solutions = rank(explanations)
-    best = max((one.log_evidence for one in explanations), default=-np.inf)
-    flat = bool(best < null + SIGNAL)
-    return Answer(
-        data=data,
-        bounds=bounds,
-        most=most,
-        solutions=solutions,
-        flat=flat,
-        null_log_evidence=null,
+            rough[n_clones] = rough_explanations(data, most, bounds, found, pool)
+        data = with_measured_alleles(data, most, [one for own in rough.values() for one in own])
+        for n_clones in numbers:
+            note(f"polishing explanations with {clones_in_words(n_clones)}")
+            polished = pool.map(partial(polish, (data,), most, (bounds,)), chosen(rough[n_clones]))
+            explanations += kept_explanations(polished, (bounds,), n_clones)
+    return answers_of((data,), (bounds,), most, explanations)[0]
+
+
+def surveyed(data: TumourData, most: int, bounds: Bounds, workers: int) -> tuple[TumourData, dict[bool, Landscape]]:
+    """The sample with the response of depth to copies that explains it best, and its landscapes.
+
+    Reads count copies. Arrays, which have allele fractions without counts, respond less than that.
+    """
+    from_reads = data.alleles is None or data.alleles.counts
+    found = []
+    for response in RESPONSES[:1] if from_reads else RESPONSES:
+        other = data.with_response(response)
+        maps = surveys(other.pieces, most, bounds, workers)
+        # The density of a power of the depth is not that of the depth.
+        depth = data.pieces.depth[data.pieces.depth > 0]
+        log_slope = float(np.sum((1 / response - 1) * np.log(depth) - np.log(response)))
+        found.append((max(one.log_evidence.max() for one in maps.values()) + log_slope, other, maps))
+    _, data, maps = max(found, key=lambda one: one[0])
+    return data, maps
+
+
+def rough_explanations(
+    data: TumourData, most: int, bounds: Bounds, found: Sequence[Parameters], pool: ThreadPoolExecutor
+) -> list[tuple[float, Joint]]:
+    """Candidates of one sample and their aliases after a few steps, with their heights."""
+    begun = list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in found]))
+    more = _aliases([(height, own) for height, (own,) in begun], data, bounds)
+    return begun + list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in more]))
+
+
+def with_measured_alleles(data: TumourData, most: int, rough: Sequence[tuple[float, Joint]]) -> TumourData:
+    """The data with the noise of alleles that is most probable under the best explanation.
+
+    Without one it cannot be known well: where fractions are near one half, noise is hard to tell from a small loss.
+    """
+    if data.alleles is None or not rough:
+        return data
+    _, own = max(rough, key=lambda one: one[0])
+
+    def score(level: float) -> float:
+        other = data.with_allele_noise(level)
+        return max(log_evidence((other.pieces_with(slack),), own, most) for slack in FRACTION_SLACKS)
+
+    return data.with_allele_noise(_peak(score, data.alleles.level))
+
+
+def _peak(score: Callable[[float], float], at: float) -> float:
+    """Where a function of a positive number is highest near `at`: the vertex of a parabola over its logarithm."""
+    known = {at: score(at)}
+    for _ in range(MOST_MOVES):
+        around = [at / PEAK_STEP, at, at * PEAK_STEP]
+        low, middle, high = (known[x] if x in known else known.setdefault(x, score(x)) for x in around)
+        if middle >= max(low, high):
+            bend = low - 2 * middle + high
+            return at * PEAK_STEP ** (0.5 * (low - high) / bend) if bend < 0 else at
+        at = around[0] if low > high else around[2]
+    return at
+
+
+def kept_explanations(found: Iterable[Explained], bounds: Sequence[Bounds], n_clones: int) -> list[Explained]:
+    """Those with ploidies within their bounds. A subclone that differs nowhere is none: fewer clones say the same."""
+    return [
+        joint
+        for joint in found
+        if all(own.ploidy[0] <= one.ploidy <= own.ploidy[1] for one, own in zip(joint, bounds, strict=True))
+        and (n_clones == bounds[0].clones[0] or joint[0].subclones_differ)
+    ]
+
+
+def answers_of(
+    samples: Sequence[TumourData], bounds: Sequence[Bounds], most: int, explanations: Sequence[Explained]
+) -> tuple[Answer, ...]:
+    """The answers of samples that were explained together, one each, with the same ranks and probabilities."""
+    null = sum(_without_changes(data) for data in samples)
+    best = max((joint[0].log_evidence for joint in explanations), default=-np.inf)
+    ranked = rank(explanations) or tuple(() for _ in samples)
+    together = tuple(data.bins.sample for data in samples) if len(samples) > 1 else ()
+    return tuple(
+        Answer(
+            data=data,
+            bounds=own,
+            most=most,
+            solutions=solutions,
+            flat=bool(best < null + SIGNAL),
+            null_log_evidence=null,
+            together=together,
+        )
+        for data, own, solutions in zip(samples, bounds, ranked, strict=True)
     )
 
 
-def _chosen(rough: list[tuple[float, Parameters]]) -> list[Parameters]:
+def chosen(rough: Sequence[tuple[float, Joint]]) -> list[Joint]:
     """The best, those that are not far below, and at least two of each kind, doubled or not."""
     ranked = sorted(rough, key=lambda one: -one[0])
     best = ranked[0][0] if ranked else 0.0
-    found = distinct([own for _, own in ranked])
-    near_best = distinct([own for height, own in ranked if height > best - FAR_BELOW])[:N_POLISHED]
+    found = distinct_joint([own for _, own in ranked])
+    near_best = distinct_joint([own for height, own in ranked if height > best - FAR_BELOW])[:N_POLISHED]
     kept = near_best if len(near_best) >= FEWEST_POLISHED else found[:FEWEST_POLISHED]
     for doubled in (False, True):
-        kept += [own for own in found if own.doubled is doubled][:2]
+        kept += [own for own in found if own[0].doubled is doubled][:2]
     return list(dict.fromkeys(kept))
+
+
+def distinct_joint(ranked: Iterable[Joint]) -> list[Joint]:
+    """Without explanations that are near a better one in every sample."""
+    kept: list[Joint] = []
+    for own in ranked:
+        if not any(all(map(near, own, other)) for other in kept):
+            kept.append(own)
+    return kept
 
 
 def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bounds) -> list[Parameters]:
@@ -230,11 +346,11 @@ def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bo
     return found
 
 
-def _clones(n: int) -> str:
+def clones_in_words(n: int) -> str:
     return "one clone" if n == 1 else f"{n} clones"
 
 
-def _noise_in_words(data: TumourData) -> str:
+def noise_in_words(data: TumourData) -> str:
     noise = data.reference
     sd = noise.sd / np.sqrt(np.median(data.bins.weight)) / noise.unit
     told = f"noise {sd:.1%} of the mean depth, {len(noise.cuts) - len(data.bins.starts):,} changes"
@@ -248,64 +364,95 @@ def _noise_in_words(data: TumourData) -> str:
 # ---- Polishing -------------------------------------------------------------------------------------------------------
 
 
-def _rough(data: TumourData, most: int, bounds: Bounds, start: Parameters) -> tuple[float, Parameters]:
+def rough_climb(
+    samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], start: Joint
+) -> tuple[float, Joint]:
     """The height that a few steps reach, and where."""
-    line = _Line(start, bounds)
+    line = Lines(start, bounds)
+    evidence = Evidence([data.pieces for data in samples], most, start[0].doubled)
 
     def height(x: Floats) -> float:
-        return log_evidence(data.pieces, line.parameters(x), most) + line.log_prior(x)
+        return evidence.at(line.parameters(x)) + line.log_prior(x)
 
-    free, top, _ = climb(height, line.begin, line.steps, ROUGH_STEPS)
+    free, top, _ = climb(height, line.begin, line.steps, ROUGH_STEPS, line.slices)
     return top, line.parameters(free)
 
 
-def polish(data: TumourData, most: int, bounds: Bounds, start: Parameters) -> Explanation:
+def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], start: Joint) -> Explained:
     """The maximum of the posterior near a start, by Newton's method with differences of the exact evidence.
 
-    Probabilities of states and the slack of fractions are improved in turns with the other parameters.
+    Probabilities of states and the slacks of fractions are improved in turns with the other parameters.
     """
-    states = data.pieces.states(start.doubled, most)
-    line = _Line(start, bounds)
-    pieces, fraction_slack = data.pieces, None
+    pieces, fraction_slacks = [data.pieces for data in samples], [0.0] * len(samples)
+    states = shared_states(pieces, start[0].doubled, most)
+    line = Lines(start, bounds)
     probabilities, free, steps = states.probabilities, line.begin, line.steps
     for turn in range(TURNS):
         own = line.parameters(free)
-        if turn and data.has_alleles:
-            fraction_slack, pieces = _best_fraction_slack(data, own, most, probabilities)
         if turn:
-            counts = _segment_counts(pieces, own, most, probabilities)
-            probabilities = learned(states, counts)
-        chosen, own_prior = pieces, probabilities
+            for number, data in enumerate(samples):
+                if data.has_alleles:
+                    fraction_slacks[number], pieces = _best_fraction_slack(
+                        data, number, pieces, own, most, probabilities
+                    )
+            probabilities = learned(states, _segment_counts(pieces, own, most, probabilities))
+        evidence = Evidence(pieces, most, start[0].doubled, probabilities)
 
-        def height(x: Floats, columns: Columns = chosen, prior: Floats = own_prior) -> float:
-            return log_evidence(columns, line.parameters(x), most, prior) + line.log_prior(x)
+        def height(x: Floats, at: Callable[[Joint], float] = evidence.at) -> float:
+            return at(line.parameters(x)) + line.log_prior(x)
 
-        free, top, covariance = climb(height, free, steps)
+        # Samples are nearly independent, given their copy numbers: only the last curvature is that of all together.
+        last = turn == TURNS - 1
+        free, top, covariance = climb(height, free, steps, blocks=line.slices, whole=last)
         steps = np.clip(0.5 * np.sqrt(np.diag(covariance)), 1e-5, 0.3)
     parameters = line.parameters(free)
     counts = _segment_counts(pieces, parameters, most, probabilities)
     _, log_volume = np.linalg.slogdet(2 * np.pi * covariance)
     # The evidence counts on the learned probabilities; the average over all probabilities takes their place.
     log_mass = top + 0.5 * log_volume + log_average(states, counts) - counts @ np.log(probabilities)
-    log_mass += np.log(DOUBLED if start.doubled else 1 - DOUBLED)
-    columns = data.columns(parameters.slack)
-    smoothed = exact.all_probabilities(model_of(columns, parameters, most, probabilities), columns.observations)
-    found = Explanation(
-        parameters=parameters,
-        log_evidence=float(log_evidence(pieces, parameters, most, probabilities)),
-        log_likelihood=_log_likelihood(pieces, parameters, most, probabilities),
-        log_mass=float(log_mass),
-        free=free,
-        covariance=covariance,
-        states=states,
-        probabilities=probabilities,
-        fraction_slack=fraction_slack or 0.0,
-        main=smoothed[1].T,
-        changes=tuple(change.T for change in smoothed[2:]),
-        ploidy=np.nan,
+    log_mass += np.log(DOUBLED if start[0].doubled else 1 - DOUBLED)
+    columns = [data.columns(own.slack) for data, own in zip(samples, parameters, strict=True)]
+    _, main, *changes = exact.all_probabilities(
+        model_of(columns, parameters, most, probabilities), observations_of(columns)
     )
-    length = data.bins.end - data.bins.start
-    return replace(found, ploidy=float(np.average(found.copies, weights=length)))
+    total, log_likelihood = evidence.at(parameters), _log_likelihood(pieces, parameters, most, probabilities)
+    found = []
+    for number, (data, part) in enumerate(zip(samples, line.slices, strict=True)):
+        one = Explanation(
+            parameters=parameters[number],
+            log_evidence=total,
+            log_likelihood=log_likelihood,
+            log_mass=float(log_mass),
+            free=free[part],
+            covariance=covariance[part, part],
+            states=states,
+            probabilities=probabilities,
+            fraction_slack=fraction_slacks[number],
+            main=main.T,
+            changes=tuple(change.T for change in changes),
+            ploidy=np.nan,
+        )
+        length = data.bins.end - data.bins.start
+        found.append(replace(one, ploidy=float(np.average(one.copies, weights=length))))
+    return tuple(found)
+
+
+class Lines:
+    """The parameters of all samples as one vector on the real line."""
+
+    def __init__(self, start: Joint, bounds: Sequence[Bounds]):
+        kind = _Line if len(start) == 1 else _SharedLine
+        self._each = [kind(own, bound) for own, bound in zip(start, bounds, strict=True)]
+        self.begin = np.concatenate([one.begin for one in self._each])
+        self.steps = np.concatenate([one.steps for one in self._each])
+        ends = np.cumsum([len(one.begin) for one in self._each])
+        self.slices = [slice(stop - len(one.begin), stop) for one, stop in zip(self._each, ends, strict=True)]
+
+    def parameters(self, free: Floats) -> Joint:
+        return tuple(one.parameters(free[part]) for one, part in zip(self._each, self.slices, strict=True))
+
+    def log_prior(self, free: Floats) -> float:
+        return sum(one.log_prior(free[part]) for one, part in zip(self._each, self.slices, strict=True))
 
 
 class _Line:
@@ -315,7 +462,7 @@ class _Line:
         self.doubled, self.bounds = start.doubled, bounds
         self.fixed = bounds.purity[0] == bounds.purity[1]
         purity = [] if self.fixed else [_to_line(start.purity, *bounds.purity)]
-        shares = [_to_line(share, LEAST_SHARE, LARGEST_SHARE) for share in start.fractions]
+        shares = self._shares_to_line(start.fractions)
         self.begin = np.array([*purity, np.log(start.scale), np.log(start.slack), *shares])
         self.steps = np.array([*([] if self.fixed else [0.02]), 0.002, 0.05, *([0.05] * len(shares))])
 
@@ -325,62 +472,107 @@ class _Line:
     def parameters(self, free: Floats) -> Parameters:
         rest = self._rest(free)
         purity = self.bounds.purity[0] if self.fixed else float(_between(free[0], *self.bounds.purity))
-        shares = tuple(float(_between(x, LEAST_SHARE, LARGEST_SHARE)) for x in rest[2:])
+        shares = self._shares(rest[2:])
         scale, slack = (float(np.exp(x)) for x in np.clip(rest[:2], -50, 50))
         return Parameters(purity=purity, scale=scale, slack=slack, fractions=shares, doubled=self.doubled)
 
     def log_prior(self, free: Floats) -> float:
         """Log density on the line: purity Beta(2, 2) (samples are rarely pure, or without tumour), log scale uniform,
-        log slack normal, shares Beta(1, 3).
+        log slack normal, shares as `_log_prior_of_shares` says.
         """
         rest = self._rest(free)
         total = 0.0 if self.fixed else 2 * _log_uniform(free[0]) + np.log(6)
         z = (rest[1] - np.log(SLACK)) / SLACK_SPREAD
         total += -0.5 * z * z - np.log(SLACK_SPREAD * np.sqrt(2 * np.pi)) - np.log(SCALE_RANGE)
-        # A share of one half would leave no main clone, and look like a doubled genome: the density falls to 0 there.
-        return float(total + sum(_log_uniform(x) + np.log(3) + 2 * log_expit(-x) for x in rest[2:]))
+        return float(total + self._log_prior_of_shares(rest[2:]))
+
+    def _shares_to_line(self, shares: Sequence[float]) -> list[float]:
+        return [_to_line(share, LEAST_SHARE, LARGEST_SHARE) for share in shares]
+
+    def _shares(self, free: Floats) -> tuple[float, ...]:
+        return tuple(float(_between(x, LEAST_SHARE, LARGEST_SHARE)) for x in free)
+
+    def _log_prior_of_shares(self, free: Floats) -> float:
+        """Beta(1, 3). A share of one half would leave no main clone, and look like a doubled genome: the density falls
+        to 0 there.
+        """
+        return float(sum(_log_uniform(x) + np.log(3) + 2 * log_expit(-x) for x in free))
 
 
-def _best_fraction_slack(data: TumourData, own: Parameters, most: int, probabilities: Floats) -> tuple[float, Columns]:
-    """The slack of minor allele fractions with the highest evidence, and the pieces with it."""
-    every = [(slack, data.pieces_with(slack)) for slack in FRACTION_SLACKS]
+class _SharedLine(_Line):
+    """The same for a sample of several: any clone may be absent from it, the main one, too. So the shares of all
+    clones are uniform over all that add up to one. Coordinates break off a stick: each is the share of a subclone in
+    what the subclones before it have left.
+    """
+
+    def _shares_to_line(self, shares: Sequence[float]) -> list[float]:
+        left = 1 - np.cumsum([0.0, *shares[:-1]])
+        return [_to_line(share, 0.0, float(rest)) for share, rest in zip(shares, left, strict=False)]
+
+    def _shares(self, free: Floats) -> tuple[float, ...]:
+        broken, left = [], 1.0
+        for x in free:
+            broken.append(float(left * expit(x)))
+            left -= broken[-1]
+        return tuple(broken)
+
+    def _log_prior_of_shares(self, free: Floats) -> float:
+        more = np.arange(len(free) - 1, -1, -1)
+        return float(sum(_log_uniform(x) + np.log(1 + n) + n * log_expit(-x) for x, n in zip(free, more, strict=True)))
+
+
+def _best_fraction_slack(
+    data: TumourData, number: int, pieces: Sequence[Columns], own: Joint, most: int, probabilities: Floats
+) -> tuple[float, list[Columns]]:
+    """The slack of minor allele fractions of one sample with the highest evidence, and the pieces with it."""
+    every = [(slack, [*pieces[:number], data.pieces_with(slack), *pieces[number + 1 :]]) for slack in FRACTION_SLACKS]
     return max(every, key=lambda one: log_evidence(one[1], own, most, probabilities))
 
 
-def _segment_counts(pieces: Columns, own: Parameters, most: int, probabilities: Floats) -> Floats:
+def _segment_counts(pieces: Sequence[Columns], own: Joint, most: int, probabilities: Floats) -> Floats:
     """(S,) segments of the main clone in each state, on its most probable states."""
     model = model_of(pieces, own, most, probabilities)
-    path = exact.probabilities(model, pieces.observations, "main").argmax(axis=0)
+    path = exact.probabilities(model, observations_of(pieces), "main").argmax(axis=0)
     new = np.ones(len(path), bool)
     new[1:] = path[1:] != path[:-1]
-    new[pieces.starts] = True
+    new[pieces[0].starts] = True
     return np.bincount(path[new], minlength=len(probabilities)).astype(float)
 
 
-def _log_likelihood(pieces: Columns, own: Parameters, most: int, probabilities: Floats) -> float:
+def _log_likelihood(pieces: Sequence[Columns], own: Joint, most: int, probabilities: Floats) -> float:
     """Of the pieces, at the most probable copy numbers."""
-    model = model_of(pieces, own, most, probabilities)
-    states = pieces.states(own.doubled, most)
-    _, main, *changes = exact.map_states(model, pieces.observations)
-    copies = states.values[main]
-    for share, change in zip(own.fractions, changes, strict=True):
-        copies = copies + share * states.changes[change]
-    level, which = np.unique(
-        (1 - own.purity) * np.array([*states.normal, 0.0]) + own.purity * copies, axis=0, return_inverse=True
-    )
-    assert isinstance(model.emission, CopyNumber)
-    each = model.emission.log_likelihood(pieces.observations.y, level)
+    model, data = model_of(pieces, own, most, probabilities), observations_of(pieces)
+    states = shared_states(pieces, own[0].doubled, most)
+    _, main, *changes = exact.map_states(model, data)
+    levels = []
+    for one in own:
+        copies = states.values[main]
+        for share, change in zip(one.fractions, changes, strict=True):
+            copies = copies + share * states.changes[change]
+        levels.append((1 - one.purity) * np.array([*states.normal, 0.0]) + one.purity * copies)
+    level, which = np.unique(np.hstack(levels), axis=0, return_inverse=True)
+    assert isinstance(model.emission, Samples)
+    each = model.emission.log_likelihood(data.y, level)
     return float(each[np.arange(len(which)), which.ravel()].sum())
 
 
 def climb(
-    height: Callable[[Floats], float], begin: Floats, steps: Floats, most_steps: int = STEPS
+    height: Callable[[Floats], float],
+    begin: Floats,
+    steps: Floats,
+    most_steps: int = STEPS,
+    blocks: Sequence[slice] | None = None,
+    whole: bool = False,
 ) -> tuple[Floats, float, Floats]:
-    """Newton's method: the maximum, its height, and the inverse of the negative Hessian there, all by differences."""
+    """Newton's method: the maximum, its height, and the inverse of the negative Hessian there, all by differences.
+
+    blocks : mixed derivatives are computed within these coordinates only; default: all. whole : at the maximum, all
+    are.
+    """
     x, top = begin.copy(), height(begin)
     covariance = np.diag(steps**2)
     for _ in range(most_steps):
-        gradient, hessian = _differences(height, x, top, steps)
+        gradient, hessian = _differences(height, x, top, steps, blocks)
         # Where the surface is not a hill, its absolute curvature gives a safe step.
         values, vectors = np.linalg.eigh(-hessian)
         values = np.maximum(np.abs(values), 1e-3 / np.max(steps) ** 2 * 1e-3)
@@ -399,16 +591,21 @@ def climb(
             break
     if most_steps <= ROUGH_STEPS:
         return x, top, covariance
-    _, hessian = _differences(height, x, top, steps)
+    _, hessian = _differences(height, x, top, steps, None if whole else blocks)
     values, vectors = np.linalg.eigh(-hessian)
     values = np.maximum(values, 1e-2)  # no coordinate is known worse than to a standard deviation of 10
     return x, top, np.asarray((vectors / values) @ vectors.T)
 
 
-def _differences(height: Callable[[Floats], float], x: Floats, top: float, steps: Floats) -> tuple[Floats, Floats]:
-    """Gradient and Hessian by central differences."""
+def _differences(
+    height: Callable[[Floats], float], x: Floats, top: float, steps: Floats, blocks: Sequence[slice] | None
+) -> tuple[Floats, Floats]:
+    """Gradient and Hessian by central differences; without mixed derivatives between blocks."""
     n = len(x)
-    gradient, hessian = np.empty(n), np.empty((n, n))
+    gradient, hessian = np.empty(n), np.zeros((n, n))
+    block = np.zeros(n, int)
+    for number, own in enumerate(blocks or ()):
+        block[own] = number
     up, down = np.empty(n), np.empty(n)
     for i in range(n):
         shift = np.zeros(n)
@@ -418,6 +615,8 @@ def _differences(height: Callable[[Floats], float], x: Floats, top: float, steps
         hessian[i, i] = (up[i] - 2 * top + down[i]) / steps[i] ** 2
     for i in range(n):
         for j in range(i):
+            if block[j] != block[i]:
+                continue
             shift = np.zeros(n)
             shift[[i, j]] = steps[[i, j]]
             both = height(x + shift)
@@ -443,43 +642,50 @@ def _to_line(value: float, low: float, high: float) -> float:
 # ---- Ranking ---------------------------------------------------------------------------------------------------------
 
 
-def rank(explanations: list[Explanation]) -> tuple[Solution, ...]:
-    """Solutions with their posterior probabilities, the most probable first."""
-    if not explanations:
-        return ()
-    ordered = _unique(sorted(explanations, key=lambda one: -one.log_mass))
-    total = logsumexp([one.log_mass for one in ordered])
-    groups: list[list[Explanation]] = []
-    for one in ordered:
-        near = next((group for group in groups if _agree(one, group[0])), None)
+def rank(explanations: Sequence[Explained]) -> tuple[tuple[Solution, ...], ...]:
+    """For every sample its solutions with their posterior probabilities, the most probable first. Samples that were
+    explained together have the same ranks and probabilities.
+    """
+    ordered = _unique(sorted(explanations, key=lambda joint: -joint[0].log_mass))
+    total = logsumexp([joint[0].log_mass for joint in ordered]) if ordered else 0.0
+    groups: list[list[Explained]] = []
+    for joint in ordered:
+        near = next((group for group in groups if all(map(_agree, joint, group[0]))), None)
         if near is None:
-            groups.append([one])
+            groups.append([joint])
         else:
-            near.append(one)
-    solutions = []
+            near.append(joint)
+    ranked: list[tuple[float, tuple[Solution, ...]]] = []
     for group in groups:
-        masses = np.array([one.log_mass for one in group])
+        masses = np.array([joint[0].log_mass for joint in group])
         mass = logsumexp(masses)
         probability = float(np.exp(mass - total))
-        solutions.append(Solution(explanations=tuple(group), shares=np.exp(masses - mass), probability=probability))
-    solutions.sort(key=lambda one: -one.probability)
-    return tuple(one for i, one in enumerate(solutions) if i < LISTED or one.probability >= LEAST_PROBABILITY)
-
-
-def _unique(ordered: list[Explanation]) -> list[Explanation]:
-    """Without those that climbed to the same maximum as a better one: it would count twice."""
-    kept: list[Explanation] = []
-    for one in ordered:
-        same = (
-            other
-            for other in kept
-            if other.parameters.doubled == one.parameters.doubled
-            and other.parameters.n_clones == one.parameters.n_clones
-            and np.all(np.abs(other.free - one.free) < 0.5 * np.sqrt(np.diag(other.covariance)) + 1e-3)
+        shares = np.exp(masses - mass)
+        each = zip(*group, strict=True)
+        ranked.append(
+            (probability, tuple(Solution(explanations=own, shares=shares, probability=probability) for own in each))
         )
-        if next(same, None) is None:
-            kept.append(one)
+    ranked.sort(key=lambda one: -one[0])
+    listed = [own for i, (probability, own) in enumerate(ranked) if i < LISTED or probability >= LEAST_PROBABILITY]
+    return tuple(zip(*listed, strict=True))
+
+
+def _unique(ordered: list[Explained]) -> list[Explained]:
+    """Without those that climbed to the same maximum as a better one: it would count twice."""
+    kept: list[Explained] = []
+    for joint in ordered:
+        if not any(all(map(_same, joint, other)) for other in kept):
+            kept.append(joint)
     return kept
+
+
+def _same(one: Explanation, other: Explanation) -> bool:
+    """Whether an explanation is at the maximum of another one."""
+    return (
+        other.parameters.doubled == one.parameters.doubled
+        and other.parameters.n_clones == one.parameters.n_clones
+        and bool(np.all(np.abs(other.free - one.free) < 0.5 * np.sqrt(np.diag(other.covariance)) + 1e-3))
+    )
 
 
 def _agree(one: Explanation, other: Explanation) -> bool:

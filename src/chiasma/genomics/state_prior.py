@@ -1,10 +1,10 @@
 """How common copy-number states are in one tumour: learned from its segments.
 
-Early states have a Dirichlet prior with the parsimonious probabilities of `CopyStates` as its mean, and a weight that
-is unknown and averaged over. Of a doubled genome it is the states before the doubling that are learned, and how often
-an allele was lost or gained afterwards: whatever the states, one rate serves all. The ways to the states are hidden;
-their expected counts are found by turns (variational Bayes, exact where a state has one way only, as without a
-doubling).
+Early states have a Dirichlet prior with the parsimonious probabilities of `CopyStates` as its mean. Of a doubled genome
+it is the states before the doubling that are learned, and how often an allele was lost or gained afterwards: whatever
+the states, one rate serves all. How far tumours are from the mean is not known, so the weights of both priors are
+averaged over, from hardly any to about as many segments as a tumour has. The ways to the states are hidden; their
+expected counts are found by turns (variational Bayes, exact where a state has one way only, as without a doubling).
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from scipy.special import gammaln, logsumexp, xlogy
 from chiasma.genomics.copy_states import LATE, CopyStates
 from chiasma.types import Floats
 
-# Weights of the prior in segments; the typical one serves where one is needed.
+# Weights of the priors in segments, or alleles of late changes; the typical one serves where one is needed.
 CONCENTRATIONS, TYPICAL_CONCENTRATION = (5.0, 10.0, 20.0, 40.0), 15.0
-# Weight of the prior of late changes, in alleles: ploidies of doubled tumours have a standard deviation of about one
-# half, an eighth of their four copies.
-LATE_CONCENTRATION = 10.0
 TURNS = 20
 
 
@@ -48,10 +45,8 @@ def _log_bound(states: CopyStates, counts: Floats, share: Floats) -> float:
     share = share / np.bincount(own.state, share, states.n_states)[own.state]
     ways = share * counts[own.state]
     early = np.bincount(own.source, ways).astype(float)
-    at_weights = [_log_polya(weight * own.early, early) for weight in CONCENTRATIONS]
-    late = _log_polya(LATE_CONCENTRATION * np.array(LATE), ways @ own.late)
     hidden = xlogy(ways, own.given).sum() - xlogy(ways, share).sum()
-    return float(logsumexp(at_weights) - np.log(len(at_weights)) + late + hidden)
+    return _log_averaged(own.early, early) + _log_averaged(np.array(LATE), ways @ own.late) + float(hidden)
 
 
 def _fitted(states: CopyStates, counts: Floats) -> tuple[Floats, Floats, Floats]:
@@ -63,7 +58,7 @@ def _fitted(states: CopyStates, counts: Floats) -> tuple[Floats, Floats, Floats]
         share = weights / np.bincount(own.state, weights, states.n_states)[own.state]
         ways = share * counts[own.state]
         early = _mean(TYPICAL_CONCENTRATION * own.early + np.bincount(own.source, ways))
-        late = _mean(LATE_CONCENTRATION * np.array(LATE) + ways @ own.late)
+        late = _mean(TYPICAL_CONCENTRATION * np.array(LATE) + ways @ own.late)
     return early, late, share
 
 
@@ -75,3 +70,9 @@ def _log_polya(mass: Floats, counts: Floats) -> float:
     """log P(a sequence with these counts), its probabilities Dirichlet(mass)."""
     total = gammaln(mass.sum()) - gammaln(mass.sum() + counts.sum())
     return float(total + np.sum(gammaln(mass + counts) - gammaln(mass)))
+
+
+def _log_averaged(prior: Floats, counts: Floats) -> float:
+    """The same, averaged over the weights of a prior with this mean."""
+    each = [_log_polya(weight * prior, counts) for weight in CONCENTRATIONS]
+    return float(logsumexp(each) - np.log(len(each)))

@@ -14,12 +14,16 @@ from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.genomics.bins import Bins, attach_alleles
 from chiasma.genomics.copy_states import MOST_COPIES
-from chiasma.genomics.exports import file_name, solution_entries, that_matter, write_answer
+from chiasma.genomics.exports import N_DRAWS, draws, file_name, solution_entries, that_matter, write_answer
 from chiasma.genomics.figures import plot_genome, plot_landscape, plot_region, plot_solutions
 from chiasma.genomics.formats import read_bins
-from chiasma.genomics.genome import Assembly, assembly, assembly_of, find_region
+from chiasma.genomics.genome import Assembly, Region, assembly, assembly_of, find_region
 from chiasma.genomics.landscape import Bounds
 from chiasma.genomics.page import write_page
+from chiasma.genomics.patient import Patient, solve_patient
+from chiasma.genomics.patient_exports import write_patient
+from chiasma.genomics.patient_figures import plot_fractions, plot_patient
+from chiasma.genomics.patient_page import write_patient_page
 from chiasma.genomics.solutions import Answer, solve
 from chiasma.genomics.wig import corrected
 
@@ -27,6 +31,8 @@ DPI = 130
 FEWEST_BINS = 20
 # Solutions on one page.
 MOST_SHOWN = 6
+# Solutions whose fractions of clones are drawn side by side.
+MOST_FRACTIONS = 4
 
 
 def read_samples(
@@ -76,21 +82,72 @@ def analyse(
     note: Callable[[str], None] = lambda text: None,
 ) -> Answer:
     """Solve one sample and write everything about it to a directory."""
-    known = assembly(assembly_name) if assembly_name else assembly_of(bins)
-    wanted = [find_region(bins, text, known) for text in regions]
+    known, wanted = _places_of(bins, assembly_name, regions)
     answer = solve(bins, bounds, most, workers, note)
+    _check_found(answer)
+    note("writing tables" if tables_only else "writing tables and figures")
+    about = _about(known, seed)
+    write_answer(answer, out, about, seed)
+    if not tables_only:
+        _write_pictures(answer, out, known, wanted, seed)
+    return answer
+
+
+def analyse_patient(
+    samples: Sequence[Bins],
+    out: Path,
+    *,
+    bounds: Bounds | Sequence[Bounds] | None = None,
+    most: int = MOST_COPIES,
+    assembly_name: str | None = None,
+    regions: Sequence[str] = (),
+    workers: int = 2,
+    seed: int = 0,
+    tables_only: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> Patient:
+    """Solve the samples of one patient together; write a directory for each, and the joint answer above them."""
+    known, wanted = _places_of(samples[0], assembly_name, regions)
+    patient = solve_patient(samples, bounds, most, workers, note)
+    _check_found(patient.answers[0])
+    note("writing tables" if tables_only else "writing tables and figures")
+    about = _about(known, seed)
+    drawn = draws(patient.answers, N_DRAWS, seed)
+    write_patient(patient, out, drawn, about, seed)
+    for number, (sample, answer) in enumerate(zip(patient.samples, patient.answers, strict=True)):
+        write_answer(answer, out / file_name(sample), about, seed, drawn, number)
+        if not tables_only:
+            # Bins that another sample lacks are left out: the region is looked up again.
+            own = [find_region(answer.bins, region.text, known) for region in wanted]
+            _write_pictures(answer, out / file_name(sample), known, own, seed)
+    if not tables_only:
+        write_patient_figures(patient, out / "figures", known)
+        write_patient_page(patient, out, seed)
+    return patient
+
+
+def _places_of(bins: Bins, name: str | None, regions: Sequence[str]) -> tuple[Assembly | None, list[Region]]:
+    known = assembly(name) if name else assembly_of(bins)
+    return known, [find_region(bins, text, known) for text in regions]
+
+
+def _about(known: Assembly | None, seed: int) -> dict[str, Any]:
+    return {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
+
+
+def _check_found(answer: Answer) -> None:
     if not answer.solutions:
         raise InvalidInput(
-            f"no explanation of {bins.sample!r} has a purity and a ploidy within the bounds; widen --purity or --ploidy"
+            f"no explanation of {answer.bins.sample!r} has a purity and a ploidy within the bounds; widen --purity or "
+            "--ploidy"
         )
-    note("writing tables" if tables_only else "writing tables and figures")
-    about: dict[str, Any] = {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
-    write_answer(answer, out, about, seed)
-    if tables_only:
-        return answer
+
+
+def _write_pictures(answer: Answer, out: Path, known: Assembly | None, regions: Sequence[Region], seed: int) -> None:
+    """Figures and the page of one sample."""
     write_figures(answer, out / "figures", known)
     write_page(answer, solution_entries(answer, seed), out)
-    for region in wanted:
+    for region in regions:
         name = "".join(c if c.isalnum() else "-" for c in region.text)
         n = max(1, min(4, sum(one.probability > 1e-4 for one in answer.solutions)))
         _draw(
@@ -98,7 +155,24 @@ def analyse(
             (4.6 * n, 5),
             partial(plot_region, answer, region, known),
         )
-    return answer
+
+
+def write_patient_figures(patient: Patient, folder: Path, known: Assembly | None) -> list[Path]:
+    """All samples above their clones, for every joint solution that matters, and the fractions of clones."""
+    shown = range(len(that_matter(patient.answers[0])))
+    n, few = len(patient.samples), list(shown)[:MOST_FRACTIONS]
+    written = [
+        _draw(
+            folder / "clone-fractions.png",
+            (2.4 + 2.6 * len(few), 1.4 + 0.45 * n),
+            lambda fig: plot_fractions(patient, few, fig),
+        )
+    ]
+    height = 2.2 + sum(3.2 if answer.data.has_alleles else 2.1 for answer in patient.answers)
+    for number in shown:
+        path = folder / f"solution-{number + 1}.png"
+        written.append(_draw(path, (13, height), partial(plot_patient, patient, number, known)))
+    return written
 
 
 def write_figures(answer: Answer, folder: Path, known: Assembly | None) -> list[Path]:

@@ -108,24 +108,35 @@ def or_outside(out, outside, log_inside, depth):
 
 
 @njit
-def add_counts(bins, a, b, nodes, precision, out):
-    """out (T, G) += log-likelihood of units of counts a, b (J,) in their bins; either allele may be the minor one."""
+def add_counts(bins, a, b, nodes, precision, homozygous, out):
+    """out (T, G) += log-likelihood of units of counts a, b (J,) in their bins; either allele may be the minor one.
+
+    homozygous: P(a unit is no heterozygous site at all); its minor fraction is then that of the first node.
+    """
+    log_het = math.log1p(-homozygous)
     for j in range(bins.shape[0]):
-        n = a[j] + b[j]
+        n, log_hom = a[j] + b[j], 0.0
         for g in range(nodes.shape[0]):
             one = log_beta_binomial(a[j], n, nodes[g], precision)
             other = log_beta_binomial(b[j], n, nodes[g], precision)
-            out[bins[j], g] += LOG_HALF + log_of_sum(one, other)
+            either = LOG_HALF + log_of_sum(one, other)
+            if homozygous > 0.0:
+                if g == 0:
+                    log_hom = math.log(homozygous) + either
+                either = log_of_sum(log_het + either, log_hom)
+            out[bins[j], g] += either
 
 
 @njit
-def add_fractions(bins, fraction, variance, sites, extra, nodes, out):
+def add_fractions(bins, fraction, variance, sites, extra, nodes, homozygous, log_hom, out):
     """out (T, G) += log density of mirrored fractions (J,), each a mean over sites that were mirrored one by one.
 
     A site's fraction has the mean p and the variance p (1 - p) * variance[j]; mirrored, it is 1/2 less the folded
     normal |1/2 - x|. The mean over several sites has its moments and a variance of `extra` on top. Student's t with
-    TAILS degrees of freedom in place of the normal takes care of bins where sites are not alike.
+    TAILS degrees of freedom in place of the normal takes care of bins where sites are not alike. homozygous: P(a unit
+    of one site is no heterozygous one); log_hom (J,): its log density then.
     """
+    log_het = math.log1p(-homozygous)
     log_top = math.lgamma(0.5 * (TAILS + 1.0)) - math.lgamma(0.5 * TAILS) - 0.5 * math.log(TAILS * math.pi)
     for j in range(bins.shape[0]):
         for g in range(nodes.shape[0]):
@@ -139,7 +150,10 @@ def add_fractions(bins, fraction, variance, sites, extra, nodes, out):
                     -0.5 * (TAILS + 1.0) * math.log1p(near * near / TAILS),
                     -0.5 * (TAILS + 1.0) * math.log1p(far * far / TAILS),
                 )
-                out[bins[j], g] += both - math.log(sd) + log_top
+                both += log_top - math.log(sd)
+                if homozygous > 0.0:
+                    both = log_of_sum(log_het + both, math.log(homozygous) + log_hom[j])
+                out[bins[j], g] += both
             else:
                 z = distance / sd
                 folded = sd * math.sqrt(2.0 / math.pi) * math.exp(-0.5 * z * z) + distance * math.erf(
@@ -174,76 +188,119 @@ def switch(message, stay, probabilities, sizes):
 
 
 @njit
-def landscape(depth, sd, table, flat, stay, probabilities, sizes, values, levels, which, purities, scales, noise, out):
+def allele_likelihoods(table, values, purity, out):
+    """out (C, N): likelihood of the alleles of C pieces in N joint states, interpolated as in `add_alleles`.
+
+    table (C, G): log-likelihoods of minor allele fractions, 0 at the largest. values (N, 2): copies of the joint
+    states per tumour cell, normal cells not counted.
+    """
+    n_states, n_nodes = values.shape[0], table.shape[1]
+    node, weight = np.empty(n_states, np.int64), np.empty((n_states, 4))
+    for s in range(n_states):
+        major, minor = 1.0 - purity + purity * values[s, 0], 1.0 - purity + purity * values[s, 1]
+        fraction = max(min(major, minor), 0.0) / max(major + minor, 1e-3)
+        node[s] = four_nodes(2.0 * fraction * (n_nodes - 1), n_nodes, weight[s])
+    for c in range(table.shape[0]):
+        for s in range(n_states):
+            k = node[s]
+            log_lik = weight[s, 0] * table[c, k] + weight[s, 1] * table[c, k + 1]
+            log_lik += weight[s, 2] * table[c, k + 2] + weight[s, 3] * table[c, k + 3]
+            out[c, s] = math.exp(log_lik)
+
+
+@njit
+def piece_likelihoods(depth, sd, flat, alleles, values, levels, which, purity, scale, noise, out):
+    """out (C, N): likelihood of C pieces in N joint states, depth and alleles together.
+
+    Pieces have a constant depth (C,), NaN where missing, with its standard error sd. alleles (C, N) as
+    `allele_likelihoods` gives them, (0, N) if unknown; flat (C,): the mean likelihood over all fractions, NaN where a
+    piece has no alleles. Many joint states have the same total: levels (L, 2) are the totals that occur, with a mark
+    of amplification, and which (N,) the level of each state. noise = (growth, unit, slack, unexplained): as in
+    `add_depth`; a piece is unexplained with a small probability, and then its depth is uniform over 0..3 units.
+    Student's t has seven degrees of freedom, so that its density is a fourth power.
+    """
+    n_states, n_levels = values.shape[0], levels.shape[0]
+    growth, unit, slack, unexplained = noise
+    mu, spread, drift, density = np.empty(n_levels), np.empty(n_levels), np.empty(n_levels), np.empty(n_levels)
+    explained, outside = 1.0 - unexplained, unexplained / (3.0 * unit)
+    for k in range(n_levels):
+        total = 2.0 * (1.0 - purity) + purity * (levels[k, 0] - 0.5 * levels[k, 1])
+        mu[k] = 0.5 * scale * max(total, 1e-3)
+        spread[k] = max(mu[k] / unit, 0.05) ** (2.0 * growth)
+        drift[k] = (slack * mu[k]) ** 2
+    for c in range(depth.shape[0]):
+        value = depth[c]
+        missing = math.isnan(value)
+        seen = alleles.shape[0] > 0 and not missing and not math.isnan(flat[c])
+        for k in range(0 if missing else n_levels):
+            scale2 = sd[c] * sd[c] * spread[k] + drift[k]
+            off = value - mu[k]
+            tail = 1.0 / (1.0 + off * off / (7.0 * scale2))
+            tail *= tail
+            if levels[k, 1] > 0.0:
+                below = 0.5 * math.sqrt(scale2) / (mu[k] * T7_TOP)
+                shape = (mu[k] / value) ** 2 if off > 0.0 else tail * tail
+                density[k] = explained * shape / (mu[k] * (1.0 + below)) * (flat[c] if seen else 1.0)
+            else:
+                density[k] = explained * T7_TOP / math.sqrt(scale2) * tail * tail
+        base = outside * (flat[c] if seen else 1.0)
+        for s in range(n_states):
+            # A subclone cannot lose what is not there.
+            if min(values[s, 0], values[s, 1]) < 0.0:
+                out[c, s] = 0.0
+            elif missing:
+                # A missing depth says nothing, and neither do the alleles with it.
+                out[c, s] = 1.0
+            else:
+                own = density[which[s]]
+                if seen and levels[which[s], 1] == 0.0:
+                    own *= alleles[c, s]
+                out[c, s] = own + base
+
+
+@njit
+def forward(likelihoods, others, stay, probabilities, sizes):
+    """Log evidence of all copy-number paths. likelihoods (C, N) of pieces in joint states, times others (C, N), those
+    of other samples; (0, N) if there are none.
+
+    Rows are clones of `sizes` states; probabilities (sum of sizes,) belong to the states of each row. stay (C,): the
+    probability that a row continues its state.
+    """
+    n_states = likelihoods.shape[1]
+    message = np.zeros(n_states)
+    message[0] = 1.0
+    evidence = 0.0
+    for c in range(likelihoods.shape[0]):
+        switch(message, stay[c], probabilities, sizes)
+        mass = 0.0
+        for s in range(n_states):
+            message[s] *= likelihoods[c, s]
+            if others.shape[0] > 0:
+                message[s] *= others[c, s]
+            mass += message[s]
+        evidence += math.log(mass)
+        mass = 1.0 / mass
+        for s in range(n_states):
+            message[s] *= mass
+    return evidence
+
+
+@njit
+def landscape(
+    depth, sd, table, flat, others, stay, probabilities, sizes, values, levels, which, purities, scales, noise, out
+):
     """Log evidence of the tumour model at all purities and scales, into out (P, Q): all copy-number paths summed.
 
-    Columns are pieces of constant depth (C,) with their standard error sd. table (C, G): log-likelihoods of minor
-    allele fractions, 0 at the largest, (C, 0) if alleles are unknown; flat (C,): the mean likelihood. Rows are clones,
-    of `sizes` states; values (N, 2) are the copies of their joint states, normal cells not counted, and probabilities
-    (sum of sizes,) belong to the states of each row. Many joint states have the same total: levels (L, 2) are the
-    totals that occur, with a mark of amplification, and which (N,) the level of each state. stay (C,): the probability
-    that a row continues its state. noise = (growth, unit, slack, unexplained): as in `add_depth`; a piece is
-    unexplained with a small probability, and then its depth is uniform over 0..3 units. Student's t has seven degrees
-    of freedom, so that its density is a fourth power.
+    Arguments are those of `allele_likelihoods`, `piece_likelihoods` and `forward`.
     """
-    n_states, n_levels, n_nodes = values.shape[0], levels.shape[0], table.shape[1]
-    growth, unit, slack, unexplained = noise
-    mu, spread, drift = np.empty(n_levels), np.empty(n_levels), np.empty(n_levels)
-    density, message = np.empty(n_levels), np.empty(n_states)
-    node, weight = np.empty(n_states, np.int64), np.empty((n_states, 4))
-    explained, outside = 1.0 - unexplained, unexplained / (3.0 * unit)
+    n_pieces, n_states = depth.shape[0], values.shape[0]
+    alleles = np.empty((n_pieces if table.shape[1] > 0 else 0, n_states))
+    likelihoods = np.empty((n_pieces, n_states))
     for i in range(purities.shape[0]):
-        purity = purities[i]
-        for s in range(n_states if n_nodes > 0 else 0):
-            major, minor = 1.0 - purity + purity * values[s, 0], 1.0 - purity + purity * values[s, 1]
-            fraction = max(min(major, minor), 0.0) / max(major + minor, 1e-3)
-            node[s] = four_nodes(2.0 * fraction * (n_nodes - 1), n_nodes, weight[s])
+        if table.shape[1] > 0:
+            allele_likelihoods(table, values, purities[i], alleles)
         for j in range(scales.shape[0]):
-            for k in range(n_levels):
-                total = 2.0 * (1.0 - purity) + purity * (levels[k, 0] - 0.5 * levels[k, 1])
-                mu[k] = 0.5 * scales[j] * max(total, 1e-3)
-                spread[k] = max(mu[k] / unit, 0.05) ** (2.0 * growth)
-                drift[k] = (slack * mu[k]) ** 2
-            evidence = 0.0
-            message[:] = 0.0
-            message[0] = 1.0
-            for c in range(depth.shape[0]):
-                switch(message, stay[c], probabilities, sizes)
-                value = depth[c]
-                missing = math.isnan(value)
-                alleles = n_nodes > 0 and not missing and not math.isnan(flat[c])
-                # A missing depth says nothing, and neither do the alleles with it.
-                base = 0.0 if missing else outside * (flat[c] if alleles else 1.0)
-                for k in range(n_levels):
-                    if missing:
-                        density[k] = 1.0
-                        continue
-                    scale2 = sd[c] * sd[c] * spread[k] + drift[k]
-                    off = value - mu[k]
-                    tail = 1.0 / (1.0 + off * off / (7.0 * scale2))
-                    tail *= tail
-                    if levels[k, 1] > 0.0:
-                        below = 0.5 * math.sqrt(scale2) / (mu[k] * T7_TOP)
-                        shape = (mu[k] / value) ** 2 if off > 0.0 else tail * tail
-                        density[k] = explained * shape / (mu[k] * (1.0 + below)) * (flat[c] if alleles else 1.0)
-                    else:
-                        density[k] = explained * T7_TOP / math.sqrt(scale2) * tail * tail
-                mass = 0.0
-                for s in range(n_states):
-                    # A subclone cannot lose what is not there.
-                    if min(values[s, 0], values[s, 1]) < 0.0:
-                        message[s] = 0.0
-                        continue
-                    own = density[which[s]]
-                    if alleles and levels[which[s], 1] == 0.0:
-                        k = node[s]
-                        log_lik = weight[s, 0] * table[c, k] + weight[s, 1] * table[c, k + 1]
-                        log_lik += weight[s, 2] * table[c, k + 2] + weight[s, 3] * table[c, k + 3]
-                        own *= math.exp(log_lik)
-                    message[s] *= own + base
-                    mass += message[s]
-                evidence += math.log(mass)
-                mass = 1.0 / mass
-                for s in range(n_states):
-                    message[s] *= mass
-            out[i, j] = evidence
+            piece_likelihoods(
+                depth, sd, flat, alleles, values, levels, which, purities[i], scales[j], noise, likelihoods
+            )
+            out[i, j] = forward(likelihoods, others, stay, probabilities, sizes)

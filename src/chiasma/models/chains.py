@@ -25,13 +25,13 @@ from chiasma.types import Floats, as_floats
 class BinaryChains(Learnable):
     """Switching probabilities of the rows; a scalar holds for all rows, an array gives one value per row.
 
+    A probability given as a prior is learned: Beta(1, 99) for one value for all rows, Beta([1, 1, 1], 99) for one each.
+
     Parameters
     ----------
     enter : P(0 -> 1) from one column to the next.
     leave : P(1 -> 0).
     initial : P(1) where a sequence starts. Default: the stationary probability, enter / (enter + leave).
-
-    A probability given as a prior is learned: Beta(1, 99) for one value for all rows, Beta([1, 1, 1], 99) for one each.
 
     Examples
     --------

@@ -43,13 +43,13 @@ BACKGROUND = Argument("mean where no row is on.")
 class Gaussian(Additive):
     """y ~ N(depth * level, sd^2), where the level of a column is the sum of the weights of its rows that are on.
 
+    Every parameter may be a prior, and is then learned: sd=ch.HalfNormal(2).
+
     Parameters
     ----------
     weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
     depth : signal of a level of 1: a number, or (D,).
     sd : standard deviation of the noise: a number, or (D,).
-
-    Every parameter may be a prior, and is then learned: sd=ch.HalfNormal(2).
 
     Examples
     --------
@@ -136,14 +136,14 @@ class IntegratedDepth(Additive):
     """y ~ N(depth_mean * level, sd^2 + depth_sd^2 * level^2): a depth N(depth_mean, depth_sd^2), integrated out
     at every site. The paper's tumour model.
 
+    Every parameter may be a prior, and is then learned.
+
     Parameters
     ----------
     weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
     depth_mean : mean signal of a level of 1.
     depth_sd : standard deviation of that signal; the noise grows with the level.
     sd : standard deviation of the noise where no row is on.
-
-    Every parameter may be a prior, and is then learned.
 
     Examples
     --------
@@ -221,14 +221,14 @@ class IntegratedDepth(Additive):
 class StudentT(Additive):
     """y = depth * level + sd * t, with t Student's t of df degrees of freedom: Gaussian with outliers.
 
+    Every parameter may be a prior, and is then learned.
+
     Parameters
     ----------
     weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
     depth : signal of a level of 1.
     sd : scale of the noise.
     df : degrees of freedom; the fewer, the more outliers.
-
-    Every parameter may be a prior, and is then learned.
 
     Examples
     --------
@@ -354,14 +354,14 @@ class Counts(Additive):
 class Poisson(Counts):
     """y ~ Poisson(depth * level + background).
 
+    Every parameter may be a prior, and is then learned.
+
     Parameters
     ----------
     weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row). Not
         negative.
     depth : counts of a level of 1.
     background : mean count where no row is on.
-
-    Every parameter may be a prior, and is then learned.
 
     Examples
     --------
@@ -390,6 +390,8 @@ class Poisson(Counts):
 class NegativeBinomial(Counts):
     """Counts with mean m = depth * level + background and variance m + dispersion * m^2.
 
+    Every parameter may be a prior, and is then learned.
+
     Parameters
     ----------
     weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row). Not
@@ -397,8 +399,6 @@ class NegativeBinomial(Counts):
     depth : counts of a level of 1.
     dispersion : above 0; Poisson is its limit at 0.
     background : mean count where no row is on.
-
-    Every parameter may be a prior, and is then learned.
 
     Examples
     --------
@@ -468,16 +468,16 @@ class NegativeBinomial(Counts):
 class Custom(Additive):
     """Your own density of a column's observation, as a function of the level.
 
+    Where y is (T, W), the function's y has a last axis W; where levels have D channels, its level has a last axis D. W
+    and D need not agree. It returns one number for every column and level, without these axes. Columns that are missing
+    altogether never reach the function; other NaN do.
+
     Parameters
     ----------
     function : function(y, level) returns log p(y | level), broadcast like NumPy's functions. Constants matter only
         where evidences are compared.
     weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
     derivative : derivative(y, level) returns d log p / d level, for gradients; without it, by central differences.
-
-    Where y is (T, W), the function's y has a last axis W; where levels have D channels, its level has a last axis D. W
-    and D need not agree. It returns one number for every column and level, without these axes. Columns that are missing
-    altogether never reach the function; other NaN do.
 
     Examples
     --------
@@ -590,11 +590,11 @@ class Custom(Additive):
 class Table(Emission):
     """Any log-likelihoods, log_lik[t, code], for models that are not additive.
 
+    Of the data only the missing columns matter: pass `np.zeros(T)` as y.
+
     Parameters
     ----------
     log_lik : (T, 2^K) log p(y_t | code): bit k of a code is the state of row k.
-
-    Of the data only the missing columns matter: pass `np.zeros(T)` as y.
 
     Examples
     --------

@@ -36,6 +36,8 @@ NO_PARAMETERS = Parameters({}, {})
 class FactorialHMM:
     """K Markov chains seen through one signal.
 
+    A parameter given as a prior, such as sd=ch.HalfNormal(20), is learned: ch.sample draws it together with the paths.
+
     Parameters
     ----------
     chains : the prior of rows of two states; the emission then says how many rows there are.
@@ -44,8 +46,6 @@ class FactorialHMM:
     emission : the density of a column's observation.
     fixed_rows : rows held at 0 or 1, e.g. {5: 1} for a baseline that is always on. A fixed row costs no state
         space and contributes no prior term.
-
-    A parameter given as a prior, such as sd=ch.HalfNormal(20), is learned: ch.sample draws it together with the paths.
 
     Examples
     --------

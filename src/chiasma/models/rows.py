@@ -30,6 +30,10 @@ MAX_BITS = 63
 class Row(Learnable):
     """One hidden row, or several that cannot be told apart.
 
+    Values, the weight and the parameters of the chain may be priors, and are then learned: one parameter for all copies
+    of a row, which stay equal. `prior.shared("name")` gives several rows one parameter. A fixed row with a learned
+    weight is a baseline.
+
     Parameters
     ----------
     values : (S,) what each state adds to the level, S >= 2: [0, 2800] for a kettle, [0, 1, 2, 3] for copies of a
@@ -39,10 +43,6 @@ class Row(Learnable):
     copies : so many rows of this kind; they are named NAME_1, NAME_2, ...
     fixed : the state at which the row is held. A fixed row costs no state space.
     weight : a factor of all its values: the size of one step where values are 0, 1, 2, ...
-
-    Values, the weight and the parameters of the chain may be priors, and are then learned: one parameter for all copies
-    of a row, which stay equal. `prior.shared("name")` gives several rows one parameter. A fixed row with a learned
-    weight is a baseline.
 
     Examples
     --------

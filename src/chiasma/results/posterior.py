@@ -38,6 +38,8 @@ from chiasma.results.summary import Summary
 from chiasma.types import Floats, Integers
 
 Made = TypeVar("Made", xr.DataArray, xr.Dataset)
+# A run keeps no functions of its user: how such a posterior says so.
+NO_MODEL = "model not stored: ch.open_posterior(path, model=model)"
 
 
 class Lazy(Generic[Made]):
@@ -284,8 +286,9 @@ class Posterior:
         weights = self._weights()
         if weights is None:
             raise InvalidInput(
-                "levels need the weights of an additive emission, and this posterior has none (a Table, or a model "
-                "that was not kept); rows_on() counts the rows that are on"
+                "levels need the weights of an additive emission, and this posterior has none: its emission is a "
+                "Table, or its model was not stored (then give it: ch.open_posterior(path, model=model)); rows_on() "
+                "counts the rows that are on"
             )
         return self._levels(self.codes, weights)
 
@@ -503,9 +506,10 @@ class Posterior:
     def __repr__(self) -> str:
         sizes = dict(self.draws.sizes)
         evidence = f", log evidence {self.log_evidence.value:.3f}" if self.log_evidence else ""
+        lacks = "" if self.model is not None else f", {NO_MODEL}"
         return (
             f"Posterior({sizes['chain']} chains x {sizes['draw']} draws x {sizes['site']} sites, "
-            f"{len(self.betas)} replica(s){evidence})"
+            f"{len(self.betas)} replica(s){evidence}{lacks})"
         )
 
     def _repr_html_(self) -> str:
@@ -521,6 +525,8 @@ class Posterior:
         if self.log_evidence is not None:
             value, error = self.log_evidence
             facts.append(("log evidence", f"{value:.3f} ({f'± {error:.2g}' if error else 'exact'})"))
+        if self.model is None:
+            facts.append(("model", NO_MODEL))
         for name, drawn in self.parameters.items():
             mean, sd = (function(("chain", "draw")).values for function in (drawn.mean, drawn.std))
             facts.append((str(name), f"{value_text(mean)} (posterior mean), {value_text(sd)} (sd)"))

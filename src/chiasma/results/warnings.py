@@ -1,4 +1,8 @@
-"""Every warning about a run, in words, each with its remedy: chains, evidence, the ladder, misfit of the model."""
+"""Every warning about a run, in words, each with its remedy: chains, evidence, the ladder, misfit of the model.
+
+A remedy is spelled for Python, as an argument or an object: draws=2000, ladder=ch.Ladder.adapted(8). The command line
+makes options of them (`files/spelling.py`).
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,7 @@ def _disagree(what: str, betas: Floats, update: str) -> str:
     better = _better_ladder(betas)
     if len(betas) == 1 and update.startswith("Collapsed"):
         better = "look for optima from more starts (update=ch.Collapsed(starts=...))"
-    return f"the chains disagree: R-hat of {what}; warm up longer (warmup), take more draws, or {better}"
+    return f"the chains disagree: R-hat of {what}; warm up longer (warmup=...), take more draws, or {better}"
 
 
 def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
@@ -120,7 +124,10 @@ def evidence_warnings(evidence: Evidence | None) -> list[str]:
         return ["the evidence is unknown: a rung has impossible draws; take more draws, or adapt the ladder"]
     error = evidence.standard_error
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
-    return [f"the standard error of the log evidence is {size}; take more draws, or more rungs (Ladder.adapted(size))"]
+    return [
+        f"the standard error of the log evidence is {size}; take more draws, or more rungs "
+        "(ladder=ch.Ladder.adapted(...))"
+    ]
 
 
 def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], has_evidence: bool = True) -> list[str]:
@@ -133,22 +140,23 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], 
         worst = int(rejection.argmax())
         warnings.append(
             f"the ladder is too short: rungs {worst} and {worst + 1} would swap in "
-            f"{100 * (1 - rejection[worst]):.1g}% of the steps; use at least {suggested_size(stats['length'])} rungs, "
-            "adapted (Ladder.adapted()), or a crossover, which exchanges segments"
+            f"{100 * (1 - rejection[worst]):.1g}% of the steps; use more rungs "
+            f"(ladder=ch.Ladder.adapted({suggested_size(stats['length'])})), or a crossover, which exchanges segments "
+            "(exchange='mosaic')"
         )
     idle = (stats["changed"] < 0.01) & (stats["moves"] > 0)
     if idle.any():
         first = int(np.argmax(idle))
         warnings.append(
             f"rungs {first} and {first + 1} exchange next to nothing ({int(idle.sum())} such pair(s)); "
-            "put rungs between them or adapt the ladder (Ladder.adapted())"
+            "put rungs between them or adapt the ladder (ladder=ch.Ladder.adapted())"
         )
     if has_evidence and stats["beta_low"][0] == 0 and rejection.max() > UNBRIDGED:
         worst = int(rejection.argmax())
         warnings.append(
             f"the log evidence cannot be trusted, nor its standard error: rungs {worst} and {worst + 1} hardly overlap "
-            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use about "
-            f"{suggested_size(stats['length'])} rungs (Ladder.adapted(size=...)); the draws are not affected"
+            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use more "
+            f"rungs (ladder=ch.Ladder.adapted({suggested_size(stats['length'])})); the draws are not affected"
         )
     return warnings
 
@@ -163,15 +171,15 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
         if _is_excess(share, BEYOND, IMPROBABLE / 2, found.n):
             warnings.append(
                 f"{share:.1%} of the data ({round(share * found.n):,} values) lie far {where} level that the rows can "
-                "reach: add a row or a state, change the weights or learn them (--learn weights); the states at these "
-                "sites mean little"
+                "reach: add a row or a state, change the weights or learn them (weights=ch.Gamma(...)); the states at "
+                "these sites mean little"
             )
     rest = found.improbable - sum(far.values())
     if _is_excess(rest, UNLIKELY, IMPROBABLE, found.n):
         warnings.append(
             f"{rest:.1%} of the data are improbable under the fitted model, where {IMPROBABLE:.1%} are expected "
-            f"(worst at site {found.worst_site}): allow outliers (emission student-t), learn the noise (--learn sd), "
-            "or write NA for values that are wrong"
+            f"(worst at site {found.worst_site}): allow outliers (emission=ch.StudentT(...)), learn the noise "
+            "(sd=ch.HalfNormal(...)), or mark values that are wrong as missing (NA)"
         )
     if abs(math.log(found.spread or 1e-9)) > math.log(WIDER) and abs(found.spread - 1) * math.sqrt(2 * found.n) > SURE:
         wide = found.spread > 1
@@ -179,7 +187,7 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
         effect = "probabilities are too extreme" if wide else "the fit is less sure than the data allow"
         warnings.append(
             f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; change "
-            "sd or learn it (--learn sd)"
+            "sd or learn it (sd=ch.HalfNormal(...))"
         )
     r, n = found.autocorrelation, found.n_pairs
     if abs(r) > CORRELATED and abs(r) * math.sqrt(n) > SURE:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy  # submodules load on first use
+from rich.console import Group
 from rich.table import Table
 
 from chiasma.errors import InvalidInput
@@ -61,6 +63,12 @@ class Comparison(Shown):
         """Name of the most probable model."""
         return self.names[int(np.argmax(self.probabilities))]
 
+    @cached_property
+    def warnings(self) -> dict[str, tuple[str, ...]]:
+        """What the summaries of the sampled models warn of, by name; models without warnings are left out."""
+        found = {name: posterior.summary().warnings for name, posterior in self.posteriors.items()}
+        return {name: texts for name, texts in found.items() if texts}
+
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain numbers by name."""
         columns = zip(self.names, self.evidence, self.probabilities, self.low, self.high, strict=True)
@@ -75,13 +83,16 @@ class Comparison(Shown):
             for name, evidence, probability, low, high in columns
         }
 
-    def __rich__(self) -> Table:
-        table = Table("model", "log evidence", "s.e.", "probability", "90% interval")
+    def __rich__(self) -> Group:
+        told = self.warnings
+        table = Table("model", "log evidence", "s.e.", "probability", "90% interval", *(["warnings"] if told else []))
         for name, row in self.to_dict().items():
             error = "exact" if row["standard_error"] == 0 else f"{row['standard_error']:.2f}"
             interval = "" if row["low"] == row["high"] else f"{row['low']:.3f} to {row['high']:.3f}"
-            table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval)
-        return table
+            n_warnings = [str(len(told.get(name, ())) or "")] if told else []
+            table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval, *n_warnings)
+        more = ["The attribute warnings says what is wrong with these runs, and what to do."] if told else []
+        return Group(table, *more)
 
 
 def compare(
@@ -134,7 +145,7 @@ def compare(
         if found is None:
             raise InvalidInput(
                 f"the run of {name!r} gives no evidence: its ladder does not reach the prior; leave ladder='auto', or "
-                "use Ladder.adapted()"
+                "use ladder=ch.Ladder.adapted()"
             )
         evidence.append(found)
     values = np.array([one.value for one in evidence]) + np.log(weights)

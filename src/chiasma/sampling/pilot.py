@@ -225,7 +225,7 @@ def decide(
     scores = ", ".join(f"{one.score:.3f} with {one.trial.plan.reason}" for one in found)
     reason = (
         f"{best.trial.plan.reason}: chosen by a pilot of {CHAINS} chains (their disagreement at equal work times the "
-        f"root of their slowness: {scores}); {trial.because}; no evidence (ask for it with evidence=True)"
+        f"root of their slowness: {scores}); {trial.because}; no evidence, which was not asked for"
     )
     chosen = replace(best.trial.plan, reason=reason, trial=None)
     return Decision(chosen, best.trial.problem, best.trial.states, max(left, 0))

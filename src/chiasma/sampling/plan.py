@@ -213,7 +213,7 @@ def check_evidence(plan: Plan, evidence: Any, proper_prior: bool = True) -> None
     if evidence and not (plan.is_exact or isinstance(plan.update, Collapsed) or plan.ladder.betas[0] == 0):
         raise InvalidInput(
             "evidence=True needs a ladder that reaches the prior, and exchanges; leave ladder='auto' and "
-            f"exchange='auto', or use ch.Ladder.adapted(), got {len(plan.ladder)} rung(s) from beta = "
+            f"exchange='auto', or use ladder=ch.Ladder.adapted(...), got {len(plan.ladder)} rung(s) from beta = "
             f"{plan.ladder.betas[0]:g}"
         )
 
@@ -320,8 +320,8 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
         raise InvalidInput(f"exchange must be a name or an Exchange such as ch.Swap(), got {shown(exchange)}")
     if chosen is not None and len(rungs) == 1:
         raise InvalidInput(
-            f"{type(chosen).__name__} needs at least two replicas, got a ladder of one; give ladder=[1, 5] or 'auto', "
-            "or exchange=None"
+            f"{type(chosen).__name__} needs at least two replicas, got a ladder of one; give ladder=[1, 5] or "
+            "ladder='auto', or exchange=None"
         )
     why += f"; {type(chosen).__name__} exchanges" if chosen is not None else ""
     return Plan(update=update, exchange=chosen, ladder=rungs, reason=why)

@@ -45,11 +45,17 @@ def open_posterior(
 
     Sizes and small files are checked now, draws when they are loaded; `ch.check_store` checks everything.
 
+    A model made of numbers is stored with its run. One with a function of yours (`ch.Custom`, `ch.Density`) is not:
+    give it again as `model=`, from the script that made the run. Without it, `posterior.model` is None; draws, states,
+    marginals, configurations, segments, parameters and evidence are the same, but there are no levels, no figures of
+    the signal, no `fitted_model` and no check of the fit. An emission that was registered (`ch.register_emission`) is
+    found by its name.
+
     Parameters
     ----------
     path : the store, as given to sample(store=...).
     draws : open only the first `draws` draws of every chain.
-    model : the model, needed only if it contains a user's own function and could not be stored.
+    model : FactorialHMM or Density that was sampled, if it could not be stored. Its functions are compared by name.
 
     Returns
     -------

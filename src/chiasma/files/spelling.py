@@ -1,0 +1,67 @@
+"""Messages on the command line: what Python calls an argument is an option there.
+
+The package writes every message once, for Python: `draws=2000`, `update=ch.BlockGibbs(size=8)`. Whatever a command
+prints, or writes for people, passes through `as_options`, which spells known arguments as options.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from chiasma.files.options import all_settings
+from chiasma.models.emissions import EMISSIONS
+from chiasma.models.priors import PRIORS
+from chiasma.results.summary import Summary
+from chiasma.sampling.exchanges import EXCHANGES
+from chiasma.sampling.updates import UPDATES
+
+# name=value, where the value is a call such as ch.Ladder.adapted(8), a quoted word, a list, a number, or ... for any.
+_ARGUMENT = re.compile(r"\b(\w+)=(?:ch\.([\w.]+)\(([^()]*)\)|'([\w-]+)'|\[([^\]]*)\]|(True|None|\.\.\.|[\d.]*\d))")
+
+
+def as_options(message: str) -> str:
+    """The message with arguments of Python spelled as options.
+
+    >>> as_options("take draws=2000, or evidence=True, exchange=None, ladder=[1, 5]")
+    'take --draws 2000, or --evidence, --exchange none, --ladder 1,5'
+    >>> as_options("update=ch.BlockGibbs(size=8), ladder=ch.Ladder.adapted(12), emission=ch.StudentT(...)")
+    '--update block:8, --ladder auto:12, --emission student-t'
+    >>> as_options("learn it (sd=ch.HalfNormal(...)), not size=3")
+    'learn it (--learn sd), not size=3'
+    """
+    flags = {setting.key: setting.flag for setting in all_settings()} | {"resume": "--resume"}
+    return _ARGUMENT.sub(lambda found: _option(found, flags), message)
+
+
+def in_options(summary: Summary) -> Summary:
+    """A summary whose warnings name options."""
+    return replace(summary, warnings=tuple(as_options(text) for text in summary.warnings))
+
+
+def _option(found: re.Match[str], flags: dict[str, str]) -> str:
+    name, kind, arguments, word, several, plain = found.groups()
+    if name not in flags:
+        return found[0]
+    if kind in {prior.__name__ for prior in PRIORS.values()}:
+        return f"--learn {name.replace('_', '-')}"
+    if plain == "True":
+        return flags[name]
+    if kind is not None:
+        value = _named(kind, arguments)
+        return found[0] if value is None else f"{flags[name]} {value}"
+    if several is not None:
+        return f"{flags[name]} {several.replace(' ', '')}"
+    return f"{flags[name]} {word or {'None': 'none', '...': 'N'}.get(plain, plain)}"
+
+
+def _named(kind: str, arguments: str) -> str | None:
+    """An object of Python by its name on the command line, with its number: ch.BlockGibbs(size=8) is block:8."""
+    number = arguments.rpartition("=")[2].replace("...", "N")
+    if kind == "Ladder.adapted":
+        return f"auto:{number}" if number else "auto"
+    for registry in (UPDATES, EXCHANGES, EMISSIONS):
+        for name, one in registry.items():
+            if one.__name__ == kind:
+                return f"{name}:{number}" if number and registry is UPDATES else name
+    return None

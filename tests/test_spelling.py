@@ -1,0 +1,81 @@
+"""Messages say arguments in Python and options on the command line, and are written once."""
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chiasma as ch
+from chiasma.files.answers import answers
+from chiasma.files.options import all_settings
+from chiasma.files.spelling import as_options, in_options
+from chiasma.results.convergence import Convergence
+from chiasma.results.evidence import Evidence
+from chiasma.results.misfit import Misfit
+from chiasma.results.warnings import chain_warnings, evidence_warnings, ladder_warnings, misfit_warnings
+
+SOURCE = Path(ch.__file__).parent
+BAD_PART = Convergence(
+    name="level", n=3, constant=0, stuck=1, disagree=2, rhat_worst=1.4, rhat_median=1.2, ess_worst=9.0, ess_median=20.0,
+    worst_site=7,
+)  # fmt: skip
+BAD_FIT = Misfit(
+    n=10_000, n_pairs=9_999, per_window=500, improbable=0.5, above=0.1, below=0.1, spread=2.0, autocorrelation=0.6,
+    drift=2.0, drift_sites=(10, 20), worst_site=5,
+)  # fmt: skip
+STATS = {
+    "moves": np.array([9, 9]),
+    "rejection": np.array([0.99, 0.995]),
+    "changed": np.array([0.0, 0.0]),
+    "length": np.array([2.0]),
+    "beta_low": np.array([0.0, 0.5]),
+}
+
+
+def warnings() -> list[str]:
+    """Every warning that names a remedy by its argument."""
+    found = chain_warnings((BAD_PART,), (), 1, 100, np.array([1.0]), "")
+    for betas, update in (([1.0], "Collapsed(starts=32)"), ([0.2, 1.0], ""), ([0.0, 0.2, 1.0], "")):
+        found += chain_warnings((BAD_PART,), (), 4, 100, np.array(betas), update)
+    return [*found, *evidence_warnings(Evidence(-3.0, 2.0)), *ladder_warnings(True, STATS), *misfit_warnings(BAD_FIT)]
+
+
+def flags(text: str) -> list[str]:
+    return re.findall(r"--[a-z][a-z-]*", text)
+
+
+def test_warnings__name_arguments_in_python_and_options_on_the_command_line():
+    python = "\n".join(warnings())
+    assert flags(python) == []
+    spoken = as_options(python)
+    known = {setting.flag for setting in all_settings()} | {"--learn"}
+    assert set(flags(spoken)) <= known
+    assert {"--draws", "--thin", "--chains", "--warmup", "--ladder", "--exchange", "--update", "--emission"} <= set(
+        flags(spoken)
+    )
+    said = set(re.findall(r"--[\w-]+ [\w:-]+", spoken))
+    assert {"--learn sd", "--learn weights", "--emission student-t", "--update collapsed:N", "--ladder auto"} <= said
+    assert re.findall(r"\w+=|ch\.\w+", spoken) == []
+
+
+@pytest.mark.parametrize("package", ["exact", "results", "sampling", "storage"])
+def test_packages_of_the_library__never_say_options(package):
+    """A message of these may reach somebody who never saw a command line."""
+    for path in (SOURCE / package).glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        said = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        assert [text for text in said if flags(text) and "[priors]" not in text] == [], path
+
+
+def test_report__speaks_of_options():
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    found = ch.sample(model, [0.1, 1.0, 0.9], draws=20, seed=1, progress=False).summary()
+    bad = in_options(replace(found, misfit=BAD_FIT, warnings=("run chains=4", *misfit_warnings(BAD_FIT))))
+    verdicts = answers(bad, (), (), lambda start, stop: "", (), "")
+    texts = {one.answer: one.text for one in verdicts}
+    assert texts["Distrust the sampling:"] == "run --chains 4"
+    assert sum(one.answer == "Distrust the model:" for one in verdicts) == len(misfit_warnings(BAD_FIT))
+    assert "ch." not in " ".join(texts.values())
