@@ -69,7 +69,30 @@ WINDOW, POOL, SCOUTS, SHARE = 16, 64, 4, 0.3
 
 
 @numba.njit
-def pool_sweep(lik, pools, sizes, trans, edge, uniforms, codes, alpha, inside):
+def pool_tables(pools, sizes, trans, edge):
+    """Transitions between the codes of two pools (n, P, P), once for all sweeps, and which ones enter a column (T,)."""
+    n_columns, n = edge.shape[0], 0
+    which, key = np.zeros(n_columns, np.int64), np.full((n_columns, 3), -1)
+    for t in range(1, n_columns):
+        own = np.array([(t - 1) // WINDOW, t // WINDOW, edge[t]])
+        for m in range(n, -1, -1):
+            if (key[m] == own).all():
+                which[t] = m
+                break
+        else:
+            key[n], which[t] = own, n
+            n += 1
+    tables = np.zeros((n, pools.shape[1], pools.shape[1]))
+    for m in range(n):
+        a, b, e = key[m]
+        for i in range(sizes[a]):
+            for j in range(sizes[b]):
+                tables[m, i, j] = move(trans, e, pools[a, i], pools[b, j])
+    return tables, which
+
+
+@numba.njit
+def pool_sweep(lik, pools, sizes, tables, which, trans, edge, uniforms, codes, alpha, inside):
     """FFBS among the codes of the pools. A column outside its pool stays as it is: pools and single codes outside are
     the cells of a partition that does not depend on the path, so this is a Gibbs update.
     """
@@ -79,27 +102,30 @@ def pool_sweep(lik, pools, sizes, trans, edge, uniforms, codes, alpha, inside):
         place = np.searchsorted(own, codes[t])
         inside[t] = place < len(own) and own[place] == codes[t]
         if inside[t]:
-            before = pools[(t - 1) // WINDOW, : sizes[(t - 1) // WINDOW]]
+            if t > 0 and inside[t - 1]:
+                alpha[t] = 0.0
+                for i in range(sizes[(t - 1) // WINDOW]):
+                    if alpha[t - 1, i] > 0.0:
+                        for j in range(len(own)):
+                            alpha[t, j] += alpha[t - 1, i] * tables[which[t], i, j]
+            else:
+                for j in range(len(own)):
+                    alpha[t, j] = move(trans, edge[t], codes[t - 1] if t > 0 else 0, own[j])
             for j in range(len(own)):
-                if t == 0:
-                    mass = move(trans, edge[0], 0, own[j])
-                elif not inside[t - 1]:
-                    mass = move(trans, edge[t], codes[t - 1], own[j])
-                else:
-                    mass = 0.0
-                    for i in range(len(before)):
-                        if alpha[t - 1, i] > 1e-12:
-                            mass += alpha[t - 1, i] * move(trans, edge[t], before[i], own[j])
-                alpha[t, j] = mass * lik[t, own[j]]
+                alpha[t, j] *= lik[t, own[j]]
             alpha[t, : len(own)] /= alpha[t, : len(own)].sum()
+    place = -1
     for t in range(n_columns - 1, -1, -1):
+        own = pools[t // WINDOW, : sizes[t // WINDOW]]
+        for j in range(len(own)):
+            weights[j] = alpha[t, j]
+            if place >= 0:
+                weights[j] *= tables[which[t + 1], j, place]
+            elif t < n_columns - 1:
+                weights[j] *= move(trans, edge[t + 1], own[j], codes[t + 1])
+        place = pick(weights[: len(own)], uniforms[t]) if inside[t] else -1
         if inside[t]:
-            own = pools[t // WINDOW, : sizes[t // WINDOW]]
-            for j in range(len(own)):
-                weights[j] = alpha[t, j]
-                if t < n_columns - 1:
-                    weights[j] *= move(trans, edge[t + 1], own[j], codes[t + 1])
-            codes[t] = own[pick(weights[: len(own)], uniforms[t])]
+            codes[t] = own[place]
 
 
 def fill_pools(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,10 +156,12 @@ def run_pools(hard: Hard, seconds: float, seed: int) -> float:
             own.append(codes.copy())
         seen += own[len(own) // 2 :]
     pools, sizes = fill_pools(np.array(seen))
+    tables, which = pool_tables(pools, sizes, target.trans, target.edge)
     alpha, inside, kept = np.empty((len(codes), POOL)), np.empty(len(codes), np.bool_), []
     while process_time() - began < seconds or not kept:
         sweep.step(codes, rng)
-        pool_sweep(lik, pools, sizes, target.trans, target.edge, rng.random(len(codes)), codes, alpha, inside)
+        uniforms = rng.random(len(codes))
+        pool_sweep(lik, pools, sizes, tables, which, target.trans, target.edge, uniforms, codes, alpha, inside)
         kept.append(codes.copy())
     found = unpack_codes(np.array(kept), hard.model.layout).mean(axis=0)
     return float(np.mean([np.abs(own - exact[1]) for own, exact in zip(found, hard.exact, strict=True)]))
