@@ -144,7 +144,7 @@ def plan_paths(
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
     n_filters = filters_of_draws(target)
-    cost = exact_cost_text(target) + (f", {n_filters} times" if n_filters > 1 else "")
+    cost = exact_cost_text(target) + (", twice" if n_filters > 1 and seconds <= exact_seconds else "")
     affordable = n_filters * seconds <= exact_seconds and memory <= MEMORY
     if isinstance(update, str) and update == "auto":
         alone = ((isinstance(exchange, str) and exchange == "auto") or exchange is None) and (
