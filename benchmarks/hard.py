@@ -96,6 +96,10 @@ class Course(NamedTuple):
                 return self.seconds[i - 1] * (self.seconds[i] / self.seconds[i - 1]) ** share
         return math.inf
 
+    def needed(self, goal: float) -> float:
+        """Seconds to the goal if the error of the longest run falls with the root of the work."""
+        return self.seconds[-1] * (self.errors[-1] / goal) ** 2
+
 
 def error(posterior: ch.Posterior, hard: Hard) -> float:
     """Mean over rows, states (but for the first of each row) and columns of |probability - exact probability|."""
@@ -143,8 +147,8 @@ def measure(
         if goal is None:
             break
         end = longest(goal) if callable(longest) else longest
-        needed = seconds[-1] * (errors[-1] / goal) ** 2
-        if seconds[-1] > 0.9 * end or (seconds[-1] > EARLY * end and needed > hopeless * end):
+        needed = Course(seconds, errors, plan).needed(goal)
+        if seconds[-1] > 0.95 * end or (seconds[-1] > EARLY * end and needed > hopeless * end):
             break
         draws = math.ceil(draws * min(growth, 1.05 * end / seconds[-1]))
     return Course(seconds, errors, plan)
@@ -243,7 +247,10 @@ def run(report: Report) -> None:
                 for name, found in far.items()
             ],
         )
-        report.text(f"Times as fast to {GOALS[0]} as the best crossovers are; '>' where the others do not reach it:")
+        report.text(
+            f"How many times as fast to {GOALS[0]} the best crossovers are; '>' where no other reaches it, if their "
+            "errors fall from there with the root of the work, as they would if they were not stuck:"
+        )
         report.table(
             ["problem", "than blocks alone", "than swaps"],
             [[name, *(ahead(found, group) for group in (alone, SWAPS))] for name, found in far.items()],
@@ -269,8 +276,7 @@ def ahead(courses: dict[str, Course], names: Collection[str]) -> str:
     reached = min(course.until(GOALS[0]) for course in others)
     if math.isfinite(reached):
         return f"{reached / own:.1f}"
-    # Of samplers that were given up sooner the error was hopeless.
-    return f"> {max(course.seconds[-1] for course in others) / own:.1f}"
+    return f"> {min(course.needed(GOALS[0]) for course in others) / own:.1f}"
 
 
 def leader(courses: dict[str, Course], names: Collection[str]) -> str:
