@@ -26,8 +26,9 @@ from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
-from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, RowsEngine, RowsStepEngine, StepEngine
+from chiasma.sampling.engines import Engine, ExactEngine, RowsEngine, RowsStepEngine
 from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
@@ -143,12 +144,11 @@ def sample(
     pilot_states: list[Integers] = []
     if plan.trial is not None:
         assert isinstance(problem, CodesProblem)
-        if saves_a_table(problem.target, plan, chains * (warmup + draws * thin)):
+        # A run that is continued may ask for more draws and must not decide otherwise, hence by the warm-up.
+        if saves_a_table(problem.target, plan, chains * (2 * warmup or draws * thin)):
             problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
         with closing(display):
-            plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
-        assert plan.update is not None
-        problem.update, problem.exchange = plan.update, plan.exchange
+            plan, problem, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
         display.tell(plan.reason)
     if isinstance(plan.update, Jumps) and plan.update.differences is None:
         with closing(display):
@@ -240,7 +240,7 @@ def make_engines(
         assert plan.update is not None
         kind = LEARNING_ENGINES.get(type(plan.update), ConditionalEngine)
     else:
-        kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+        kind = state_engine(problem, plan.ladder.betas)
     every = exchange_every if plan.exchange is not None else 0
     return [
         kind(problem, plan.ladder.betas, every, Streams(entropy, chain), start) for chain, start in enumerate(starts)
