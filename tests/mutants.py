@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from chiasma.kernels import ball, crossover, logspace, mixing, picking, rows, sweeps, tensor
+from chiasma.kernels import ball, crossover, jumps, logspace, mixing, picking, rows, sweeps, tensor
 from chiasma.models.target import Target, tempered_table
 from chiasma.sampling import updates
 
@@ -124,6 +124,41 @@ def lopsided_centre(patch: Any, target: Target) -> Target:
             centres[t] = codes[t] | offsets[int(uniforms[t] * len(offsets))]
 
     patch.setattr(sweeps, "draw_centres", draw)
+    return target
+
+
+def one_row_of_a_jump(patch: Any, target: Target) -> Target:
+    """The transitions of the first row that a difference flips, and not those of the others."""
+
+    def broken(trans: Any, logs: Any, edge: Any, codes: Any, rows: Any, difference: int, *out: Any) -> None:
+        jumps.jump_tables(trans, logs, edge, codes, rows, difference & -difference, *out)
+
+    patch.setattr(sweeps, "jump_tables", broken)
+    return target
+
+
+def jump_without_a_past(patch: Any, target: Target) -> Target:
+    """The flip enters every column as if the one before had not been flipped."""
+
+    def broken(*args: Any) -> None:
+        jumps.jump_tables(*args)
+        tables = args[-2]
+        tables[:, -1, 2:] = tables[:, -1, :2]
+
+    patch.setattr(sweeps, "jump_tables", broken)
+    return target
+
+
+def jump_of_rows_that_are_on(patch: Any, target: Target) -> Target:
+    """A difference chosen by a look at the path: of its rows, those that are on in the first column."""
+
+    def broken(
+        tables: Any, beta: Any, linear: Any, values: Any, size: Any, uniforms: Any, codes: Any, work: Any
+    ) -> None:
+        real(tables, beta, linear, np.array([0, values[1] & codes[0], 1]), size, uniforms, codes, work)
+
+    real = sweeps.jump_sweep
+    patch.setattr(sweeps, "jump_sweep", broken)
     return target
 
 

@@ -6,6 +6,7 @@ are Kronecker products; everything that could underflow is in logarithms.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -326,3 +327,20 @@ def draw_mosaic(first, second, a, b, uniforms):
         weights = np.array([logsumexp(np.where(ways[:, t] == x, scores, -np.inf)) for x in (0, 1)])
         scores[ways[:, t] != invert(weights, (1, 0), uniforms[t])] = -np.inf
     return dealt[int(scores.argmax())]
+
+
+def applied(difference, states):
+    """A column in which the rows of a difference, {row: (a, b)}, that are in one of its states go to the other."""
+    return [{a: b, b: a}.get(x, x) for x, (a, b) in ((x, difference.get(k, (x, x))) for k, x in enumerate(states))]
+
+
+def jump_matrices(matrices, edge, columns, difference):
+    """(T, 2, 2): the product, over the rows of a difference, of their transitions into every column; [f, g]: with the
+    difference applied before the edge (f) and after it (g). matrices[e][k]: (S_k, S_k). Column 0 is entered from 0.
+    """
+    found, before = [], [0] * len(columns[0])
+    for e, column in zip(edge, columns, strict=True):
+        left, entered = (before, applied(difference, before)), (column, applied(difference, column))
+        found.append([[math.prod(matrices[e][k][a[k]][b[k]] for k in difference) for b in entered] for a in left])
+        before = column
+    return found

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,20 @@ def test_gatk__ratios_with_allelic_counts(write):
     (other,) = read_bins(write(HETS.replace("\n1\t", "\n9\t"), "c.tsv"))
     with pytest.raises(InvalidInput, match="have no chromosome in common"):
         attach_alleles(bins, other)
+
+
+def test_ascat__log_ratios_and_fractions_of_an_array(write):
+    """Names of probes have no heading; the fractions come as the values of a file of their own."""
+    places = [("SNP1", 10), ("SNP2", 20), ("SNP3", 30)]
+    logr = write("\tchrs\tpos\tS1\n" + "".join(f"{name}\t1\t{pos}\t-0.5\n" for name, pos in places), "LogR.txt")
+    text = "".join(f"{name}\t1\t{pos}\t{baf}\n" for (name, pos), baf in zip(places, (0.02, 0.55, 0.97), strict=True))
+    fractions = read_bins(write("\tchrs\tpos\tS1\n" + text, "BAF.txt"))[0]
+    found = attach_alleles(read_bins(logr)[0], fractions)
+    np.testing.assert_allclose(found.alleles.fraction, [0.02, 0.45, 0.03])
+    np.testing.assert_allclose(found.depth, 2**-0.5)
+    depths = replace(fractions, depth=np.array([0.9, 1.1, 1.0]))
+    with pytest.raises(InvalidInput, match="has no allele counts"):
+        attach_alleles(found, depths)
 
 
 def test_seg__every_sample_has_its_own_segments(write):

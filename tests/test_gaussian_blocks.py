@@ -21,6 +21,11 @@ from chiasma.kernels import gaussian_blocks
 from chiasma.kernels.codes import unpack
 from chiasma.models.independent_parts import independent_parts
 from chiasma.models.rival_sums import rival_sets
+from chiasma.sampling import gaussian_engine
+from chiasma.sampling.engines import CompiledEngine, StepEngine
+from chiasma.sampling.gaussian_engine import GaussianEngine, state_engine
+from chiasma.sampling.problems import PathProblem, Start
+from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import GaussianSweep
 from test_invariance import CASES, EXACT, REJECTED, Case, accept, blocks_matrix, random_blocks_matrix, sweep_proof
 
@@ -336,6 +341,40 @@ def test_prior__at_beta_zero():
     expected = np.zeros(len(y), np.int64)
     ch.RowGibbs().prepare(model.target(y), beta=0.0)(expected, uniforms)
     np.testing.assert_array_equal(codes, expected)
+
+
+# ---- The engine without a ladder -------------------------------------------------------------------------------------
+
+
+@pytest.mark.jit_off
+@pytest.mark.parametrize("buffer", [2**12, 1])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_engine__does_what_step_by_step_does(name, buffer, monkeypatch):
+    """The same uniforms in the same places, however many sweeps a call makes; log-likelihoods up to rounding."""
+    monkeypatch.setattr(gaussian_engine, "BUFFER", buffer)
+    model, y = PROBLEMS[name]()
+    problem = PathProblem(model.exact_target(y, table_bytes=0), ch.GaussianBlocks(size=2), None)
+    engines = [kind(problem, (0.7,), 0, Streams(3, 0), Start()) for kind in (StepEngine, GaussianEngine)]
+    for n, thin in ((2, 0), (5, 3), (2, 1)):
+        expected, draws = (engine.advance(n, thin) for engine in engines)
+        np.testing.assert_array_equal(draws.states, expected.states)
+        np.testing.assert_allclose(draws.log_lik, expected.log_lik, rtol=1e-10)
+        np.testing.assert_allclose(draws.log_prior, expected.log_prior, rtol=1e-12)
+    assert engines[0].iteration == engines[1].iteration == 9
+
+
+@pytest.mark.parametrize(
+    ("update", "betas", "kind"),
+    [
+        (ch.GaussianBlocks(size=2), (1.0,), GaussianEngine),
+        (ch.GaussianBlocks(size=2), (0.0,), StepEngine),
+        (ch.GaussianBlocks(size=2), (0.2, 1.0), StepEngine),
+        (ch.BlockGibbs(size=2), (1.0,), CompiledEngine),
+    ],
+)
+def test_engine__serves_one_replica(update, betas, kind):
+    model, y = channels(n_columns=10)
+    assert state_engine(PathProblem(model.exact_target(y), update, None), betas) is kind
 
 
 def test_size__does_not_depend_on_a_table():

@@ -30,6 +30,7 @@ from chiasma.kernels.ball import draw_centres
 from chiasma.models.additive import Emission
 from chiasma.models.target import Target
 from chiasma.sampling import updates
+from chiasma.sampling.differences import Differences
 
 pytestmark = pytest.mark.symbolic
 
@@ -194,7 +195,21 @@ CASES = {
             [[0.0, -900.0, -900.4, -901.0], [-1500.0, -1499.2, 0.0, -1.0], [-800.3, -800.0, -800.9, 0.0]], (0, 0, 0)
         ),
     ),
+    "three-rows-frozen": Case(
+        enter=(0.2, 0.0, 0.1),
+        leave=(0.3, 0.15, 0.4),
+        initial=(0.5, 0.6, 0.2),
+        **gaussian((1.0, 0.6, -0.7), 0.8, (0.3, 1.1)),
+    ),
+    "three-rows-start": Case(
+        enter=(0.2, 0.35, 0.1),
+        leave=(0.3, 0.15, 0.4),
+        initial=(0.9, 0.6, 0.2),
+        starts=(0, 1),
+        **gaussian((1.0, 0.6, -0.7), 0.8, (0.3, NAN)),
+    ),
     "three-rows-once": Case(enter=(0.2, 0.35, 0.1), leave=(0.3, 0.15, 0.4), **gaussian((1.0, 0.6, -0.7), 0.8, (0.3,))),
+    "two-rows-once": Case(enter=(0.2, 0.35), leave=(0.3, 0.15), **gaussian((1.0, 0.6), 0.8, (0.3,))),
     "five-rows": Case(
         enter=(0.2, 0.35, 0.1, 0.4, 0.25),
         leave=(0.3, 0.15, 0.4, 0.2, 0.25),
@@ -466,6 +481,86 @@ def test_hamming_ball(name, radius, streamed, dense, monkeypatch):
     accept(proof, ball_matrix(name, 0.6, radius), CONNECTED[name])
 
 
+@lru_cache
+def jump_matrix(name: str, beta: float, rows: tuple[int, ...], difference: int) -> np.ndarray:
+    """pi restricted to the paths whose columns differ from those of a in the block's rows, and by all or none of the
+    difference's other rows.
+    """
+    block = sum(1 << row for row in rows)
+    support, log_pi = list(log_weights(name, beta)), np.array(list(log_weights(name, beta).values()))
+    allowed = {0, difference & ~block}
+    matrix = np.zeros((len(support), len(support)))
+    for i, a in enumerate(support):
+        mates = [
+            j for j, b in enumerate(support) if all((s ^ u) & ~block in allowed for s, u in zip(a, b, strict=True))
+        ]
+        matrix[i, mates] = normalised(log_pi[mates])
+    return matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlyJump(ch.Jumps):
+    """Without the blocks that follow."""
+
+    in_settings = False
+
+    def steps(self, target: Target) -> list[updates.Step]:
+        return super().steps(target)[:1]
+
+
+def flips(*differences: int) -> Differences:
+    """The first one weighs 1, the next 2, and so on."""
+    return Differences(a=(0,) * len(differences), b=differences, weights=tuple(range(1, len(differences) + 1)))
+
+
+def in_order(uniforms: np.ndarray, order: np.ndarray) -> None:
+    """In the place of the shuffle, which has a proof of its own: fewer branches."""
+    order[:] = np.arange(len(order))
+
+
+@pytest.mark.parametrize(
+    ("name", "streamed"),
+    [
+        ("three-rows", False),
+        ("three-rows", True),
+        ("three-rows-frozen", False),
+        ("three-rows-frozen", True),
+        ("three-rows-start", False),
+        ("tiny-fixed", True),
+        ("table", False),
+        ("extreme", True),
+    ],
+)
+def test_jumps__of_several_rows(name, streamed, monkeypatch):
+    """The first row and a flip of all the others."""
+    monkeypatch.setattr(sweeps, "shuffle", in_order)
+    whole = (1 << len(CASES[name].free)) - 1
+    update = OnlyJump(size=1, differences=flips(whole))
+    proof = sweep_proof(name, update, 0.6, CASES[name].target(streamed))
+    accept(proof, jump_matrix(name, 0.6, (0,), whole), irreducible=False)
+
+
+@PATHS
+def test_jumps__whole(streamed):
+    """Every order of the rows, every difference, and the blocks that follow. One column, so that it stays small."""
+    name = "two-rows-once"
+    proof = sweep_proof(name, ch.Jumps(size=1, differences=flips(0b11, 0b10)), 0.6, CASES[name].target(streamed))
+    jumps = [
+        weight / 6 * jump_matrix(name, 0.6, (row,), difference)
+        for row in (0, 1)
+        for weight, difference in ((1, 0b11), (2, 0b10))
+    ]
+    accept(proof, sum(jumps) @ random_blocks_matrix(name, 0.6, 1))
+
+
+def test_jumps__larger_block_than_rows():
+    """All rows in the block: nothing is left of the difference, and the flip says nothing."""
+    proof = sweep_proof(
+        "three-rows-once", OnlyJump(size=9, differences=flips(0b111)), 0.6, CASES["three-rows-once"].target()
+    )
+    accept(proof, np.tile(proof.pi, (len(proof.pi), 1)))
+
+
 @pytest.mark.parametrize("name", [*SMALL, "three-rows"])
 def test_exact(name):
     """Every row of M is pi: the next path does not depend on the last."""
@@ -568,6 +663,28 @@ MUTANTS = [
 )
 def test_mutants__are_rejected(mutant, name, update, streamed, monkeypatch):
     target = mutant(monkeypatch, CASES[name].target(streamed))
+    proof = sweep_proof(name, update, 0.6, target)
+    assert proof.row_error <= EXACT
+    assert proof.error > REJECTED
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name", "streamed"),
+    [
+        (mutants.forgotten_beta, "tiny", False),
+        (mutants.forgotten_beta_streamed, "tiny", True),
+        (mutants.forgotten_beta_log, "three-rows-frozen", False),
+        (mutants.ignored_start, "structure", False),
+        (mutants.wrong_edge_block, "three-rows", False),
+        (mutants.one_row_of_a_jump, "three-rows", False),
+        (mutants.jump_without_a_past, "tiny", False),
+        (mutants.jump_of_rows_that_are_on, "three-rows-start", False),
+    ],
+)
+def test_mutants__of_jumps_are_rejected(mutant, name, streamed, monkeypatch):
+    target = mutant(monkeypatch, CASES[name].target(streamed))
+    monkeypatch.setattr(sweeps, "shuffle", in_order)
+    update = OnlyJump(size=1, differences=flips((1 << len(CASES[name].free)) - 1))
     proof = sweep_proof(name, update, 0.6, target)
     assert proof.row_error <= EXACT
     assert proof.error > REJECTED

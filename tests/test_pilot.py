@@ -15,21 +15,14 @@ import chiasma as ch
 from chiasma.kernels.layout import unpack_codes
 from chiasma.sampling import pilot
 from chiasma.sampling import problems as posed
+from chiasma.sampling.differences import Differences
 from chiasma.sampling.engines import CompiledEngine
-from chiasma.sampling.plan import plan_paths
+from chiasma.sampling.plan import Plan, plan_paths
 from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="long runs of compiled kernels")
-
-
-def lattice(n_columns: int = 600) -> tuple[ch.FactorialHMM, np.ndarray]:
-    """Eight rows of about 3 and six of about 4: four of the one stand for three of the other, seven rows at once."""
-    rng = np.random.default_rng(1)
-    weights = np.repeat([3.0, 4.0], [8, 6]) * (1 + rng.uniform(-0.01, 0.01, 14))
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.005, 0.005), emission=ch.Gaussian(weights, sd=0.35))
-    return model, model.simulate(n_columns, seed=1)[1]
 
 
 def easy(n_rows: int = 10, n_columns: int = 60) -> tuple[ch.FactorialHMM, np.ndarray]:
@@ -56,7 +49,7 @@ def unsigned_ring(n_sequences: int = 8) -> tuple[ch.FactorialHMM, ch.Observation
     return model, ch.Observations(y, starts=np.arange(n_sequences) * 5)
 
 
-def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4) -> Any:
+def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4) -> pilot.Decision:
     target = model.exact_target(y, table_bytes=0)
     plan = plan_paths(target, "auto", "auto", "auto", 0.0)
     assert plan.update is not None
@@ -64,56 +57,145 @@ def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4) -> Any:
 
 
 def scores(reason: str) -> dict[str, float]:
-    return {name: float(number) for number, name in re.findall(r"(\d\.\d{3}) with ([^,)]*)", reason)}
+    return {name: float(number) for number, name in re.findall(r"(\d+\.\d{3}) with ([^,)]*)", reason)}
 
 
-@needs_jit
-def test_pilot__takes_larger_blocks_where_smaller_ones_are_stuck():
-    plan, states, _ = decide(*lattice(), warmup=1000)
-    assert plan.update in (ch.GaussianBlocks(size=7), ch.GaussianBlocks(size=9))
-    found = scores(plan.reason)
-    assert found["blocks of 5 rows"] > 1.2 * min(found.values())
-    assert len(states) == 4
+# ---- Scores, from shares of time as chains might have them --------------------------------------------------------
+
+
+def trial(means: np.ndarray, noise: float, seed: int, spent: float = 1.0, **plan: Any) -> pilot.Trial:
+    """Chains with the given means (chain, row, column), and halves that differ from them by so much."""
+    rng = np.random.default_rng(seed)
+    halves = means[:, None] + noise * rng.normal(size=(len(means), 2, *means.shape[1:]))
+    given = {"update": ch.GaussianBlocks(size=8), "exchange": None, "ladder": ch.Ladder.of([1.0]), "reason": "given"}
+    return pilot.Trial(
+        plan=Plan(**given | plan),
+        problem=None,
+        iterations=8,
+        spent=spent,
+        halves=halves,
+        seen=np.empty((4, 0, 0), np.int64),
+        states=[],
+    )
+
+
+HALF = np.full((4, 6, 96), 0.5)
+# Two of the four chains are in one mode, two in the other, in the first half of the columns.
+APART = HALF + np.array([0.5, 0.5, -0.5, -0.5])[:, None, None] * (np.arange(96) < 48)
+# All chains are in the same one of two modes.
+TOGETHER = HALF + 0.5 * (np.arange(96) < 48)
+
+
+def test_slowness__is_about_one_where_chains_mix_and_large_where_they_are_stuck():
+    mixing, stuck = pilot.compare([trial(HALF, 0.05, 1), trial(APART, 0.05, 2)])
+    assert mixing.slowness < pilot.MIXING
+    assert stuck.slowness > 10
+    assert stuck.score > 10 * mixing.score
+    # Half of the noise of a half goes into the mean of two.
+    assert mixing.score == pytest.approx(0.05 / np.sqrt(2), rel=0.1)
+
+
+def test_score__finds_out_chains_that_agree_on_what_is_wrong():
+    """They agree with each other, but not with a candidate that goes between the modes."""
+    mixing, wrong = pilot.compare([trial(HALF, 0.2, 1), trial(TOGETHER, 0.01, 2)])
+    assert wrong.slowness > pilot.STUCK
+    assert mixing.beats(wrong, pilot.SURE)
+
+
+def test_score__counts_the_work():
+    """Twice the work for the same disagreement: a score that is larger by the root of two."""
+    one, other = pilot.compare([trial(HALF, 0.05, 1), trial(HALF, 0.05, 2, spent=2.0)])
+    assert other.score == pytest.approx(np.sqrt(2) * one.score, rel=0.1)
+    assert one.beats(other, pilot.SURE)
+    assert not other.beats(one, pilot.LIKELY)
+
+
+def test_score__of_two_equals_is_no_reason_to_change():
+    """Of forty pairs at most a few differ by more than two standard errors."""
+    pairs = [pilot.compare([trial(HALF, 0.05, n), trial(HALF, 0.05, 100 + n)]) for n in range(40)]
+    assert sum(one.beats(other, pilot.SURE) for one, other in pairs) <= 4
+    assert 4 <= sum(one.beats(other, 0.0) for one, other in pairs) <= 36
+
+
+@pytest.mark.parametrize(
+    ("means", "noise", "plan", "taken"),
+    [
+        # Smaller blocks: where chains mix and the score is clearly smaller.
+        (HALF, 0.05, {"update": ch.GaussianBlocks(size=5)}, True),
+        (HALF, 0.195, {"update": ch.GaussianBlocks(size=5)}, False),
+        (APART / 5 + 0.4, 0.01, {"update": ch.GaussianBlocks(size=5)}, False),
+        # Larger ones, and ladders, which have to be better by a factor.
+        (HALF, 0.18, {"update": ch.GaussianBlocks(size=10)}, True),
+        (HALF, 0.18, {"ladder": ch.Ladder.of([1.0, 5.0])}, False),
+        (HALF, 0.10, {"ladder": ch.Ladder.of([1.0, 5.0])}, True),
+        (HALF, 0.18, {"update": ch.Jumps(size=3)}, True),
+    ],
+)
+def test_preferred(means, noise, plan, taken):
+    default, other = pilot.compare([trial(HALF, 0.2, 1), trial(means, noise, 2, **plan)])
+    assert pilot.preferred(other, default) == taken
+
+
+# ---- Decisions ----------------------------------------------------------------------------------------------------
 
 
 @needs_jit
 def test_pilot__takes_small_blocks_where_they_mix():
-    plan, _, left = decide(*easy(), warmup=400)
-    assert plan.update == ch.GaussianBlocks(size=5)
-    assert plan.exchange is None
-    # Chains mix, so no ladder is tried, and what that would have taken is left for the warm-up.
-    assert not any("rungs" in name for name in scores(plan.reason))
-    assert left > 400 * (1 - pilot.SHARE)
-    assert "no evidence, which was not asked for" in plan.reason
+    decision = decide(*easy(n_columns=200), warmup=1000)
+    assert decision.plan.update == ch.GaussianBlocks(size=6)
+    assert decision.plan.exchange is None
+    assert decision.problem.update == decision.plan.update
+    # Chains mix, so nothing else is tried, and what that would have taken is left for the warm-up.
+    assert set(scores(decision.plan.reason)) == {"blocks of 6 rows", "blocks of 8 rows"}
+    assert decision.left > 1000 * (1 - 3 * pilot.SHARE) - 10
+    assert "no evidence, which was not asked for" in decision.plan.reason
+    assert len(decision.states) == pilot.CHAINS
 
 
-@needs_jit
-@pytest.mark.parametrize(("gain", "n_rungs"), [(0.0, 1), (np.inf, 2)])
-def test_pilot__takes_a_ladder_only_where_it_pays(gain, n_rungs, monkeypatch):
+def always(monkeypatch: pytest.MonkeyPatch, ladders: bool) -> None:
+    """Chains count as stuck, and the candidate that is tried last is taken: a ladder, or jumps."""
     monkeypatch.setattr(pilot, "STUCK", 0.0)
-    monkeypatch.setattr(pilot, "GAIN", gain)
-    plan, states, left = decide(*easy(), warmup=400)
-    assert {"blocks of 5 rows and 2 rungs", "blocks of 5 rows and 4 rungs"} <= set(scores(plan.reason))
-    assert (len(plan.ladder) > 1) == (n_rungs > 1)
-    assert (plan.exchange == ch.MosaicCrossover()) == (n_rungs > 1)
-    assert all(len(one) == len(plan.ladder) for one in states)
-    assert left >= 400 * (1 - pilot.SHARE - pilot.STUCK_SHARE) - 10
+    monkeypatch.setattr(pilot, "preferred", lambda one, best: True)
+    monkeypatch.setattr(pilot, "LADDERS", pilot.LADDERS[:1] if ladders else ())
 
 
 @needs_jit
-def test_pilot__takes_a_ladder_where_all_blocks_are_stuck():
+def test_pilot__starts_replicas_of_a_ladder(monkeypatch):
+    always(monkeypatch, ladders=True)
+    decision = decide(*easy(), warmup=400)
+    assert {"blocks of 3 rows and 2 rungs", "blocks of 10 rows"} <= set(scores(decision.plan.reason))
+    assert decision.plan.exchange == decision.problem.exchange == ch.MosaicCrossover()
+    assert all(len(one) == len(decision.plan.ladder) == 2 for one in decision.states)
+    assert decision.problem.target.tabulated
+
+
+@needs_jit
+def test_pilot__computes_likelihoods_on_demand_where_tables_take_too_long(monkeypatch):
+    always(monkeypatch, ladders=True)
+    monkeypatch.setattr(pilot, "TABLE_SHARE", 0.0)
+    decision = decide(*easy(), warmup=400)
+    assert "blocks of 6 rows and 2 rungs" in decision.plan.reason
+    assert not decision.problem.target.tabulated
+
+
+@needs_jit
+def test_pilot__jumps_where_all_blocks_are_stuck():
     """And the marginals are then right, where blocks stay where they began: 0.4 away from the exact ones on average."""
     model, data = unsigned_ring()
     options = {"exact_seconds": 0, "draws": 2000, "warmup": 1500, "chains": 2, "seed": 3, "progress": False}
     exact = ch.exact.marginals(model, data)
     posterior = ch.sample(model, data, **options)
-    assert "rungs, MosaicCrossover exchanges: best of a pilot" in posterior.info["plan"]
-    found = scores(posterior.info["plan"])
-    plain = [score for name, score in found.items() if "rungs" not in name]
-    assert min(found.values()) < pilot.GAIN * min(plain)
+    assert "jumps along" in posterior.info["plan"].split(": chosen by a pilot of 4 chains")[0]
     stuck = ch.sample(model, data, update=ch.BlockGibbs(size=7), exchange=None, **options)
-    assert np.abs(posterior.marginals() - exact).mean() < 0.1
+    assert np.abs(posterior.marginals() - exact).mean() < 0.05
     assert np.abs(stuck.marginals() - exact).mean() > 0.2
+
+
+@needs_jit
+def test_pilot__takes_a_ladder_where_chains_tell_nothing_about_jumps(monkeypatch):
+    monkeypatch.setattr(pilot, "find_differences", lambda *_: Differences())
+    plan = decide(*unsigned_ring(), warmup=1500).plan
+    assert "rungs, MosaicCrossover exchanges" in plan.reason.split(": chosen by a pilot")[0]
 
 
 def test_pilot__starts_every_replica_where_the_trial_left_it():
@@ -131,14 +213,14 @@ def test_pilot__starts_every_replica_where_the_trial_left_it():
 
 
 def test_pilot__needs_some_warmup():
-    plan, states, left = decide(*easy(), warmup=4)
-    assert plan.update == ch.GaussianBlocks(size=7)
+    plan, _, states, left = decide(*easy(), warmup=4)
+    assert plan.update == ch.GaussianBlocks(size=8)
     assert plan.reason.endswith("the warm-up is too short for a pilot")
     assert (states, left) == ([], 4)
 
 
 def test_pilot__has_nothing_to_choose_where_one_block_holds_all():
-    plan, states, left = decide(*easy(n_rows=4), warmup=400)
+    plan, _, states, left = decide(*easy(n_rows=4), warmup=400)
     assert plan.update == ch.GaussianBlocks(size=4)
     assert (states, left) == ([], 400)
 
@@ -147,7 +229,7 @@ def test_pilot__is_not_needed_where_blocks_hold_whole_parts():
     """Three rows in each of four channels: blocks of three rows are exact draws."""
     weights = np.kron(np.eye(4), np.array([[0.5], [0.7], [1.3]]))
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian(weights, sd=1.0))
-    plan, states, left = decide(model, model.simulate(20, seed=1)[1], warmup=400)
+    plan, _, states, left = decide(model, model.simulate(20, seed=1)[1], warmup=400)
     assert plan.update == ch.GaussianBlocks(size=3)
     assert (states, left) == ([], 400)
 
@@ -201,7 +283,7 @@ def test_marginals__are_the_exact_ones(name):
     model, y = problems()[name]
     draws = 400 if name == "states" else 1500
     posterior = ch.sample(model, y, exact_seconds=0, draws=draws, warmup=200, chains=4, seed=4, progress=False)
-    assert "best of a pilot of 4 chains" in posterior.info["plan"]
+    assert "chosen by a pilot of 4 chains" in posterior.info["plan"]
     states = unpack_codes(posterior.codes.values.reshape(40, draws // 10, -1), model.layout)
     exact = ch.exact.all_probabilities(model, y)
     for k in range(model.n_rows):
@@ -231,13 +313,14 @@ def test_resume__is_exact(tmp_path):
     assert resumed.info["plan"] == whole.info["plan"]
 
 
-def test_ladder_of_the_pilot__same_for_any_workers_and_resumed_exactly(tmp_path, monkeypatch):
-    monkeypatch.setattr(pilot, "STUCK", 0.0)
-    monkeypatch.setattr(pilot, "GAIN", np.inf)
+@pytest.mark.parametrize("ladders", [True, False])
+def test_pilot__same_for_any_workers_and_resumed_exactly(ladders, tmp_path, monkeypatch):
+    always(monkeypatch, ladders)
     model, data = unsigned_ring(n_sequences=3)
-    options = {"exact_seconds": 0, "warmup": 120, "chains": 2, "seed": 5, "progress": False}
+    options = {"exact_seconds": 0, "warmup": 250, "chains": 2, "seed": 5, "progress": False}
     whole = ch.sample(model, data, draws=12, workers=1, **options)
-    assert "rungs, MosaicCrossover exchanges: best of a pilot" in whole.info["plan"]
+    expected = "2 rungs, MosaicCrossover exchanges" if ladders else "differences between chains"
+    assert f"{expected}: chosen by a pilot" in whole.info["plan"]
     for workers in (2, 8):
         again = ch.sample(model, data, draws=12, workers=workers, **options)
         np.testing.assert_array_equal(again.codes.values, whole.codes.values)

@@ -50,13 +50,13 @@ OVER = "the exact filter over 24 free rows x 2,000 columns takes about 872 s and
 def test_auto__asks_the_pilot_where_exact_is_too_much():
     chosen = plan(24, 2000)
     assert not chosen.is_exact
-    assert chosen.update == ch.GaussianBlocks(size=7)
+    assert chosen.update == ch.GaussianBlocks(size=8)
     assert chosen.exchange is None
     assert len(chosen.ladder) == 1
-    assert chosen.reason.startswith(f"blocks of 7 rows: {OVER}")
+    assert chosen.reason.startswith(f"blocks of 8 rows: {OVER}")
     trial = chosen.trial
     assert trial is not None
-    assert [update for update, _ in trial.updates] == [ch.GaussianBlocks(size=size) for size in (5, 7, 9)]
+    assert [update for update, _ in trial.updates] == [ch.GaussianBlocks(size=size) for size in (6, 8)]
     assert trial.ladders
     assert trial.because.startswith(OVER)
 
@@ -73,11 +73,11 @@ def test_auto__pilot_tries_no_ladder_against_the_users_will(exchange, ladder, la
 @pytest.mark.parametrize(
     ("n_rows", "n_columns", "sizes", "larger"),
     [
-        (24, 2000, [5, 7, 9], [11]),
-        (10, 2000, [5, 7, 9], [10]),
-        (6, 2000, [5, 6], []),
-        (24, 50_000, [5, 7], []),
-        (24, 10**7, [5], []),
+        (24, 2000, [6, 8], [10]),
+        (9, 2000, [6, 8], [9]),
+        (6, 2000, [6], []),
+        (24, 50_000, [6, 7], []),
+        (24, 10**7, [3], []),
     ],
 )
 def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes, larger):
@@ -91,9 +91,9 @@ def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes, 
 def test_auto__other_emissions_take_block_gibbs():
     counts = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Poisson(np.linspace(1, 2, 24), background=1))
     chosen = plan_paths(counts.target(np.zeros(2000)), "auto", "auto", "auto")
-    assert chosen.update == ch.BlockGibbs(size=5)
+    assert chosen.update == ch.BlockGibbs(size=6)
     assert chosen.trial is not None
-    assert [update for update, _ in chosen.trial.updates] == [ch.BlockGibbs(size=size) for size in (3, 5, 7)]
+    assert [update for update, _ in chosen.trial.updates] == [ch.BlockGibbs(size=size) for size in (3, 6)]
 
 
 def test_evidence__takes_a_complete_ladder_where_exact_is_too_much():
@@ -193,6 +193,18 @@ def test_exact_cost__covers_what_the_passes_ask_for():
     target = model(3).target(np.zeros(5000))
     _, memory = exact_cost(target)
     assert Passes(target, 1.0, memory=int(memory), stay=True).n_segments > 1
+
+
+@pytest.mark.parametrize("n_columns", [2**15, 2**15 + 1])
+def test_exact_cost__counts_the_filters_of_the_draws(n_columns):
+    """Ten rows and 2^15 columns: messages and probabilities of staying take 512 MiB. With more, draws filter again."""
+    target = model(10).target(np.zeros(n_columns))
+    again = n_columns > 2**15
+    seconds, _ = exact_cost(target)
+    chosen = plan_paths(target, "auto", "auto", "auto", 1.5 * seconds)
+    assert chosen.is_exact != again
+    assert (" MiB, twice" in chosen.reason) == again
+    assert plan_paths(target, "auto", "auto", "auto", 2.5 * seconds).is_exact
 
 
 @pytest.mark.parametrize(("n_columns", "rows"), [(2**16, 5), (2**16 + 1, 4), (2**17 + 1, 3), (2**22, 3)])

@@ -322,14 +322,14 @@ class Pairs(ch.BlockGibbs):
 def test_new_update__by_its_name_and_its_number(monkeypatch):
     monkeypatch.setitem(UPDATES, "pairs", Pairs)
     assert Settings(sampler={"update": "pairs:2"}).sampler()["update"] == Pairs(size=2)
-    assert "hamming-ball:RADIUS, pairs or pairs:SIZE." in fit_help()
-    with pytest.raises(ch.InvalidInput, match="gaussian-blocks:SIZE or hamming-ball:RADIUS or pairs:SIZE, got 'row:2'"):
+    assert "jumps:SIZE, pairs or pairs:SIZE." in fit_help()
+    with pytest.raises(ch.InvalidInput, match="hamming-ball:RADIUS or jumps:SIZE or pairs:SIZE, got 'row:2'"):
         Settings(sampler={"update": "row:2"}).sampler()
     model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     options = {"exchange": None, "draws": 4, "warmup": 0, "chains": 1, "seed": 1, "progress": False}
     runs = [ch.sample(model, [0.0, 1.0], update=update, **options) for update in ("pairs", ch.BlockGibbs())]
     np.testing.assert_array_equal(*(one.codes.values for one in runs))
-    with pytest.raises(ch.InvalidInput, match="'hamming-ball', 'pairs' or an object"):
+    with pytest.raises(ch.InvalidInput, match="'jumps', 'pairs' or an object"):
         ch.sample(model, [0.0, 1.0], update="pair", **options)
 
 

@@ -127,8 +127,8 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
         (lambda: parse_fixed_rows("fixed_rows", ["5=2"]), "got '5=2'"),
         (
             lambda: make_update("row:2"),
-            "an update with a number is collapsed:STARTS or block:SIZE or gaussian-blocks:SIZE or hamming-ball:RADIUS, "
-            "got 'row:2'",
+            "an update with a number is collapsed:STARTS or block:SIZE or gaussian-blocks:SIZE or hamming-ball:RADIUS "
+            "or jumps:SIZE, got 'row:2'",
         ),
         (lambda: make_update("block:two"), "got 'block:two'"),
         (lambda: make_update("ball:2"), "got 'ball:2'"),

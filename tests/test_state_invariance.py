@@ -22,11 +22,12 @@ from scipy.linalg import expm, fractional_matrix_power
 
 import chiasma as ch
 from branches import Path, Proof, distribution, pair_step, path_step, prove, prove_pair
+from chiasma.kernels import jumps, state_ball, state_moves, state_passes, sweeps
 from chiasma.kernels import layout as layouts
-from chiasma.kernels import state_ball, state_moves, state_passes, sweeps
 from chiasma.models.groups import Group
 from chiasma.models.state_target import StateTarget
 from chiasma.sampling import state_sweeps, updates
+from chiasma.sampling.differences import Differences
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.updates import UPDATES, Update
 
@@ -215,6 +216,17 @@ CASES = {
     ),
     "once": Case((LAMP, THREE), (0.9,), ((0,), (1,))),
     "three-axes": Case((switch([0.0, 0.6], 0.2, 0.3, copies=2), LAMP, THREE), (1.4,), ((0, 1), (2,), (3,))),
+    # Three axes in two columns: what a difference swaps in two of them is a product.
+    "three-axes-twice": Case((LAMP, switch([0.0, 0.4], 0.3, 0.1), THREE), (1.4, 0.3), ((0,), (1,), (2,)), gaps=(1.5,)),
+    "frozen-axes": Case(
+        (
+            LAMP,
+            switch([0.0, 0.4], 0.3, 0.1),
+            markov([0.0, 0.7, 1.5], [[0.6, 0.4, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], [0.5, 0.5, 0.0]),
+        ),
+        (0.9, 1.4),
+        ((0,), (1,), (2,)),
+    ),
     "two-and-four": Case(
         (
             LAMP,
@@ -368,6 +380,42 @@ class Ball(ch.HammingBall):
         return [step._replace(kind=kind, width=len(step.values) if self.dense else target.n_states)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class OnlyJump(ch.Jumps):
+    """Without the blocks that follow."""
+
+    in_settings = False
+
+    def steps(self, target: Any) -> list[updates.Step]:
+        return super().steps(target)[:1]
+
+
+def swaps(name: str, pairs: dict[int, tuple[int, int]]) -> Differences:
+    """One difference: the two states that are swapped, by axis."""
+    shifts = layouts.make_layout(CASES[name].sizes).shifts
+    a, b = (sum(states[i] << int(shifts[g]) for g, states in pairs.items()) for i in (0, 1))
+    return Differences(a=(a,), b=(b,), weights=(1,))
+
+
+@lru_cache
+def jump_matrix(name: str, axes: tuple[int, ...], pairs: tuple[tuple[int, tuple[int, int]], ...]) -> np.ndarray:
+    """pi restricted to paths whose columns are those of a, swapped in all or none of the pairs, but for some axes."""
+    case, pi = CASES[name], posterior(name, BETA)
+
+    def others(code: int, swapped: bool) -> tuple[int, ...]:
+        states = list(case.axis_states(code))
+        for g, (x, y) in pairs:
+            states[g] = {x: y, y: x}.get(states[g], states[g]) if swapped else states[g]
+        return tuple(x for g, x in enumerate(states) if g not in axes)
+
+    matrix = np.zeros((len(pi), len(pi)))
+    for i, a in enumerate(pi):
+        allowed = [{others(code, False), others(code, True)} for code in a]
+        for j, (b, mass) in enumerate(pi.items()):
+            matrix[i, j] = mass * all(others(code, False) in near for code, near in zip(b, allowed, strict=True))
+    return matrix / matrix.sum(axis=1, keepdims=True)
+
+
 class Claim(NamedTuple):
     """An update on a case, and the matrix that it claims to be."""
 
@@ -404,6 +452,17 @@ CLAIMS = [
     Claim(ch.BlockGibbs(size=2), "three-axes", True, lambda: random_blocks_matrix("three-axes", 2)),
     Claim(ch.BlockGibbs(blocks=[(3, 0)]), "three-axes", False, lambda: block_matrix("three-axes", BETA, (0, 2))),
     Claim(ch.BlockGibbs(blocks=[(0, 2)]), "apart", True, lambda: block_matrix("apart", BETA, (0,))),
+    # Either row alone, or with the swap of two of the three states of the other; then the blocks.
+    Claim(
+        ch.Jumps(size=1, differences=swaps("once", {0: (0, 1), 1: (0, 2)})),
+        "once",
+        True,
+        lambda: (
+            (jump_matrix("once", (0,), ((1, (0, 2)),)) + jump_matrix("once", (1,), ((0, (0, 1)),)))
+            / 2
+            @ random_blocks_matrix("once", 1)
+        ),
+    ),
     # The auxiliary draw and the path in one go.
     Claim(Ball(dense=False), "once", False, lambda: ball_matrix("once", BETA, 1)),
     Claim(Ball(dense=True), "once", True, lambda: ball_matrix("once", BETA, 1)),
@@ -415,6 +474,32 @@ def random_blocks_matrix(name: str, size: int) -> np.ndarray:
     orders = list(permutations(range(n_axes)))
     dealt = [[order[i : i + size] for i in range(0, n_axes, size)] for order in orders]
     return sum(blocks_matrix(name, BETA, blocks) for blocks in dealt) / len(orders)
+
+
+JUMPS = {
+    "three-axes-twice": ((1, (0, 1)), (2, (2, 0))),
+    "frozen-axes": ((1, (0, 1)), (2, (1, 2))),
+    "apart": ((0, (0, 2)), (1, (0, 1))),
+    "counts": ((1, (0, 2)),),
+}
+
+
+def in_order(uniforms: np.ndarray, order: np.ndarray) -> None:
+    """In the place of the shuffle, which has a proof of its own: fewer branches."""
+    order[:] = np.arange(len(order))
+
+
+def jump_proof(name: str, streamed: bool = False) -> Proof:
+    differences = swaps(name, dict(JUMPS[name]))
+    return sweep_proof(name, OnlyJump(size=1, differences=differences), CASES[name].target(streamed))
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_jumps__of_several_rows(name, monkeypatch):
+    """The first axis, and a swap of states in others; what it says of the first axis is ignored."""
+    monkeypatch.setattr(sweeps, "shuffle", in_order)
+    expected = jump_matrix(name, (0,), tuple(pair for pair in JUMPS[name] if pair[0] > 0))
+    accept(jump_proof(name, streamed=name == "apart"), expected)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: f"{type(c.update).__name__}-{c.name}-{c.streamed}")
@@ -657,6 +742,27 @@ def wrong_edge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(state_sweeps, "draw_block", broken)
 
 
+def wrong_swap(patch: pytest.MonkeyPatch) -> None:
+    """The rows of a difference go to its states, wherever they were: there is no way back."""
+
+    def broken(code: int, a: int, b: int, layout: Any) -> int:
+        fields = sum(int(m) << int(s) for m, s in zip(layout.masks, layout.shifts, strict=True) if (a ^ b) >> s & m)
+        return code & ~fields | b
+
+    patch.setattr(jumps, "swap_states", broken)
+
+
+def jump_without_transitions(patch: pytest.MonkeyPatch) -> None:
+    """Swaps that cost nothing at the borders of a segment."""
+    real = state_sweeps.state_jump_tables
+
+    def broken(*args: Any) -> None:
+        real(*args)
+        args[-2][:, -4:] = args[-2][:, -4:-3]
+
+    patch.setattr(state_sweeps, "state_jump_tables", broken)
+
+
 def kept_others(patch: pytest.MonkeyPatch) -> None:
     """The likelihood of a block as if all other axes were in state 0."""
     around = StateTarget.candidates.func
@@ -684,6 +790,15 @@ def kept_others(patch: pytest.MonkeyPatch) -> None:
 def test_mutants__are_rejected(mutant, name, update, monkeypatch):
     mutant(monkeypatch)
     assert sweep_proof(name, update, CASES[name].target()).error > REJECTED
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name"), [(wrong_swap, "counts"), (jump_without_transitions, "apart"), (forgotten_beta, "counts")]
+)
+def test_mutants__of_jumps_are_rejected(mutant, name, monkeypatch):
+    monkeypatch.setattr(sweeps, "shuffle", in_order)
+    mutant(monkeypatch)
+    assert jump_proof(name).error > REJECTED
 
 
 def test_mutants__a_ball_that_counts_bits(monkeypatch):

@@ -390,7 +390,14 @@ def test_every_update_and_exchange_is_run():
     assert exchanges == set(EXCHANGES)
 
 
-RUNS = [("row", "swap"), ("block", "random"), ("hamming-ball", "augmented"), ("row", "mosaic"), ("exact", "swap")]
+RUNS = [
+    ("row", "swap"),
+    ("block", "random"),
+    ("hamming-ball", "augmented"),
+    ("row", "mosaic"),
+    ("exact", "swap"),
+    ("jumps", "swap"),
+]
 
 
 @pytest.mark.parametrize(("update", "exchange"), RUNS)

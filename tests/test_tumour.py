@@ -35,9 +35,10 @@ from chiasma.genomics.landscape import Bounds, survey
 from chiasma.genomics.misfit import Misfit
 from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence, model_of
 from chiasma.genomics.page import comparison, write_page
+from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.reference import reference
 from chiasma.genomics.segments import segments
-from chiasma.genomics.solutions import solve
+from chiasma.genomics.solutions import solve, surveyed, with_measured_alleles
 from chiasma.genomics.state_prior import learned, log_average
 from chiasma.genomics.tumour import analyse, read_samples, samples_apart, write_figures
 from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
@@ -122,6 +123,22 @@ def test_alleles__mirrored_sites_have_the_moments_of_the_folded_normal():
     one = np.zeros((1, 51))
     add_fractions(np.array([0]), np.array([0.3]), np.array([0.02]), np.array([1.0]), 0.0, nodes, 0.0, np.zeros(1), one)
     assert nodes[one[0].argmax()] == pytest.approx(0.3, abs=0.03)
+
+
+@pytest.mark.jit_off
+def test_alleles__a_site_may_be_homozygous():
+    """Each site is heterozygous or not: a mixture of two densities, the second the same for every fraction."""
+    nodes = np.array([0.002, 0.3])
+    plain, mixed = np.zeros((1, 2)), np.zeros((1, 2))
+    counts = (np.array([0]), np.array([1.0]), np.array([40.0]), nodes, 100.0)
+    add_counts(*counts, 0.0, plain)
+    add_counts(*counts, 0.25, mixed)
+    assert np.exp(mixed[0]) == pytest.approx(0.75 * np.exp(plain[0]) + 0.25 * np.exp(plain[0, 0]))
+    plain, mixed = np.zeros((1, 2)), np.zeros((1, 2))
+    units = (np.array([0]), np.array([0.04]), np.array([0.02]), np.array([1.0]), 0.0, nodes)
+    add_fractions(*units, 0.0, np.zeros(1), plain)
+    add_fractions(*units, 0.25, np.array([-1.5]), mixed)
+    assert np.exp(mixed[0]) == pytest.approx(0.75 * np.exp(plain[0]) + 0.25 * np.exp(-1.5))
 
 
 @pytest.mark.jit_off
@@ -307,6 +324,43 @@ def test_allele_table__sites_that_were_mirrored_one_by_one():
     np.testing.assert_allclose(halves, [0.5, 0.2], atol=0.02)
 
 
+def test_allele_table__homozygous_sites_say_nothing():
+    """Two of three sites are homozygous, as on an array: the fractions of the others are found all the same."""
+    rng = np.random.default_rng(10)
+    homozygous = rng.random(400) < 0.65
+    baf = np.abs(np.where(homozygous, 0.0, TRUE_FRACTION) + 0.02 * rng.standard_normal(400))
+    bins = of_alleles(baf=np.where(rng.random(400) < 0.5, baf, 1 - baf))
+    found = allele_table(replace(bins, alleles=replace(bins.alleles, sites=np.ones(400))))
+    assert found.kind.homozygous in (0.5, 0.65, 0.8)
+    assert "of sites homozygous" in found.noise
+    halves = np.add.reduceat(found.log_lik, [0, 200]).argmax(axis=1) / 400
+    np.testing.assert_allclose(halves, [0.5, 0.2], atol=0.02)
+
+
+def test_response__of_an_array_is_found_and_made_linear():
+    """The fractions tell purity and copies; the depth grows like their 0.55th power."""
+    own = bins_of(tumour())
+    fractions = replace(own.alleles, a=None, b=None, baf=own.alleles.a / (own.alleles.a + own.alleles.b))
+    narrow = Bounds(purity=(0.55, 0.65), ploidy=(1.5, 2.5))
+    for response in (1.0, 0.55):
+        bins = replace(own, depth=own.depth**response, alleles=fractions)
+        found, _ = surveyed(TumourData.of(bins), 6, narrow, 1)
+        np.testing.assert_allclose(found.bins.depth, own.depth)
+        assert ("copies^0.55" in " ".join(found.bins.notes)) == (response < 1)
+
+
+def test_measured_alleles__precision_is_that_of_the_simulation():
+    """A first guess that is far off is corrected under an explanation; it is not changed where there are no alleles."""
+    truth = tumour()
+    mean = 2 * (1 - truth.purity) + truth.purity * truth.mean_copies.mean()
+    own = Parameters(purity=truth.purity, scale=2 / mean, slack=0.005)
+    wrong = TumourData.of(bins_of(truth)).with_allele_noise(400.0)
+    found = with_measured_alleles(wrong, 6, [(0.0, (own,))])
+    assert 110 < found.alleles.level < 200
+    alone = TumourData.of(bins_of(truth, alleles=False))
+    assert with_measured_alleles(alone, 6, [(0.0, (own,))]) is alone
+
+
 def test_allele_table__a_stray_bin_does_not_move_the_others():
     """One balanced bin among those that lost an allele: without its own probability it would shift their fraction."""
     a = np.full(400, 4.0)
@@ -323,6 +377,10 @@ def test_reference__of_few_bins_and_of_bins_that_err_together():
     rng = np.random.default_rng(4)
     waves = 1 + 0.1 * np.convolve(rng.standard_normal(604), np.ones(5) / np.sqrt(5), "valid")
     assert reference(replace(bins, depth=waves)).inflation > 2.5
+    # The error of a mean of heavy-tailed bins is that of their standard deviation, not of the scale of a Student's t.
+    heavy = reference(replace(bins, depth=1 + 0.05 * np.clip(rng.standard_t(3, 600), -6, 6)))
+    assert heavy.clipped_sd > 1.2 * heavy.sd
+    assert heavy.clipped_sd == pytest.approx(0.05 * np.clip(rng.standard_t(3, 10**5), -4, 4).std(), rel=0.15)
     few = bins.chosen(np.arange(600) < 3)
     assert reference(few).change_rate > 0
 

@@ -20,6 +20,7 @@ from scipy import stats
 import chiasma as ch
 from chiasma.kernels import sweeps
 from chiasma.kernels.codes import unpack
+from chiasma.sampling.differences import Differences
 from chiasma.sampling.updates import Sweep
 
 JIT = not numba.config.DISABLE_JIT
@@ -93,6 +94,7 @@ UPDATES = {
     "given": ch.BlockGibbs(blocks=[(2, 0), (0,)]),
     "ball-1": ch.HammingBall(radius=1),
     "ball-2": ch.HammingBall(radius=2),
+    "jumps": ch.Jumps(size=1, differences=Differences(a=(0, 0), b=(0b111, 0b110), weights=(2, 1))),
     "exact": ch.Exact(),
     "compose": ch.Compose([ch.HammingBall(), ch.BlockGibbs(size=3), ch.RowGibbs()]),
 }
@@ -351,7 +353,7 @@ def test_n_uniforms__every_one_is_read(update, beta):
             sweep(after, changed)
             if (after != before).any():
                 silent.remove(n)
-    shuffles = {"block": {0}, "compose": {6}}
+    shuffles = {"block": {0}, "jumps": {0, 8}, "compose": {6}}
     name = next(name for name, known in UPDATES.items() if known is update)
     assert silent == (shuffles.get(name, set()) if beta > 0 else set())
 

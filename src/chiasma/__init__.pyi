@@ -25,7 +25,7 @@ from .sampling.exchanges import AugmentedCrossover, MosaicCrossover, RandomCross
 from .sampling.ladder import Ladder
 from .sampling.optimise import optimise
 from .sampling.sampler import sample
-from .sampling.updates import BlockGibbs, Collapsed, Compose, Exact, GaussianBlocks, HammingBall, RowGibbs
+from .sampling.updates import BlockGibbs, Collapsed, Compose, Exact, GaussianBlocks, HammingBall, Jumps, RowGibbs
 from .sampling.vector_updates import RandomWalk, SiteGibbs
 from .storage.checking import StoreCheck, check_store
 from .storage.opening import open_posterior
@@ -60,6 +60,7 @@ __all__ = [
     "ImpossibleData",
     "IntegratedDepth",
     "InvalidInput",
+    "Jumps",
     "Ladder",
     "LogNormal",
     "Markov",

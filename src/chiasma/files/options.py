@@ -260,7 +260,7 @@ def update_names(with_number: bool = False) -> list[str]:
     """Names of the updates, including those with a number after a colon; with_number: only the latter.
 
     >>> update_names(with_number=True)
-    ['collapsed:STARTS', 'block:SIZE', 'gaussian-blocks:SIZE', 'hamming-ball:RADIUS']
+    ['collapsed:STARTS', 'block:SIZE', 'gaussian-blocks:SIZE', 'hamming-ball:RADIUS', 'jumps:SIZE']
     """
     names = []
     for name, kind in UPDATES.items():

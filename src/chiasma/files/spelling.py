@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from chiasma.errors import InvalidInput
 from chiasma.files.options import all_settings
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
@@ -30,7 +31,10 @@ def as_options(message: str) -> str:
     >>> as_options("learn it (sd=ch.HalfNormal(...)), not size=3")
     'learn it (--learn sd), not size=3'
     """
-    flags = {setting.key: setting.flag for setting in all_settings()} | {"resume": "--resume"}
+    try:
+        flags = {setting.key: setting.flag for setting in all_settings()} | {"resume": "--resume"}
+    except InvalidInput:  # of a plugin, whose argument has the name of a setting: that is what the message says
+        return message
     return _ARGUMENT.sub(lambda found: _option(found, flags), message)
 
 

@@ -31,7 +31,7 @@ VALUE_NAMES = ("value", "y")
 # How a cell begins that a spreadsheet takes for a formula.
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 # Names that say what a column is, without case, spaces and punctuation.
-CHROMOSOME_NAMES = ("chromosome", "chrom", "chr", "contig", "seqnames", "seqname")
+CHROMOSOME_NAMES = ("chromosome", "chrom", "chr", "chrs", "contig", "seqnames", "seqname")
 START_NAMES = ("start", "position", "pos", "locstart", "startpos", "chromstart", "time")
 # Steps by which a gap may miss a whole number, because positions were rounded when they were written or read.
 ROUNDING = 1e-5

@@ -158,7 +158,7 @@ def attach_alleles(bins: Bins, sites: Bins) -> Bins:
     """Give the bins the allele counts of another file: every site goes to the bin that holds it, or to the nearest one
     of its chromosome.
     """
-    alleles = sites.alleles
+    alleles = sites.alleles or _fractions(sites)
     if alleles is None:
         raise InvalidInput(f"{sites.source} ({sites.kind}) has no allele counts; give a file of heterozygous sites")
     middle = sites.middle[alleles.bin]
@@ -180,6 +180,15 @@ def attach_alleles(bins: Bins, sites: Bins) -> Bins:
     order = np.flatnonzero(known)[np.argsort(bin_of[known], kind="stable")]
     note = f"{len(order):,} of {alleles.n_units:,} heterozygous sites of {sites.source} ({sites.kind}) are used"
     return replace(bins, alleles=alleles.ordered(order, bin_of[order]), notes=(*bins.notes, note))
+
+
+def _fractions(sites: Bins) -> Alleles | None:
+    """Values of a file that has no allele counts, if they can be B-allele fractions, as arrays come with."""
+    seen = np.flatnonzero(~np.isnan(sites.depth))
+    baf = sites.depth[seen]
+    if sites.segments or np.any(baf > 1) or not np.any((baf > 0) & (baf < 1)):
+        return None
+    return Alleles(bin=seen, baf=baf, sites=np.ones(len(seen)), mirrored=bool(np.all(baf <= 0.5)))
 
 
 def simulated_bins(tumour: Tumour, sample: str = "simulated") -> Bins:

@@ -124,7 +124,7 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
     _mark_copies(ax, own, top).set_ylabel("copies")
     if clipped.any():
         ax.annotate(
-            f"▲ {int(clipped.sum())} bins above",
+            f"▲ {int(clipped.sum())} bin{'s' if clipped.sum() > 1 else ''} above",
             (1.0, 1.0),
             xycoords="axes fraction",
             xytext=(0, 16),
@@ -322,7 +322,9 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         copies = (2 * answer.bins.depth / scale - 2 * (1 - purity)) / purity
         top = max(4.6, float(own.copies.max()) + 0.6, float(np.nanquantile(copies, 0.99)))
         x = where.middle / MEGABASE
-        ax.scatter(x, np.clip(copies, -0.5, top), s=1.5, c="0.7", lw=0, rasterized=True)
+        above = copies > top
+        ax.scatter(x[~above], np.maximum(copies[~above], -0.5), s=1.5, c="0.7", lw=0, rasterized=True)
+        ax.scatter(x[above], np.full(int(above.sum()), top), s=9, marker="^", c="0.5", lw=0, clip_on=False)
         for one in segments(answer.data, own):
             colour = _colour(one) if one.seen.total != 2 else BLACK
             for span in _spans(answer.bins, one.first, one.stop, where):
@@ -369,7 +371,7 @@ def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Fig
                 below.step(x, share[:, s], where="mid", label=own.states.texts[s], lw=1.3)
         below.set_ylim(-0.02, 1.02)
         below.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        below.set_xlabel(f"chromosome {region.chromosome} (Mb)")
+        below.set_xlabel(f"chromosome {same_chromosome(region.chromosome).upper()} (Mb)")
         centre = None if known is None else known.centromere(region.chromosome)
         for one in (ax, below):
             if centre is not None:

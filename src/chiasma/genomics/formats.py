@@ -5,6 +5,7 @@
     HATCHet   .bb                           #CHR START END SAMPLE RD #SNPS COV ALPHA BETA BAF
     QDNAseq   .igv                          chromosome start end feature, one column per sample
     SEG       of CBS, PureCN, IGV, ...      sample, chromosome, start, end, (markers), mean
+    ASCAT     log ratios of arrays          chrs pos, one column per sample; B-allele fractions in a file like it
     bedGraph, fixedStep and variableStep WIG (`chiasma.genomics.wig`)
     any table with columns that name a chromosome, a start and values
 
@@ -181,12 +182,10 @@ def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str) -> list[Bi
         sheet = _without_empty(sheet, roles.start, roles.end, notes)
     chromosome, start, end = _places(sheet, known, roles, notes)
     alleles, weight = _alleles(sheet), _weights(sheet, known)
-    depths = {
-        label or name: _linear(sheet, column, notes)
-        for label, column in _value_columns(sheet, roles, known, notes).items()
-    }
+    columns = _value_columns(sheet, roles, known, notes)
+    depths = {label or name: _linear(sheet, column) for label, column in columns.items()}
     if not depths and alleles is not None and alleles.a is not None and alleles.b is not None:
-        depths = {name: _depth_of_counts(alleles.a + alleles.b, notes)}
+        depths = {name: _depth_of_counts(alleles.a + alleles.b)}
     if not depths:
         raise InvalidInput(
             f"{sheet.path} has no column of depth or copy ratio; expected one called log2, ratio, copy_number, RD, "
@@ -205,9 +204,9 @@ def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str) -> list[Bi
             alleles=alleles,
             segments=known.segments,
             lengths=_lengths(sheet.comments),
-            notes=tuple(notes),
+            notes=(*notes, note),
         )
-        for label, depth in depths.items()
+        for label, (depth, note) in depths.items()
     ]
 
 
@@ -350,8 +349,8 @@ def _is_signal(sheet: Sheet, column: int) -> bool:
     return bool(np.any(values != np.floor(values))) or len(np.unique(values)) > max(20, len(values) // 50)
 
 
-def _linear(sheet: Sheet, column: int, notes: list[str]) -> Floats:
-    """(T,) depth on a linear scale, NaN where missing."""
+def _linear(sheet: Sheet, column: int) -> tuple[Floats, str]:
+    """(T,) depth on a linear scale, NaN where missing, and how it was made."""
     values = sheet.numbers(column)
     name = sheet.names[column]
     if np.isnan(values).all():
@@ -359,18 +358,16 @@ def _linear(sheet: Sheet, column: int, notes: list[str]) -> Floats:
     negative = float(np.mean(values[~np.isnan(values)] < 0))
     plain = plain_name(name)
     if plain in LOG2_NAMES or plain.startswith("log2"):
-        notes.append(f"column {name!r} holds log2 ratios by its name: made linear, 2^x")
-        return np.exp2(np.clip(values, -20, 20))
+        return np.exp2(np.clip(values, -20, 20)), f"column {name!r} holds log2 ratios by its name: made linear, 2^x"
     if negative > 0.02:
-        notes.append(f"column {name!r} holds log2 ratios, as {negative:.0%} of it is negative: made linear, 2^x")
-        return np.exp2(np.clip(values, -20, 20))
-    notes.append(f"column {name!r} is taken as depth on a linear scale")
-    return np.maximum(values, 0.0)
+        told = f"column {name!r} holds log2 ratios, as {negative:.0%} of it is negative: made linear, 2^x"
+        return np.exp2(np.clip(values, -20, 20)), told
+    return np.maximum(values, 0.0), f"column {name!r} is taken as depth on a linear scale"
 
 
-def _depth_of_counts(total: Floats, notes: list[str]) -> Floats:
-    notes.append("depth is the number of reads of both alleles, as there is no column of depth")
-    return np.asarray(total / np.median(total))
+def _depth_of_counts(total: Floats) -> tuple[Floats, str]:
+    told = "depth is the number of reads of both alleles, as there is no column of depth"
+    return np.asarray(total / np.median(total)), told
 
 
 def _weights(sheet: Sheet, known: Format) -> Floats:

@@ -19,6 +19,7 @@ from chiasma.kernels.ball import (
     log_filter_ball,
     piece_size,
 )
+from chiasma.kernels.jumps import jump_tables, pick_difference
 from chiasma.kernels.logspace import forget_impossible, log_draw_block, log_filter_block
 from chiasma.kernels.rows import draw_prior_row, draw_row, filter_row
 from chiasma.kernels.tensor import draw_block, filter_block
@@ -109,8 +110,8 @@ def gather_log(log_lik, centres, offsets, out):
 
 @njit
 def update_block(linear, beta, lik, spread, trans, log_trans, edge, uniforms, centres, codes, work):
-    """Draw a block jointly given the others. lik (T, 2^b): tempered likelihoods of the block's settings, or their
-    untempered logarithms when not linear. trans holds the block's rows only. Reads T uniforms.
+    """Draw a block jointly given the others. lik (T, 2^b): tempered likelihoods of the codes centres[t] ^ spread[j], or
+    their untempered logarithms when not linear. trans holds the block's rows only. Reads T uniforms.
 
     A block without a possible path stays as it is; only a start outside the support brings this about.
     """
@@ -134,7 +135,7 @@ def update_block(linear, beta, lik, spread, trans, log_trans, edge, uniforms, ce
             return
         log_draw_block(alpha, log_trans, edge, 0, uniforms, work.codes, weights)
     for t in range(n_columns):
-        codes[t] = centres[t] | spread[work.codes[t]]
+        codes[t] = centres[t] ^ spread[work.codes[t]]
 
 
 @njit
@@ -185,6 +186,44 @@ def shuffle(uniforms, order):
 
 
 @njit
+def spread_jump(rows, difference, spread):
+    """spread (2^(b + 1),): settings of the block as in spread_block, then the same with the difference. Returns the
+    difference without rows of the block.
+    """
+    half = 1 << rows.shape[0]
+    spread_block(rows, spread[:half])
+    difference &= ~spread[half - 1]
+    for j in range(half):
+        spread[half + j] = spread[j] ^ difference
+    return difference
+
+
+@njit
+def jump_sweep(tables, beta, linear, values, size, uniforms, codes, work):
+    """A jump along one of the differences `values`, with `size` random rows. Reads K + 1 + T uniforms."""
+    n_columns = codes.shape[0]
+    n_rows = tables.trans.shape[1]
+    order = np.empty(n_rows, np.int64)
+    shuffle(uniforms[:n_rows], order)
+    rows = order[:size]
+    chosen = pick_difference(values, uniforms[n_rows])
+    spread = np.empty(2 << size, np.int64)
+    difference = spread_jump(rows, values[chosen] ^ values[values.shape[0] // 3 + chosen], spread)
+    own = np.empty((n_columns, size + 1, 4))
+    kinds = np.empty(n_columns, np.int32)
+    lik = work.lik[: n_columns * spread.shape[0]].reshape(n_columns, spread.shape[0])
+    clear_block(codes, rows, work.centres)
+    if linear:
+        jump_tables(tables.trans, False, tables.edge, codes, rows, difference, own, kinds)
+        gather_candidates(tables.lik, tables.log_lik, beta, work.centres, spread, lik)
+    else:
+        jump_tables(tables.log_trans, True, tables.edge, codes, rows, difference, own, kinds)
+        gather_log(tables.log_lik, work.centres, spread, lik)
+    uniforms = uniforms[n_rows + 1 : n_rows + 1 + n_columns]
+    update_block(linear, beta, lik, spread, own, own, kinds, uniforms, work.centres, codes, work)
+
+
+@njit
 def update_ball(linear, beta, lik, offsets, trans, log_trans, edge, uniforms, codes, work):
     """Path among the candidates around work.centres. lik (T, B) as in update_block. Reads T uniforms."""
     n_columns, n_candidates = lik.shape
@@ -226,11 +265,12 @@ def ball_sweep(tables, beta, linear, offsets, dense, uniforms, codes, work):
     update_ball(linear, beta, lik, offsets, trans, tables.log_trans, edge, uniforms, codes, work)
 
 
-ROW, RANDOM_BLOCKS, BLOCK, BALL_DENSE, BALL_TENSOR = range(5)
+ROW, RANDOM_BLOCKS, BLOCK, BALL_DENSE, BALL_TENSOR, JUMP = range(6)
 
 
 class Program(NamedTuple):
-    """A sequence of updates as arrays; step n uses values[first[n] : first[n + 1]] (rows or ball offsets)."""
+    """A sequence of updates as arrays; step n uses values[first[n] : first[n + 1]] (rows, ball offsets or
+    differences)."""
 
     kinds: np.ndarray  # (n,)
     sizes: np.ndarray  # (n,) rows per block
@@ -257,6 +297,9 @@ def run_program(program, tables, beta, uniforms, codes, work):
             block_sweep(tables, beta, order, program.sizes[n], uniforms[n_rows:], codes, work)
         elif kind == BLOCK:
             block_sweep(tables, beta, values, program.sizes[n], uniforms, codes, work)
+        elif kind == JUMP:
+            linear = is_linear(tables.lowest, np.arange(n_rows))
+            jump_sweep(tables, beta, linear, values, program.sizes[n], uniforms, codes, work)
         else:
             linear = is_linear(tables.lowest, np.arange(n_rows))
             ball_sweep(tables, beta, linear, values, kind == BALL_DENSE, uniforms, codes, work)

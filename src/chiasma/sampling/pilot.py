@@ -7,11 +7,18 @@ slowness is the variance between chains over what the two halves of each chain s
 forget where they began within a trial; for others it is about the number of trials that they need to forget. Later
 errors fall with the root of the work divided by the slowness, so candidates are compared by
 
-    score = disagreement * sqrt(slowness).
+    score = disagreement * sqrt(slowness * work / work of a trial).
 
-Where even the best blocks leave chains stuck (the rule: slowness above STUCK), larger blocks and ladders with mosaic
-crossovers are tried, and taken if they lower the score. Equal rows are one axis of counts here, so their labels play no
-part.
+A trial is short, and its score uncertain. Leaving out one stretch of columns after the other tells how much (the
+jackknife). Blocks of the default size are near the best on all problems that were measured, so they stay unless
+another candidate is better by more than the standard error of the comparison:
+
+- smaller blocks, where chains mix with them (slowness below MIXING): too small blocks can be
+  slower by any factor, too large ones cost what they cost;
+- where chains with the default are stuck, larger blocks, jumps along the differences between chains, and ladders with
+  mosaic crossovers that make the score smaller by the factor GAIN.
+
+Equal rows are one axis of counts here, so their labels play no part.
 
 Decisions must not depend on the machine: work is counted by a model of the cost of an iteration, in nanoseconds of the
 machine on which its constants were measured, and not by a clock. Pilot chains have random streams of their own, so
@@ -24,37 +31,51 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from chiasma.kernels.layout import unpack_codes
 from chiasma.models.state_target import AnyTarget, StateTarget
-from chiasma.sampling.engines import CompiledEngine, StateEngine, StepEngine
+from chiasma.sampling.differences import Differences, find_differences
+from chiasma.sampling.engines import StateEngine
 from chiasma.sampling.exchanges import MosaicCrossover
+from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.ladder import Ladder
-from chiasma.sampling.plan import Plan
+from chiasma.sampling.plan import TRIED_BYTES, Plan
 from chiasma.sampling.problems import CodesProblem, Start
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
-from chiasma.sampling.updates import BlockGibbs, GaussianBlocks
+from chiasma.sampling.updates import BlockGibbs, GaussianBlocks, Jumps
 from chiasma.types import Floats, Integers
 
-# Shares of the warm-up of all chains that trials of blocks take, and others in addition where chains are stuck.
-SHARE, STUCK_SHARE = 1 / 3, 0.4
+# The work of a trial, as a share of that of the warm-up of all chains. There are three of them, counting the one that
+# all begin with, and four more where chains are stuck.
+SHARE = 1 / 8
 # Chains of the pilot, and the least number of iterations of a candidate.
-FEWEST_CHAINS, MOST_CHAINS = 2, 4
+CHAINS = 4
 FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 1000
-# Chains are stuck where the slowness is above this. Ladders are taken where they make the score smaller by a factor.
-STUCK = 2.0
+# How often the better candidates are given more weight in the mean that all are compared with.
+ROUNDS = 3
+# Stretches of columns that are left out in turn.
+STRETCHES = 24
+# Chains mix where the slowness is below the first of these, and are stuck where it is above the second.
+MIXING, STUCK = 1.1, 1.5
+# Ladders are taken where they make the score smaller by a factor.
 GAIN = 0.8
+# Standard errors by which others have to be better: larger blocks and ladders, and smaller blocks.
+LIKELY, SURE = 1.0, 2.0
 # Temperatures of the ladders that are tried: a few rungs, for crossovers. A complete one serves the evidence only.
 LADDERS = ((1.0, 5.0), (1.0, 3.0, 9.0, 27.0))
-# Nanoseconds per column of a block of n joint states, and per block, about. They are constants, so that a plan does not
-# depend on the machine.
-FUSED, TABULATED, STREAMED, STATES = (45.0, 1.2, 2e3), (60.0, 5.0, 1e3), (60.0, 12.0, 1e5), (100.0, 10.0, 1e5)
-# The same of an exchange between two replicas, in the compiled loop and in Python.
+# Rows of a block on a ladder, or beside jumps. Tables for them may take so much of the work of the warm-up.
+FEW_ROWS = 3
+TABLE_SHARE = 1.0
+# Nanoseconds per column of a block, per column and joint state of it, and per block, about. They are constants, so that
+# a plan does not depend on the machine.
+FUSED, TABULATED, STREAMED, STATES = (55.0, 1.7, 2e3), (60.0, 5.0, 1e3), (60.0, 12.0, 1e5), (100.0, 10.0, 6e4)
+# The same of an exchange between two replicas, in the compiled loop and in Python; and of a sweep that Python calls.
 EXCHANGE, LOOPED_EXCHANGE = (60.0, 1e3), (60.0, 1e5)
+CALL = 5e4
 # Numbers of chains that no run has, for the random streams.
 FIRST_CHAIN = 2**30
 # States that are kept at a time while a candidate runs, and columns that are compared.
@@ -62,40 +83,59 @@ PIECE = 32
 COLUMNS = 2_000
 # Nanoseconds per entry of a table of likelihoods.
 TABLE = 15.0
+# Shares of time that are as good as equal.
+TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
-    """A candidate and how it did."""
+class Trial:
+    """A candidate, and what its chains did."""
 
     plan: Plan
+    problem: CodesProblem[Any]
     iterations: int
-    disagreement: float
-    slowness: float  # variance between chains over the same from halves of chains
+    spent: float  # work, as a multiple of what a trial is to take
+    halves: Floats  # (chain, half, row and state, column): shares of time in a state
+    seen: Integers  # (chain, n, T) codes of the cold replicas, some from the second half
     states: list[Integers]  # (R, T) where the replicas of every chain ended
 
-    @property
-    def score(self) -> float:
-        """What the disagreement would be after the same, much longer work: the less the better."""
-        return self.disagreement * math.sqrt(max(self.slowness, 1.0))
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How a candidate did."""
+
+    trial: Trial
+    score: float  # what the disagreement would be after the same, much longer work: the less the better
+    slowness: float  # the same over the disagreement by now, squared
+    log_error: float  # standard error of the logarithm of the score
+
+    def beats(self, other: Verdict, by: float) -> bool:
+        """Whether the score is smaller by more than so many standard errors of the comparison."""
+        return math.log(other.score / self.score) > by * math.hypot(self.log_error, other.log_error)
 
 
 def work_of(target: AnyTarget, plan: Plan) -> float:
     """Modelled nanoseconds of one iteration of a plan, all replicas together."""
-    update = plan.update
-    assert isinstance(update, BlockGibbs | GaussianBlocks)
+    update, n_replicas = plan.update, len(plan.ladder)
+    assert isinstance(update, BlockGibbs | GaussianBlocks | Jumps)
     per_column, per_state, per_block = _cost(target, update)
+    blocks = BlockGibbs(size=update.block_size(target)) if isinstance(update, Jumps) else update
     sweep = sum(
         per_block + target.n_columns * (per_column + per_state * _width(target, size))
-        for size in update.block_sizes(target)
+        for size in blocks.block_sizes(target)
     )
-    n_replicas = len(plan.ladder)
-    compiled = isinstance(update, BlockGibbs) and not isinstance(target, StateTarget) and target.tabulated
+    if isinstance(update, Jumps):  # a block, twice: with a difference and without
+        sweep += per_block + 2 * target.n_columns * (per_column + 2 * per_state * _width(target, blocks.size))
+    if isinstance(update, GaussianBlocks):
+        compiled = n_replicas == 1
+    else:
+        compiled = not isinstance(target, StateTarget) and target.tabulated
     per_site, per_exchange = EXCHANGE if compiled else LOOPED_EXCHANGE
-    return n_replicas * sweep + (n_replicas - 1) / 2 * (per_site * target.n_columns + per_exchange)
+    exchanges = (n_replicas - 1) / 2 * (per_site * target.n_columns + per_exchange)
+    return n_replicas * (sweep + (0.0 if compiled else CALL)) + exchanges
 
 
-def _cost(target: AnyTarget, update: BlockGibbs | GaussianBlocks) -> tuple[float, float, float]:
+def _cost(target: AnyTarget, update: BlockGibbs | GaussianBlocks | Jumps) -> tuple[float, float, float]:
     if isinstance(update, GaussianBlocks):
         return FUSED
     if isinstance(target, StateTarget):
@@ -127,6 +167,15 @@ def typical_width(target: StateTarget, size: int) -> float:
     return math.exp(size * math.log(target.n_states) / target.n_axes)
 
 
+class Decision(NamedTuple):
+    """The plan of a pilot, its problem, states (R, T) to start chains from, and what is left of the warm-up."""
+
+    plan: Plan
+    problem: CodesProblem[Any]
+    states: list[Integers]
+    left: int
+
+
 def decide(
     problem: CodesProblem[Any],
     plan: Plan,
@@ -135,118 +184,222 @@ def decide(
     warmup: int,
     workers: int,
     display: Progress,
-) -> tuple[Plan, list[Integers], int]:
-    """The plan that the pilot chooses, states (R, T) to start chains from, and what is left of the warm-up.
+) -> Decision:
+    """What the pilot chooses.
 
     plan : one with a trial; its update is the candidate that all begin with.
     """
     assert plan.trial is not None
     target, trial = problem.target, plan.trial
     if len(trial.updates) == 1 and _takes_all(target, plan):
-        return replace(plan, trial=None), [], warmup
-    n_chains = min(max(chains, FEWEST_CHAINS), MOST_CHAINS)
-    whole = chains * warmup * work_of(target, plan) / n_chains
+        return Decision(replace(plan, trial=None), problem, [], warmup)
+    whole = chains * warmup * work_of(target, plan)
+    work = SHARE * whole / CHAINS
     first = [replace(plan, update=update, reason=reason) for update, reason in trial.updates]
-    work = SHARE * whole / (1 + len(first))
-    if work < FEWEST_ITERATIONS * max(work_of(target, one) for one in first):
-        return replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None), [], warmup
+    if work < FEWEST_ITERATIONS * work_of(target, plan):
+        plan = replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None)
+        return Decision(plan, problem, [], warmup)
     with ThreadPoolExecutor(workers) as pool:
-        run = Pilot(problem, entropy, n_chains, pool, display)
+        run = Pilot(entropy, CHAINS, pool, display)
         display.begin("pilot", 1 + len(first))
-        begun = run.advance(plan, [problem.initial(streams.initial(0)) for streams in run.streams], work)
+        begun = run.advance(problem, plan, [problem.initial(streams.initial(0)) for streams in run.streams], work)
         cold = [states[-1] for states in begun.states]
-        tried = [run.advance(one, cold, work) for one in first]
-        best = min(tried, key=lambda one: one.score)
-        if best.slowness > STUCK and not _takes_all(target, best.plan):
-            larger = [replace(plan, update=update, reason=reason) for update, reason in trial.larger]
-            # Hot replicas move by small steps: small blocks do.
-            hot = [_with_ladder(first[0], temperatures) for temperatures in LADDERS] if trial.ladders else []
-            share = STUCK_SHARE * whole / max(len(larger) + len(hot), 1)
-            affordable = [one for one in [*larger, *hot] if share >= FEWEST_ITERATIONS * work_of(target, one)]
-            display.begin("pilot where chains are stuck", len(affordable))
-            tried += [run.advance(one, cold, share) for one in affordable]
-            best = _best(tried)
-    spent = sum(one.iterations * work_of(target, one.plan) for one in [begun, *tried]) * n_chains
+        tried = [run.advance(problem, one, cold, work) for one in first]
+        found = compare(tried)
+        best = next(one for one in found if one.trial.plan.update == plan.update)
+        if best.slowness > STUCK and not _takes_all(target, plan):
+            more = [(problem, replace(plan, update=update, reason=reason)) for update, reason in trial.larger]
+            tables = Tables.of(target, whole)
+            more += _with_jumps(problem, first[0], run.differences(tried), tables)
+            if trial.ladders:
+                more += [_with_ladder(problem, first[0], temperatures, tables) for temperatures in LADDERS]
+            more = [(own, one) for own, one in more if work >= FEWEST_ITERATIONS * work_of(own.target, one)]
+            display.begin("pilot where chains are stuck", len(more))
+            tried += [run.advance(own, one, cold, work) for own, one in more]
+            found = compare(tried)
+    best = next(one for one in found if one.trial.plan.update == plan.update)
+    for one in found:
+        best = one if preferred(one, best) else best
+    spent = sum(one.iterations * work_of(one.problem.target, one.plan) for one in [begun, *tried]) * CHAINS
     left = warmup - math.ceil(spent / (chains * work_of(target, plan)))
-    found = ", ".join(f"{one.score:.3f} with {one.plan.reason}" for one in tried)
+    scores = ", ".join(f"{one.score:.3f} with {one.trial.plan.reason}" for one in found)
     reason = (
-        f"{best.plan.reason}: best of a pilot of {n_chains} chains (their disagreement at equal work times the root "
-        f"of their slowness: {found}); {trial.because}; no evidence, which was not asked for"
+        f"{best.trial.plan.reason}: chosen by a pilot of {CHAINS} chains (their disagreement at equal work times the "
+        f"root of their slowness: {scores}); {trial.because}; no evidence, which was not asked for"
     )
-    return replace(best.plan, reason=reason, trial=None), best.states, max(left, 0)
+    chosen = replace(best.trial.plan, reason=reason, trial=None)
+    return Decision(chosen, best.trial.problem, best.trial.states, max(left, 0))
 
 
-def _best(tried: Sequence[Tried]) -> Tried:
-    """The best without a ladder, unless a ladder makes its score smaller by a factor."""
-    alone, hot = ([one for one in tried if (len(one.plan.ladder) > 1) == several] for several in (False, True))
-    best = min(alone, key=lambda one: one.score)
-    return min((one for one in hot if one.score < GAIN * best.score), key=lambda one: one.score, default=best)
+def preferred(one: Verdict, best: Verdict) -> bool:
+    """Whether a candidate takes the place of the best so far."""
+    own, other = one.trial.plan, best.trial.plan
+    if len(own.ladder) > len(other.ladder) == 1 and not one.score < GAIN * best.score:
+        return False
+    if isinstance(own.update, BlockGibbs | GaussianBlocks) and len(own.ladder) == 1 and _rows(own) < _rows(other):
+        return one.slowness < MIXING and one.beats(best, SURE)
+    return one.beats(best, LIKELY)
 
 
-def _with_ladder(plan: Plan, temperatures: Sequence[float]) -> Plan:
-    return replace(
-        plan,
+def _rows(plan: Plan) -> int:
+    assert isinstance(plan.update, BlockGibbs | GaussianBlocks | Jumps)
+    return plan.update.size
+
+
+def _with_jumps(
+    problem: CodesProblem[Any], smallest: Plan, differences: Differences, tables: Tables
+) -> list[tuple[CodesProblem[Any], Plan]]:
+    """The candidate that jumps along differences of the chains, if there are any."""
+    size = _few_rows(problem.target, smallest)
+    plan = replace(
+        smallest,
+        update=Jumps(size=size, differences=differences),
+        reason=f"blocks of {size} rows and jumps along {len(differences.weights)} differences between chains",
+    )
+    return [(tables.pose(problem, plan, 2), plan)] if differences.weights else []
+
+
+def _few_rows(target: AnyTarget, smallest: Plan) -> int:
+    return _rows(smallest) if isinstance(target, StateTarget) else min(FEW_ROWS, target.n_axes)
+
+
+class Tables(NamedTuple):
+    """The target with a table of likelihoods and without one; the work of the warm-up of all chains."""
+
+    present: AnyTarget
+    absent: AnyTarget
+    whole: float
+
+    @classmethod
+    def of(cls, target: AnyTarget, whole: float) -> Tables:
+        if isinstance(target, StateTarget):
+            return cls(target, target, whole)
+        return cls(replace(target, table_bytes=TRIED_BYTES), replace(target, table_bytes=0), whole)
+
+    def pose(self, problem: CodesProblem[Any], plan: Plan, n_tables: int) -> CodesProblem[Any]:
+        """The problem with a table at every rung if that takes little of the work of the warm-up, without if not."""
+        target = self.present
+        entries = 0 if isinstance(target, StateTarget) else n_tables * target.n_columns * target.n_states
+        fits = target.tabulated and TABLE * entries <= TABLE_SHARE * self.whole
+        assert plan.update is not None
+        return type(problem)(target if fits else self.absent, plan.update, plan.exchange)
+
+
+def _with_ladder(
+    problem: CodesProblem[Any], smallest: Plan, temperatures: Sequence[float], tables: Tables
+) -> tuple[CodesProblem[Any], Plan]:
+    """A candidate with a ladder: small blocks, since hot replicas move by small steps; in the compiled loop if that
+    has its tables.
+    """
+    size = _few_rows(problem.target, smallest)
+    plan = replace(
+        smallest,
+        update=BlockGibbs(size=size),
         exchange=MosaicCrossover(),
         ladder=Ladder.of(temperatures),
-        reason=f"{plan.reason} and {len(temperatures)} rungs, MosaicCrossover exchanges",
+        reason=f"blocks of {size} rows and {len(temperatures)} rungs, MosaicCrossover exchanges",
     )
+    tabled = tables.pose(problem, plan, 1 + len(temperatures))
+    if isinstance(smallest.update, GaussianBlocks) and not tabled.target.tabulated:
+        reason = f"{smallest.reason} and {len(temperatures)} rungs, MosaicCrossover exchanges"
+        plan = replace(plan, update=smallest.update, reason=reason)
+    return tabled, plan
 
 
 class Pilot:
     """Chains that every candidate advances by the same work."""
 
-    def __init__(
-        self, problem: CodesProblem[Any], entropy: int, n_chains: int, pool: ThreadPoolExecutor, display: Progress
-    ):
-        self.problem = problem
+    def __init__(self, entropy: int, n_chains: int, pool: ThreadPoolExecutor, display: Progress):
+        self.entropy = entropy
         self.streams = [Streams(entropy, FIRST_CHAIN + i) for i in range(n_chains)]
         self.pool = pool
         self.display = display
 
-    def advance(self, plan: Plan, states: Sequence[Integers], work: float) -> Tried:
+    def differences(self, trials: Sequence[Trial]) -> Differences:
+        """In what the columns of different chains differ, if in more rows than small blocks have."""
+        seen = np.concatenate([trial.seen for trial in trials], axis=1)
+        rng = Streams(self.entropy, FIRST_CHAIN + len(self.streams)).initial(0)
+        return find_differences(
+            seen, trials[0].problem.target.layout, _few_rows(trials[0].problem.target, trials[0].plan), rng
+        )
+
+    def advance(self, problem: CodesProblem[Any], plan: Plan, states: Sequence[Integers], work: float) -> Trial:
         """Run a candidate from the given states (T,) of the chains, all replicas of a chain from the same."""
         assert plan.update is not None
-        own = type(self.problem)(self.problem.target, plan.update, plan.exchange)
-        half = int(work / work_of(self.problem.target, plan)) // 2
-        half = min(max(half, FEWEST_ITERATIONS // 2), MOST_ITERATIONS // 2)
+        own = type(problem)(problem.target, plan.update, plan.exchange)  # kept for the run, with its tables
+        cost = work_of(own.target, plan)
+        half = min(max(int(work / cost) // 2, FEWEST_ITERATIONS // 2), MOST_ITERATIONS // 2)
 
-        def one(chain: int) -> tuple[Floats, Integers]:
-            kind: type[StateEngine] = CompiledEngine if CompiledEngine.serves(own) else StepEngine
+        def one(chain: int) -> tuple[Floats, Integers, Integers]:
+            kind = state_engine(own, plan.ladder.betas)
             every = 1 if plan.exchange is not None else 0
             engine = kind(own, plan.ladder.betas, every, self.streams[chain], Start(states[chain]))
-            halves = mean_states(engine, half), mean_states(engine, half)
-            return np.array(halves), engine.states.copy()
+            (early, _), (late, seen) = mean_states(engine, half), mean_states(engine, half)
+            return np.array([early, late]), seen, engine.states.copy()
 
         found = list(self.pool.map(one, range(len(states))))
         self.display.tick()
-        halves = np.array([halves for halves, _ in found])  # (chain, half, row and state, column)
-        between = np.var(halves.mean(axis=1), axis=0, ddof=1)
-        within = np.mean((halves[:, 0] - halves[:, 1]) ** 2) / 4
-        return Tried(
+        return Trial(
             plan=plan,
+            problem=own,
             iterations=2 * half,
-            disagreement=float(np.mean(np.sqrt(between))),
-            slowness=float(between.mean() / max(within, 1e-12)),
-            states=[state for _, state in found],
+            spent=2 * half * cost / work,
+            halves=np.array([halves for halves, _, _ in found]),
+            seen=np.array([seen for _, seen, _ in found]),
+            states=[state for _, _, state in found],
         )
 
 
-def mean_states(engine: StateEngine, n: int) -> Floats:
-    """(sum of S_k - 1, T): share of n iterations that every row spends in every state but the first.
+def compare(trials: Sequence[Trial]) -> list[Verdict]:
+    """How every candidate did, against the mean of the chains of all of them; the better ones count more in it."""
+    means = np.array([trial.halves.mean(axis=1) for trial in trials])  # (candidate, chain, row and state, column)
+    weights = np.full(len(trials), 1 / len(trials))
+    for _ in range(ROUNDS):
+        centre = np.einsum("c,cirt->rt", weights / means.shape[1], means)
+        # A chain is a part of the mean, and nearer to it for that.
+        own_part = 1 - weights / means.shape[1]
+        errors = np.mean((means - centre) ** 2, axis=1) / own_part[:, None, None]
+        found = [_verdict(trial, error) for trial, error in zip(trials, errors, strict=True)]
+        weights = np.array([one.score**-2 for one in found])
+        weights /= weights.sum()
+    return found
 
-    Of COLUMNS columns at most, evenly spaced.
+
+def _verdict(trial: Trial, errors: Floats) -> Verdict:
+    """errors (row and state, column): mean squares, over chains, of what is off."""
+    within = np.mean((trial.halves[:, 0] - trial.halves[:, 1]) ** 2, axis=0) / 4
+    bounds = np.linspace(0, errors.shape[1], min(STRETCHES, errors.shape[1]) + 1).astype(int)
+    lengths = np.diff(bounds)
+    off, noise = (np.add.reduceat(part, bounds[:-1], axis=1) / lengths for part in (errors, within))
+    slowness = np.maximum(off / np.maximum(noise + within.mean(), TINY), 1.0)
+    later, now = (np.sqrt(part).mean(axis=0) @ lengths for part in (off * slowness, off))
+    scores = np.sqrt(off * slowness).mean(axis=0) * lengths + TINY
+    without = (scores.sum() - scores) / (lengths.sum() - lengths + (len(lengths) == 1))
+    return Verdict(
+        trial=trial,
+        score=float(scores.sum() / lengths.sum() * math.sqrt(trial.spent)),
+        slowness=float((later / max(now, TINY)) ** 2),
+        log_error=math.sqrt((len(lengths) - 1) * float(np.var(np.log(without)))),
+    )
+
+
+def mean_states(engine: StateEngine, n: int) -> tuple[Floats, Integers]:
+    """(sum of S_k - 1, T): share of n iterations that every row spends in every state but the first, of COLUMNS columns
+    at most, evenly spaced. And some of the codes (m, T).
     """
     target = engine.problem.target  # type: ignore[attr-defined]  # of codes
     layout, n_columns = target.layout, engine.states.shape[1]
     columns = np.linspace(0, n_columns - 1, min(n_columns, COLUMNS)).round().astype(int)
     total = np.zeros((int(np.sum(layout.sizes - 1)), len(columns)))
-    done = 0
+    done, seen = 0, []
     while done < n:
-        states = unpack_codes(engine.advance(min(PIECE, n - done), thin=1).states[:, columns], layout)
+        codes = engine.advance(min(PIECE, n - done), thin=1).states
+        seen.append(codes[-1])
+        states = unpack_codes(codes[:, columns], layout)
         done += len(states)
         place = 0
         for k, size in enumerate(layout.sizes):
             for s in range(1, int(size)):
                 total[place] += np.count_nonzero(states[:, k] == s, axis=0)
                 place += 1
-    return np.asarray(total / n)
+    return np.asarray(total / n), np.array(seen)

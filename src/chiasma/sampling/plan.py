@@ -22,7 +22,7 @@ from chiasma.sampling.ladder import Ladder, as_ladder
 from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Update
 from chiasma.types import as_floats, shown
 
-# Default time budget of an exact filter in seconds, `exact_seconds` of sample(); replicas are used above it.
+# Default time budget of exact draws in seconds, `exact_seconds` of sample(); replicas are used above it.
 EXACT_SECONDS = 60.0
 # Cost of the exact filter per column, state and (row + 2); an order of magnitude.
 FILTER_SECONDS = 1.0e-9
@@ -33,10 +33,10 @@ FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
 # The same for rows of any number of states: joint states of a block.
 BLOCK_STATES = 64
-# Candidates of the pilot: rows per block with likelihoods computed on the fly, and from a table or on demand; joint
-# states of a block of rows with any number of states. The last of each is tried where chains are stuck with the others,
-# and these begin where the middle one of them has been. Messages of a candidate fit the last level of the caches.
-FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (5, 7, 9, 11), (3, 5, 7, 9), (16, 64, 256, 1024)
+# Candidates of the pilot, small, by default and large: rows per block with likelihoods computed on the fly, and from a
+# table or on demand; joint states of a block of rows with any number of states. The large ones are tried where chains
+# are stuck with the others. Messages of a candidate fit the last level of the caches.
+FUSED_ROWS, TRIED_ROWS, TRIED_STATES = (6, 8, 10), (3, 6, 9), (27, 250, 1000)
 TRIED_BYTES = 2**26
 # Learning with the paths integrated out, by gradients: exact filters per effective draw (jumps, now and then a
 # trajectory, the draw of a path), filters per start of the search for optima, and what a filter costs besides itself.
@@ -100,6 +100,16 @@ def exact_cost_text(target: AnyTarget) -> str:
     return f"the exact filter over {size} takes about {_seconds(seconds)} and {_mebibytes(memory)}"
 
 
+def filters_of_draws(target: AnyTarget) -> int:
+    """How often exact draws filter the data: again for the draws of a chain, where not all messages fit in memory.
+
+    A chain draws thousands of paths at a time (`engines.exact_batch`), and a draw by itself takes less than a row
+    sweep: filters are what counts.
+    """
+    kept = 2 * 8.0 * target.n_states * target.n_columns  # filtered distributions, and probabilities of staying
+    return 1 if kept <= MEMORY else 2
+
+
 def block_rows(target: AnyTarget) -> int:
     """The default number of rows that are updated jointly; equal rows count as one."""
     if isinstance(target, StateTarget):
@@ -133,8 +143,9 @@ def plan_paths(
     """
     _check_ladder_name(ladder)
     seconds, memory = exact_cost(target)
-    cost = exact_cost_text(target)
-    affordable = seconds <= exact_seconds and memory <= MEMORY
+    n_filters = filters_of_draws(target)
+    cost = exact_cost_text(target) + (", twice" if n_filters > 1 and seconds <= exact_seconds else "")
+    affordable = n_filters * seconds <= exact_seconds and memory <= MEMORY
     if isinstance(update, str) and update == "auto":
         alone = ((isinstance(exchange, str) and exchange == "auto") or exchange is None) and (
             isinstance(ladder, str) or len(as_ladder(ladder)) == 1
@@ -159,11 +170,12 @@ def plan_paths(
 def _tried(target: AnyTarget, ladders: bool, over: str) -> Plan:
     """Blocks of several sizes without a ladder, from which the pilot is to choose."""
     kind: type[BlockGibbs] | type[GaussianBlocks] = GaussianBlocks if GaussianBlocks.serves(target) else BlockGibbs
-    *sizes, largest = (min(size, kind.largest(target)) for size in _tried_sizes(target, kind))
-    fitting = [size for size in sizes if _fits_caches(target, size)]
-    middle = sizes[len(sizes) // 2] if len(fitting) == len(sizes) else (fitting or [sizes[0]])[-1]
-    first = sorted({*fitting, middle})
-    larger = [largest] if largest > first[-1] and _fits_caches(target, largest) else []
+    small, middle, large = (min(size, kind.largest(target)) for size in _tried_sizes(target, kind))
+    few = 1 if isinstance(target, StateTarget) else FEW_BLOCK_ROWS
+    while middle > few and not _fits_caches(target, middle):
+        middle -= 1
+    first = sorted({min(small, middle), middle})
+    larger = [large] if large > middle and _fits_caches(target, large) else []
     return Plan(
         update=kind(size=middle),
         exchange=None,

@@ -26,8 +26,9 @@ from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
-from chiasma.sampling.engines import CompiledEngine, Engine, ExactEngine, RowsEngine, RowsStepEngine, StepEngine
+from chiasma.sampling.engines import Engine, ExactEngine, RowsEngine, RowsStepEngine
 from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
@@ -44,8 +45,9 @@ from chiasma.sampling.problems import (
     pose,
 )
 from chiasma.sampling.progress import Progress
+from chiasma.sampling.scouts import SCOUTS, learn_jumps
 from chiasma.sampling.streams import Streams, fresh_entropy
-from chiasma.sampling.updates import Collapsed, Exact, Update
+from chiasma.sampling.updates import Collapsed, Exact, Jumps, Update
 from chiasma.storage.layout import Layout
 from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
@@ -89,9 +91,9 @@ def sample(
     Parameters
     ----------
     model, data : a FactorialHMM and its observations, or a Density alone.
-    update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", "collapsed", or an object such as
-        ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths integrated out
-        if update is "exact", or "collapsed", which follows gradients.
+    update : "auto", "exact", "row", "block", "gaussian-blocks", "hamming-ball", "jumps", "collapsed", or an object
+        such as ch.HammingBall(radius=3). Parameters with a prior are updated given the paths, or with the paths
+        integrated out if update is "exact", or "collapsed", which follows gradients.
     exchange : "auto", None, "swap", "random", "augmented", "mosaic", or an object.
     ladder : "auto", a list of temperatures such as [1, 5], or a ch.Ladder.
     exchange_every : iterations between exchange steps.
@@ -142,13 +144,17 @@ def sample(
     pilot_states: list[Integers] = []
     if plan.trial is not None:
         assert isinstance(problem, CodesProblem)
-        if saves_a_table(problem.target, plan, chains * (warmup + draws * thin)):
+        # A run that is continued may ask for more draws and must not decide otherwise, hence by the warm-up.
+        if saves_a_table(problem.target, plan, chains * (2 * warmup or draws * thin)):
             problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
         with closing(display):
-            plan, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
-        assert plan.update is not None
-        problem.update, problem.exchange = plan.update, plan.exchange
+            plan, problem, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
         display.tell(plan.reason)
+    if isinstance(plan.update, Jumps) and plan.update.differences is None:
+        with closing(display):
+            jumps, pilot_states, left = learn_jumps(problem, plan.update, entropy, chains, left, n_workers, display)
+        plan = replace(plan, update=jumps, reason=f"{plan.reason}; {jumps.differences} learned from {SCOUTS} scouts")
+        problem.update = jumps  # type: ignore[attr-defined]  # learn_jumps takes problems that have one
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
     trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
@@ -244,7 +250,7 @@ def make_engines(
         assert plan.update is not None
         kind = LEARNING_ENGINES.get(type(plan.update), ConditionalEngine)
     else:
-        kind = CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+        kind = state_engine(problem, plan.ladder.betas)
     every = exchange_every if plan.exchange is not None else 0
     return [
         kind(problem, plan.ladder.betas, every, Streams(entropy, chain), start) for chain, start in enumerate(starts)

@@ -9,10 +9,12 @@ looked at. Likelihoods come from the target, out of a table or from the emission
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from chiasma.kernels import state_ball
 from chiasma.kernels.ball import scale_columns
-from chiasma.kernels.layout import bits_of, codes_of_indices, sub_layout
+from chiasma.kernels.jumps import list_jumps, state_jump_tables
+from chiasma.kernels.layout import Layout, bits_of, codes_of_indices, make_layout, sub_layout
 from chiasma.kernels.log_state_passes import log_draw_block, log_filter_block
 from chiasma.kernels.logspace import forget_impossible
 from chiasma.kernels.state_passes import draw_block, filter_block
@@ -47,27 +49,67 @@ def update_block(
     log_lik (T, n): log-likelihoods of their joint states, overwritten. A block without a possible path stays as it is;
     only a start outside the support brings this about.
     """
-    layout, edge = sub_layout(target.layout, axes), target.edge
+    layout, linear = sub_layout(target.layout, axes), target.linear(axes)
+    tables = target.trans if linear else target.log_trans
+    if not draw_indices(linear, beta, log_lik, tables, layout, target.edge, uniforms, work):
+        return
+    codes_of_indices(work.indices, layout, work.indices)
+    np.bitwise_and(codes, ~np.int64(bits_of(layout)), out=codes)
+    np.bitwise_or(codes, work.indices, out=codes)
+
+
+def draw_indices(
+    linear: bool,
+    beta: float,
+    log_lik: Floats,
+    tables: Floats,
+    layout: Layout,
+    edge: npt.NDArray[np.int32],
+    uniforms: Floats,
+    work: StateWork,
+) -> bool:
+    """Draw a path of indices into work.indices; False if there is no possible one. Reads T uniforms.
+
+    tables (E, M): transition probabilities if linear, else their logarithms; log_lik (T, n) is overwritten.
+    """
     n_columns, n_states = log_lik.shape
     alpha = work.alpha(n_columns, n_states)
     # Rows of a compact array of this width: kernels are compiled for contiguous ones.
     scratch = work.vectors.reshape(-1)[: 3 * n_states].reshape(3, n_states)
     message = np.zeros(n_states)
-    if target.linear(axes):
+    if linear:
         scale_columns(log_lik, beta)
         message[0] = 1.0
-        filter_block(log_lik, target.trans, layout, edge, 0, message, alpha, alpha[:0], scratch)
-        draw_block(alpha, target.trans, layout, edge, uniforms, work.indices, scratch[:2])
-    else:
-        forget_impossible(log_lik)
-        message[1:] = -np.inf
-        _, impossible = log_filter_block(log_lik, beta, target.log_trans, layout, edge, 0, message, alpha, False)
-        if impossible >= 0:
-            return
-        log_draw_block(alpha, target.log_trans, layout, edge, 0, uniforms, work.indices, scratch[0])
-    codes_of_indices(work.indices, layout, work.indices)
-    np.bitwise_and(codes, ~np.int64(bits_of(layout)), out=codes)
-    np.bitwise_or(codes, work.indices, out=codes)
+        filter_block(log_lik, tables, layout, edge, 0, message, alpha, alpha[:0], scratch)
+        draw_block(alpha, tables, layout, edge, uniforms, work.indices, scratch[:2])
+        return True
+    forget_impossible(log_lik)
+    message[1:] = -np.inf
+    _, impossible = log_filter_block(log_lik, beta, tables, layout, edge, 0, message, alpha, False)
+    if impossible >= 0:
+        return False
+    log_draw_block(alpha, tables, layout, edge, 0, uniforms, work.indices, scratch[0])
+    return True
+
+
+def update_jump(
+    target: StateTarget, beta: float, axes: Integers, a: int, b: int, uniforms: Floats, codes: Integers, work: StateWork
+) -> None:
+    """Draw some axes jointly with whether the states of a and b are swapped, in place. Reads T uniforms."""
+    n_columns, layout = len(codes), target.layout
+    block = sub_layout(layout, axes)
+    outside = ~int(bits_of(block))
+    a, b = a & outside, b & outside
+    candidates = np.empty((n_columns, 2 * target.width(axes)), np.int64)
+    list_jumps(codes, block, a, b, layout, candidates)
+    own, linear = make_layout([*block.sizes.tolist(), 2]), target.linear()
+    tables = np.empty((n_columns, int(own.first[-1]) + 4))
+    kinds = np.empty(n_columns, np.int32)
+    trans = target.trans if linear else target.log_trans
+    state_jump_tables(trans, not linear, layout, target.edge, codes, axes, a, b, tables, kinds)
+    log_lik = np.ascontiguousarray(target.candidates.at(candidates))
+    if draw_indices(linear, beta, log_lik, tables, own, kinds, uniforms, work):
+        codes[:] = candidates[np.arange(n_columns), work.indices]
 
 
 def update_ball(

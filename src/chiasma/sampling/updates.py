@@ -25,6 +25,7 @@ from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels import gaussian_blocks, sweeps
 from chiasma.kernels.ball import draw_centres, scale_columns
+from chiasma.kernels.jumps import jump_tables, pick_difference
 from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
@@ -34,7 +35,8 @@ from chiasma.models.rival_sums import rival_sets
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta, tempered_table
 from chiasma.sampling.borders import are_rows, check_path, check_target, check_uniforms, is_checked
-from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block
+from chiasma.sampling.differences import Differences
+from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block, update_jump
 from chiasma.types import Floats, Integers, is_a, is_count, shown
 
 # Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.
@@ -301,6 +303,59 @@ class GaussianBlocks(Update):
         raise InvalidInput("GaussianBlocks() cannot be composed with other updates; use BlockGibbs() in its place")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Jumps(Update):
+    """Block Gibbs, and in every sweep a jump: a learned difference between columns is applied as a whole, or not.
+
+    Short runs that start in different places end in different explanations of the same columns. The differences between
+    them, sets of rows that change together, make the dictionary of jumps: it is learned before the warm-up and frozen.
+    A jump draws, jointly and at every column, whether one of these differences is applied and the states of a few
+    random rows, by FFBS. It goes between explanations that are too far apart for blocks, without a ladder; see "Jumps
+    along learned differences" in the documentation.
+
+    Parameters
+    ----------
+    size : int, rows per block, and random rows of a jump; all rows where there are fewer.
+    differences : what `sample` has learned; None: to be learned.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> weights = [[1.0, 0.0, -1.0], [-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]]  # differences around a ring
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.02), emission=ch.Gaussian(weights, sd=0.1))
+    >>> options = {"exchange": None, "draws": 200, "warmup": 100, "chains": 1, "seed": 1, "progress": False}
+    >>> posterior = ch.sample(model, [[0.0, 0.0, 0.0]] * 3, update=ch.Jumps(size=1), **options)
+    >>> bool(0.3 < posterior.marginals().mean() < 0.7)  # all three on, or all three off
+    True
+    """
+
+    number: ClassVar[str] = "size"
+    size: int = 3
+    differences: Differences | None = None
+
+    def block_size(self, target: AnyTarget) -> int:
+        """Rows per block on this target."""
+        if not is_count(self.size):
+            raise InvalidInput(f"size must be a whole number of at least 1, got {shown(self.size)}")
+        return min(self.size, target.n_axes)
+
+    def steps(self, target: AnyTarget) -> list[Step]:
+        size = self.block_size(target)
+        if not isinstance(self.differences, Differences):
+            raise InvalidInput(
+                "Jumps() has no differences yet; ch.sample(model, data, update=ch.Jumps()) learns them, for models "
+                f"without priors, got differences={shown(self.differences)}"
+            )
+        self.differences.check(target.layout)
+        blocks = BlockGibbs(size=size).steps(target)
+        if not self.differences.weights:
+            return blocks
+        width = 2 * target.widest(size)
+        _check_memory(target, width)
+        n_uniforms = target.n_axes + 1 + target.n_columns
+        return [Step(sweeps.JUMP, size, self.differences.values(), n_uniforms, width), *blocks]
+
+
 @dataclass(frozen=True)
 class Compose(Update):
     """Several updates, one after the other, as one sweep.
@@ -406,6 +461,7 @@ UPDATES: dict[str, type[Update]] = {
     "block": BlockGibbs,
     "gaussian-blocks": GaussianBlocks,
     "hamming-ball": HammingBall,
+    "jumps": Jumps,
 }
 
 
@@ -481,6 +537,13 @@ class LoopSweep(Sweep):
                 self._blocks(order, step.size, codes, uniforms[n_axes:])
             elif step.kind == sweeps.BLOCK:
                 self._blocks(step.values, step.size, codes, uniforms)
+            elif step.kind == sweeps.JUMP:
+                order = np.empty(n_axes, np.int64)
+                sweeps.shuffle(uniforms[:n_axes], order)
+                a, b, _ = step.values.reshape(3, -1)
+                chosen = pick_difference(step.values, uniforms[n_axes])
+                own = uniforms[n_axes + 1 : step.n_uniforms]
+                self._jump(order[: step.size], int(a[chosen]), int(b[chosen]), codes, own)
             else:
                 self._ball(step, codes, uniforms)
             uniforms = uniforms[step.n_uniforms :]
@@ -495,6 +558,10 @@ class LoopSweep(Sweep):
 
     @abstractmethod
     def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None: ...
+
+    @abstractmethod
+    def _jump(self, rows: Integers, a: int, b: int, codes: Integers, uniforms: Floats) -> None:
+        """Some rows jointly with whether the states of a and b are swapped."""
 
 
 class StreamedSweep(LoopSweep):
@@ -566,6 +633,19 @@ class StreamedSweep(LoopSweep):
             sweeps.update_ball(
                 linear, self.beta, lik, offsets, target.trans, target.log_trans, target.edge, uniforms, codes, work
             )
+
+    def _jump(self, rows: Integers, a: int, b: int, codes: Integers, uniforms: Floats) -> None:
+        target, work, linear = self.target, self.work, self.target.linear()
+        spread = np.empty(2 << len(rows), np.int64)
+        difference = sweeps.spread_jump(rows, a ^ b, spread)
+        tables, kinds = np.empty((len(codes), len(rows) + 1, 4)), np.empty(len(codes), np.int32)
+        trans = target.trans if linear else target.log_trans
+        jump_tables(trans, not linear, target.edge, codes, rows, difference, tables, kinds)
+        sweeps.clear_block(codes, rows, work.centres)
+        lik = np.ascontiguousarray(target.likelihood.at(work.centres[:, None] ^ spread))
+        if linear:
+            scale_columns(lik, self.beta)
+        sweeps.update_block(linear, self.beta, lik, spread, tables, tables, kinds, uniforms, work.centres, codes, work)
 
 
 class GaussianSweep(Sweep):
@@ -654,6 +734,9 @@ class StateSweep(LoopSweep):
     def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None:
         whole = step.kind == sweeps.BALL_TENSOR
         update_ball(self.target, self.beta, step.values, whole, uniforms[: step.n_uniforms], codes, self.work)
+
+    def _jump(self, rows: Integers, a: int, b: int, codes: Integers, uniforms: Floats) -> None:
+        update_jump(self.target, self.beta, rows, a, b, uniforms, codes, self.work)
 
 
 class ExactSweep(Sweep):

@@ -1,0 +1,107 @@
+"""Differences between columns, the dictionary of `Jumps`.
+
+Chains that start in different places and cannot go between two explanations of a column sit in both. Where they differ,
+in which rows and between which states, is a way from one to the other, and it often serves other columns as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chiasma.errors import InvalidInput
+from chiasma.kernels.layout import Layout, bits_of, unpack_codes
+from chiasma.models.independent_parts import independent_parts
+from chiasma.models.state_target import AnyTarget
+from chiasma.models.target import Target
+from chiasma.types import Integers
+
+# Pairs of columns that are compared, and differences that are kept.
+COMPARED = 20_000
+MOST = 500
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Differences:
+    """n differences: the rows in which two columns differ change from their states in `a` to those in `b` or back.
+
+    a, b : n codes of the axes of a target; rows that a difference leaves alone are in state 0 in both.
+    weights : n whole numbers; differences are chosen in proportion to them.
+    """
+
+    a: tuple[int, ...] = ()
+    b: tuple[int, ...] = ()
+    weights: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        """Short, and different for different dictionaries: a run that is continued must have the same."""
+        digest = hashlib.sha256(self.values().tobytes()).hexdigest()[:8]
+        return f"<{len(self.weights)} differences {digest}>"
+
+    def values(self) -> Integers:
+        """(3 n,): a, b and cumulative weights, as kernels take them."""
+        return np.concatenate([self.a, self.b, np.cumsum(self.weights)]).astype(np.int64)
+
+    def check(self, layout: Layout) -> None:
+        """Raise InvalidInput if these are no differences between columns of this layout."""
+        codes = np.array([*self.a, *self.b], np.int64)
+        inside = np.all(unpack_codes(codes, layout) < layout.sizes[:, None])
+        inside &= not np.any(codes & ~np.int64(bits_of(layout)))
+        counted = len(self.a) == len(self.b) == len(self.weights) and min(self.weights, default=1) >= 1
+        if not (inside and counted):
+            raise InvalidInput(
+                f"{self} do not fit this model of {len(layout.sizes)} free rows; learn them from the same model"
+            )
+
+
+def find_differences(
+    seen: Integers,
+    layout: Layout,
+    more_than: int,
+    rng: np.random.Generator,
+    parts: Sequence[Integers] | None = None,
+) -> Differences:
+    """The most frequent differences between columns of different chains in more than `more_than` rows.
+
+    seen (chains, n, T): codes that the chains have visited. parts: rows that belong together, see `parts_of`; what two
+    columns differ by in one part is a difference by itself.
+
+    >>> from chiasma.kernels.layout import make_layout
+    >>> seen = np.array([[[7, 0, 5]], [[0, 7, 5]]])  # two chains
+    >>> found = find_differences(seen, make_layout([2, 2, 2]), 1, np.random.default_rng(1))
+    >>> found.a, found.b
+    ((0,), (7,))
+    """
+    n_chains, n_seen, n_columns = seen.shape
+    one = rng.integers(n_chains, size=COMPARED)
+    other = (one + rng.integers(1, n_chains, size=COMPARED)) % n_chains
+    column = rng.integers(n_columns, size=COMPARED)
+    first = seen[one, rng.integers(n_seen, size=COMPARED), column].astype(np.int64)
+    second = seen[other, rng.integers(n_seen, size=COMPARED), column].astype(np.int64)
+    pairs = []
+    for rows in [np.arange(len(layout.sizes))] if parts is None else parts:
+        a, b, n_changed = (np.zeros(COMPARED, np.int64) for _ in range(3))
+        for k in rows:
+            field = layout.masks[k] << layout.shifts[k]
+            differs = (first ^ second) & field != 0
+            n_changed += differs
+            # A row of two states flips, whichever of them comes first.
+            a |= np.where(differs & (layout.sizes[k] > 2), first & field, 0)
+            b |= np.where(differs, second & field if layout.sizes[k] > 2 else field, 0)
+        pairs.append(np.sort(np.stack([a, b], axis=1)[n_changed > more_than], axis=1))
+    found, counts = np.unique(np.concatenate(pairs), axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:MOST]
+    return Differences(
+        a=tuple(found[order, 0].tolist()), b=tuple(found[order, 1].tolist()), weights=tuple(counts[order].tolist())
+    )
+
+
+def parts_of(target: AnyTarget) -> list[Integers]:
+    """Axes that some channel ties together, directly or through others, where the noise is known to be independent
+    between channels; else all of them.
+    """
+    gaussian = target.likelihood.gaussian_parts() if isinstance(target, Target) else None
+    return [np.arange(target.n_axes)] if gaussian is None else independent_parts(gaussian.steps)
