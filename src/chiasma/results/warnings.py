@@ -55,16 +55,16 @@ def chain_warnings(
             place = f"{part.place} {part.worst_site}"
             many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at {place}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(
-                _disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3f}){stuck}", n_draws, betas, update)
-            )
+            told = f"{what} is above {RHAT}{many} ({part.rhat_worst:.3f}){stuck}"
+            found.append(_disagree(told, _wanted(part.ess_worst, n_chains, n_draws, least=2.0), betas, update))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
     apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
     if apart:
         what = f"{_listed([f'{one.name} ({one.rhat:.3f})' for one in apart])} is above {RHAT}"
-        found.append(_disagree(what, n_draws, betas, update))
+        least_ess = min(one.ess for one in apart)
+        found.append(_disagree(what, _wanted(least_ess, n_chains, n_draws, least=2.0), betas, update))
     slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
     if slow:
         what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
@@ -72,19 +72,25 @@ def chain_warnings(
     return found
 
 
-def _disagree(what: str, n_draws: int, betas: Floats, update: str) -> str:
+def _disagree(what: str, wanted: int, betas: Floats, update: str) -> str:
     better = _better_ladder(betas)
     if len(betas) == 1 and update.startswith("Collapsed"):
         better = "look for optima from more starts (update=ch.Collapsed(starts=...))"
     first = "let update='auto' choose, " if update.startswith("RowGibbs") else ""
     return (
         f"the chains disagree: R-hat of {what}; {first}warm up longer (warmup=...), take more draws "
-        f"(draws={_round_up(2 * n_draws)}), or {better}"
+        f"(draws={wanted}), or {better}"
     )
 
 
+def _wanted(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
+    """Draws per chain that would be worth ESS_PER_CHAIN, at least so many times those that there are."""
+    needed = ESS_PER_CHAIN * n_chains / max(ess, 1.0) if math.isfinite(ess) else least
+    return _round_up(n_draws * max(needed, least))
+
+
 def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
-    wanted = _round_up(n_draws * ESS_PER_CHAIN * n_chains / max(ess, 1.0))
+    wanted = _wanted(ess, n_chains, n_draws)
     return (
         f"few effective draws: bulk ESS of {what}, expected {ESS_PER_CHAIN} per chain; take about draws={wanted}, or "
         f"thin={math.ceil(wanted / n_draws)} with as many draws as now"
