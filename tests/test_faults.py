@@ -128,7 +128,7 @@ def test_signal__that_is_ignored_stays_ignored():
 # ---- Leftovers -------------------------------------------------------------------------------------------------------
 
 
-def solved(data: Path, answer: Path, *_: Any) -> list[Any]:
+def solved(samples: Any, answer: Path, *_: Any) -> list[Any]:
     """An answer in no time, in place of that of `chiasma tumour`."""
     answer.mkdir(exist_ok=True)
     (answer / "solutions.tsv").write_text("rank")
@@ -153,7 +153,7 @@ def test_demo__never_touches_files_that_it_did_not_make(tmp_path, monkeypatch):
 
 
 def test_demo__replaces_its_own_and_refuses_what_was_added(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_file", solved)
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", solved)
     out = tmp_path / "demo"
     for _ in range(2):
         assert call("demo", "--out", out, "--sites", 300).exit_code == 0
@@ -168,13 +168,13 @@ def test_demo__replaces_its_own_and_refuses_what_was_added(tmp_path, monkeypatch
 def test_demo__that_was_killed_begins_anew(tmp_path, monkeypatch):
     out = tmp_path / "demo"
 
-    def killed(data: Path, answer: Path, *_: Any) -> None:
-        solved(data, answer)
+    def killed(samples: Any, answer: Path, *_: Any) -> None:
+        solved(samples, answer)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_file", killed)
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", killed)
     assert call("demo", "--out", out, "--sites", 300).exit_code == 130
-    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_file", solved)
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", solved)
     assert call("demo", "--out", out, "--sites", 300).exit_code == 0
 
 

@@ -20,12 +20,14 @@ from chiasma.cli import app
 from chiasma.datasets.genome import tumour_genome
 from chiasma.datasets.study import compare_updates, simulation_study
 from chiasma.files.settings import Settings, settings_of
+from chiasma.genomics.solutions import RESPONSES
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
 from chiasma.results import misfit, warnings
 from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.misfit import IMPROBABLE
 from chiasma.results.summary import SITES, _convergence_table
+from chiasma.sampling import pilot
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.plan import EXACT_SECONDS
 from chiasma.sampling.progress import FIRST_LINE
@@ -239,6 +241,8 @@ def test_decimals__in_prose_are_settings_or_held_by_a_test():
         "docs/examples/demonstration.md": 18,  # test_quick_start, test_study_table
         "docs/examples/ion-channels.md": 1,  # the rest: limits of the code, or numbers that the page's own code sets
         "docs/examples/own-density.md": 1,
+        "docs/examples/tumour.md": 8,  # test_tumour_page
+        "docs/explanation/ladders.md": 2,  # test_thresholds__of_the_pilot
         "docs/how-to/command-line.md": 1,
         "docs/how-to/convergence.md": 3,
         "docs/how-to/fit.md": 4,
@@ -252,6 +256,30 @@ def test_decimals__in_prose_are_settings_or_held_by_a_test():
     pages = [name for name in ("README.md", *PAGES) if "paper" not in name]
     found = {name: len(re.findall(r"(?<![\w.])\d+\.\d+(?![\w.])", code.sub("", read(name)))) for name in pages}
     assert {name: n for name, n in found.items() if n} == held
+
+
+def test_tumour_page__says_what_the_verification_found():
+    page, results = " ".join(read("docs/examples/tumour.md").split()), read("verification/results/tumours.md")
+    n, first, three, inside, promised, correct = table(results, "how often it is true")[0][1:]
+    assert f"solves {n} simulated tumours" in page
+    assert f"is the true one in {first}, and" in page
+    assert three == n
+    assert f"holds the truth in {100 * float(inside):.0f}." in page
+    assert f"accuracy of copy numbers is {float(promised):.3f} and the real one {float(correct):.3f}" in page
+    ranks = {row[0]: (*row[1].split(" / "), row[2]) for row in table(results, "Public samples")}
+    assert [ranks[name][2] for name in ("WESDemo1", "WESDemo2")] == ["1", "1"]
+    purity, ploidy, rank = ranks["X17222"]
+    assert f"rank {rank} (X17222: purity {purity}, ploidy {ploidy})" in page
+    purity, ploidy, rank = ranks["Y17204"]
+    assert f"rank {rank} (Y17204: {purity}, {ploidy})" in page
+    assert "powers {:g}, {:g} and {:g} are compared".format(*RESPONSES) in page
+    assert f"about like their power {RESPONSES[-1]:g}" in page
+
+
+def test_thresholds__of_the_pilot():
+    page = " ".join(read("docs/explanation/ladders.md").split())
+    assert f"mix with them (slowness below {pilot.MIXING})" in page
+    assert f"stuck with the default (slowness above {pilot.STUCK})" in page
 
 
 def test_readme__is_short():

@@ -470,7 +470,7 @@ def test_sample__auto_takes_blocks_where_exact_draws_are_too_expensive():
     posterior = ch.sample(model, y, exchange=None, **QUICK)
     chosen = posterior.info["plan"]
     assert "2,197,265,625 joint states (8 equal rows count as 9 states)" in chosen
-    assert "blocks of 2 rows" in chosen
+    assert "blocks of 3 rows" in chosen
     assert "over the budget" in chosen
     assert posterior.codes.shape == (2, 12, 60)
     posterior = ch.sample(model, y, update=ch.HammingBall(), exchange="augmented", ladder=[1, 3], **QUICK)
