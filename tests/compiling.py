@@ -32,6 +32,8 @@ def use_everything() -> None:
     learned = ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(1, 9), 0.2), emission=ch.Gaussian([1.0, 0.6], sd=SD))
     for update in ("row", "collapsed"):
         ch.sample(learned, Y, update=update, exchange=None, **QUICK)
+    known = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 0.6], sd=0.5))
+    ch.sample(known, Y, update="gaussian-blocks", exchange=None, **QUICK)
     tumour = simulate_tumour(1, n_bins=60, purity=0.7, doubled=False, clones=1)
     solve(simulated_bins(tumour), Bounds(clones=(1, 1), purity=(0.5, 0.9), ploidy=(1.5, 3.0)), workers=1)
 
