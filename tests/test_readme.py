@@ -26,7 +26,7 @@ from chiasma.models.priors import PRIORS
 from chiasma.results import misfit, warnings
 from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.misfit import IMPROBABLE
-from chiasma.results.summary import SITES, _convergence_table
+from chiasma.results.summary import FEWEST_SITES, SITES, VALUES, _convergence_table
 from chiasma.sampling import pilot
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.plan import EXACT_SECONDS
@@ -196,6 +196,10 @@ def test_limits__in_prose_are_those_of_the_code():
     assert f"{words[int(warnings.SURE)]} standard errors" in fit
     assert f"at least {warnings.ESS_PER_CHAIN} per chain" in convergence
     assert f"at up to {SITES} sites" in convergence
+    assert (
+        f"though at least {FEWEST_SITES}, where all chains together have more than\n{VALUES // SITES:,} draws"
+        in convergence
+    )
     assert f"at most {words[int(FLUSH_SECONDS)]} seconds back" in read("docs/how-to/resume.md")
     assert f"after {words[int(FIRST_LINE)]} seconds" in read(COMMAND_LINE)
 
@@ -327,7 +331,7 @@ def test_store_page__names_the_arrays_of_a_store(tmp_path):
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     data = ch.Observations([0.1, 1.0, 0.9], gaps=[1.0, 2.0])
     options = {"draws": 4, "warmup": 2, "chains": 2, "seed": 1, "progress": False}
-    ch.sample(model, data, update="exact", exchange=None, store=tmp_path / "run.zarr", **options)
+    ch.sample(model, data, store=tmp_path / "run.zarr", **options)
     group = zarr.open_group(tmp_path / "run.zarr", mode="r")
     shapes = {name: ", ".join(array.metadata.dimension_names) for name, array in group.arrays()}
     for names, shape, _ in table(read("docs/how-to/read-a-store.md"), "to read it"):
