@@ -357,6 +357,7 @@ def test_demo__study_prints_every_update_and_the_evidence():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("light_pictures")
 def test_examples__all_run(here):
     """As the help shows them, but shorter: in this order each finds the files it names. The demo has its own test."""
     order = ("simulate", "chiasma", "fit", "show", "tumour")
