@@ -299,11 +299,11 @@ def test_show__writes_the_files_again(fitted):
 def test_show__a_region(fitted):
     result = run("show", "run", "--region", "chr2")
     assert result.exit_code == 0, result.output
-    assert re.search(r"2:0-\d+: the \d most probable patterns", result.stdout)
-    assert len(list((fitted / "run/figures").glob("sites-*-patterns.png"))) == 1
+    assert re.search(r"2:0-\d+: the \d most probable configurations", result.stdout)
+    assert len(list((fitted / "run/figures").glob("sites-*-configurations.png"))) == 1
     content = json.loads(run("show", "run", "--region", "0-3", "--json").stdout)
     assert content["region"].startswith("1:0-")
-    assert content["patterns"][0]["runs"][0]["first_site"] == 0
+    assert content["configurations"][0]["runs"][0]["first_site"] == 0
     assert run("show", "run", "--region", "0-3", "-q").stdout == ""
     assert "there is no chromosome 'chr99'" in run("show", "run", "--region", "chr99").stderr
 

@@ -48,7 +48,7 @@ def with_dask(posterior: Posterior) -> Posterior:
 
 
 def some_codes(n_chains=3, n_draws=45, n_sites=12, n_rows=3, seed=1):
-    """Noisy copies of one path, so that patterns repeat."""
+    """Noisy copies of one path, so that configurations repeat."""
     rng = np.random.default_rng(seed)
     path = rng.integers(0, 1 << n_rows, n_sites // 3).repeat(3)
     noise = rng.integers(0, 1 << n_rows, (n_chains, n_draws, n_sites))
@@ -63,7 +63,7 @@ def kept(request, monkeypatch):
     return with_dask if request.param == "dask" else lambda posterior: posterior
 
 
-def test_top_configurations__are_the_distinct_patterns_with_their_shares(kept):
+def test_top_configurations__are_the_distinct_ones_with_their_shares(kept):
     codes = some_codes()
     found = kept(by_hand(codes)).top_configurations(2, 5, n=100)
     plain = Counter(tuple(pattern) for pattern in codes[:, :, 2:5].reshape(-1, 3).tolist())

@@ -199,7 +199,11 @@ def test_summary__parameters_on_which_chains_disagree_are_named():
     rhat = apart.summary().parameters[-1].rhat
     assert rhat > 1.1
     (text,) = about(apart, "the chains disagree", "depth")
-    assert f"R-hat of depth ({rhat:.3f}) is above 1.01; warm up longer (warmup=...), take more draws (draws=" in text
+    assert (
+        f"R-hat of depth ({rhat:.3f}) is above 1.01; add tempered replicas (exchange='auto', ladder='auto'), or "
+        in text
+    )
+    assert "), or warm up longer (warmup=...) and take more draws (draws=" in text
     ess = apart.summary().parameters[-1].ess
     (text,) = about(apart, "few effective draws", "depth")
     assert f"bulk ESS of depth ({ess:,.0f}) is low, expected 100 per chain; take about draws=" in text

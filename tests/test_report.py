@@ -222,11 +222,11 @@ def test_report__without_labels_doubts_or_levels(tmp_path):
     assert "Every segment has one explanation." in page.text
 
 
-def test_region__writes_patterns_and_level(tmp_path, fitted):
+def test_region__writes_configurations_and_level(tmp_path, fitted):
     posterior, signal = fitted
     found, figures = write_region(posterior, signal, 6, 12, tmp_path / "figures")
     assert 0 < sum(one.probability for one in found) <= 1
-    assert [path.name for path in figures] == ["sites-6-11-patterns.png", "sites-6-11-level.png"]
+    assert [path.name for path in figures] == ["sites-6-11-configurations.png", "sites-6-11-level.png"]
     assert all(path.exists() for path in figures)
 
 

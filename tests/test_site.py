@@ -28,6 +28,7 @@ SEARCHES = {
     "mosaic": "crossovers.html",
     "forward filtering": "passes.html",
     "bimodal": "glossary.html",
+    "pattern": "glossary.html",
 }
 
 pytestmark = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the site is not built: make docs")

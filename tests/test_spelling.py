@@ -12,9 +12,13 @@ import chiasma as ch
 from chiasma.files.answers import answers
 from chiasma.files.options import all_settings
 from chiasma.files.spelling import as_options, in_options
+from chiasma.kernels.layout import make_layout
+from chiasma.results.chain_modes import Apart, mode_warnings
 from chiasma.results.convergence import Convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.misfit import Misfit
+from chiasma.results.remedies import remedies
+from chiasma.results.run_info import RunInfo
 from chiasma.results.warnings import chain_warnings, evidence_warnings, ladder_warnings, misfit_warnings
 
 SOURCE = Path(ch.__file__).parent
@@ -35,11 +39,25 @@ STATS = {
 }
 
 
+# Runs with all kinds of remedies: their rungs, and how they moved.
+RUNS = (
+    ([1.0], "RowGibbs()"),
+    ([0.2, 1.0], "RowGibbs()"),
+    ([1.0], "Collapsed(starts=32)"),
+    ([1.0], None),
+    ([0.2, 1.0], None),
+    ([0.0, 0.2, 1.0], None),
+)
+APART = Apart(n=1, n_sites=9, site=7, chains=(0, 1), codes=(1, 2), shares=(1.0, 1.0))
+
+
 def warnings() -> list[str]:
     """Every warning that names a remedy by its argument."""
-    found = chain_warnings((BAD_PART,), (), 1, 100, np.array([1.0]), "")
-    for betas, update in (([1.0], "Collapsed(starts=32)"), ([0.2, 1.0], ""), ([0.0, 0.2, 1.0], "")):
-        found += chain_warnings((BAD_PART,), (), 4, 100, np.array(betas), update)
+    found = chain_warnings((BAD_PART,), (), 1, 100)
+    for betas, update in RUNS:
+        info = RunInfo(update=update, update_named=True, larger_blocks=3)
+        moves = remedies(info, np.array(betas), learns=False)
+        found += [*chain_warnings((BAD_PART,), (), 4, 100, moves), *mode_warnings(APART, make_layout([2, 2]), moves)]
     return [
         *found,
         *evidence_warnings(Evidence(-3.0, 2.0), 100),
@@ -64,6 +82,17 @@ def test_warnings__name_arguments_in_python_and_options_on_the_command_line():
     said = set(re.findall(r"--[\w-]+ [\w:-]+", spoken))
     assert {"--learn sd", "--learn weights", "--emission student-t", "--update collapsed:N", "--ladder auto"} <= said
     assert re.findall(r"\w+=|ch\.\w+", spoken) == []
+
+
+def test_remedies__of_chains_that_disagree_are_options():
+    moves = remedies(RunInfo(update="RowGibbs()", update_named=True, larger_blocks=3), np.ones(1), learns=False)
+    (text,) = mode_warnings(APART, make_layout([2, 2]), moves)
+    assert as_options(text).endswith(
+        "let --update auto choose, take larger blocks (--update block:3, --exchange none), let jumps be learned "
+        "(--update jumps, --exchange none), or add a ladder with crossovers (--exchange mosaic, --ladder auto)"
+    )
+    (text, _) = chain_warnings((BAD_PART,), (), 4, 100, moves)
+    assert as_options(text).endswith(", or warm up longer (--warmup N) and take more draws (--draws 4500)")
 
 
 @pytest.mark.parametrize("package", ["exact", "results", "sampling", "storage"])

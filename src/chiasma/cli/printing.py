@@ -64,10 +64,10 @@ class Voice:
             console.print(printable(page), soft_wrap=True, markup=False)
 
     def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
-        """Print the most probable patterns of a region."""
+        """Print the most probable configurations of a region."""
         from chiasma.results.configurations import state_name
 
-        patterns = [
+        configurations = [
             {
                 "probability": one.probability,
                 "standard_error": _known(one.standard_error),
@@ -79,25 +79,25 @@ class Voice:
             for one in found
         ]
         if self.as_json:
-            typer.echo(json.dumps({"region": where, "patterns": patterns}, indent=2))
+            typer.echo(json.dumps({"region": where, "configurations": configurations}, indent=2))
         elif not self.quiet:
             from rich.console import Console
 
             console = Console(highlight=False)
-            console.print(_patterns(patterns, where))
+            console.print(_configurations(configurations, where))
             console.print(printable(f"Wrote {' and '.join(map(str, figures))}"), soft_wrap=True, markup=False)
 
 
-def _patterns(patterns: list[dict[str, Any]], where: str) -> Any:
+def _configurations(found: list[dict[str, Any]], where: str) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    total = sum(one["probability"] for one in patterns)
-    title = f"{printable(where)}: the {len(patterns)} most probable patterns ({total:.0%} of the draws)"
+    total = sum(one["probability"] for one in found)
+    title = f"{printable(where)}: the {len(found)} most probable configurations ({total:.0%} of the draws)"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("probability", justify="right")
     table.add_column("states, one digit per row, and their sites")
-    for one in patterns:
+    for one in found:
         error = f" ± {one['standard_error']:.1g}" if one["standard_error"] else ""
         runs = [f"{run['state']} {run['first_site']}-{run['last_site']}" for run in one["runs"]]
         table.add_row(f"{one['probability']:.3f}{error}", ", ".join(runs))

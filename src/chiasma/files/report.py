@@ -210,10 +210,10 @@ class Clock:
 def write_region(
     posterior: Posterior, signal: Signal, start: int, stop: int, folder: Path
 ) -> tuple[list[Configuration], list[Path]]:
-    """The most probable patterns of sites start..stop-1, and a figure of them with the data."""
+    """The most probable configurations of sites start..stop-1, and a figure of them with the data."""
     found = posterior.top_configurations(start, stop, n=N_RIVALS)
     labels = labels_of(signal)
-    pictures = {"patterns": _patterns(posterior, found, labels)}
+    pictures = {"configurations": _configurations(posterior, found, labels)}
     if has_levels(posterior):
         options: dict[str, Any] = {"start": start, "stop": stop, "labels": labels}
         pictures["level"] = (WIDE, lambda fig: plots.plot_level(posterior, ax=fig.subplots(), **options))
@@ -266,10 +266,10 @@ def _rivals(found: Found, region: Region) -> Picture:
     shown = region.serious if len(region.serious) > 1 else region.explanations[:2]
     states = [np.repeat(np.array(one.states)[:, None], n_sites, axis=1) for one in shown]
     listed = [(one.probability, own, region.segment.start) for one, own in zip(shown, states, strict=True)]
-    return _patterns(found.posterior, listed, found.labels)
+    return _configurations(found.posterior, listed, found.labels)
 
 
-def _patterns(posterior: Posterior, found: Sequence[Any], labels: Labels) -> Picture:
+def _configurations(posterior: Posterior, found: Sequence[Any], labels: Labels) -> Picture:
     size = configurations_size(len(found), posterior.n_rows or 0, has_levels(posterior))
     show = partial(plots.plot_configurations, found, posterior=posterior, labels=labels)
     return (9.0, size[1]), lambda fig: show(fig=fig)

@@ -6,6 +6,7 @@ equal rows are one explanation (`equal_rows.Merging`): labels may differ between
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -16,14 +17,13 @@ import xarray as xr
 from chiasma.kernels.layout import Layout, unpack_codes
 from chiasma.results.configurations import state_name
 from chiasma.results.equal_rows import Merging
+from chiasma.results.remedies import either
 
 # Two chains sit in different modes at a site where each has one explanation in at least this share of its draws, of
 # which the other has less than RARE. Chains that mix do not come near it, whatever the posterior.
 SURE, RARE = 0.8, 0.05
 # Shorter chains are not judged.
 FEWEST_DRAWS = 20
-# Rows of a block that is called large.
-LARGE_BLOCK = 8
 
 
 class Apart(NamedTuple):
@@ -80,8 +80,8 @@ def _at_site(
     return None
 
 
-def mode_warnings(apart: Apart | None, layout: Layout, n_free: int) -> list[str]:
-    """What it means that chains are apart, with remedies, the first to try first. n_free: rows that are not fixed."""
+def mode_warnings(apart: Apart | None, layout: Layout, moves: Sequence[str]) -> list[str]:
+    """What it means that chains are apart. moves: ways to move better (`remedies`)."""
     if apart is None:
         return []
     names = [state_name(states) for states in unpack_codes(np.array(apart.codes), layout).T.tolist()]
@@ -91,7 +91,6 @@ def mode_warnings(apart: Apart | None, layout: Layout, n_free: int) -> list[str]
     )
     return [
         f"the chains sit in different modes at {apart.n} of {apart.n_sites} sites, each sure of its explanation: at "
-        f"site {apart.site} {first}, {second}; each may be right, but how probable they are is not known: let "
-        f"update='auto' choose, take larger blocks (update=ch.BlockGibbs(size={min(LARGE_BLOCK, n_free)})), or a "
-        "ladder with crossovers (exchange='mosaic', ladder='auto')"
+        f"site {apart.site} {first}, {second}; each may be right, but how probable they are is not known: "
+        f"{either(moves)}"
     ]

@@ -1,4 +1,4 @@
-"""Quantities computed from codes: levels, rows on, runs of equal codes, patterns of a region with probabilities.
+"""Quantities computed from codes: levels, rows on, runs of equal codes, configurations of a region with probabilities.
 
 codes: (chain, draw, site), in memory or lazily on disk. They are read in pieces of draws, so memory stays bounded.
 """
@@ -186,7 +186,7 @@ def code_text(code: int, layout: Layout) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Configuration:
-    """One pattern of a region and its share of the draws.
+    """One configuration of a region and its share of the draws.
 
     states : (K, stop - start) of every row, equal rows in descending order. codes : (stop - start,).
     standard_error : Monte Carlo error of the probability.
@@ -217,7 +217,7 @@ class Configuration:
 def top_configurations(
     codes: xr.DataArray, layout: Layout, start: int, stop: int, n: int, merge: Callable[[Codes], Codes] | None = None
 ) -> list[Configuration]:
-    """The n most frequent patterns of columns start..stop-1, most frequent first; ties go to the one drawn first.
+    """The n most frequent configurations of columns start..stop-1, most frequent first; ties go to the one drawn first.
 
     merge : codes to codes, of columns that count as one (`equal_rows.Merging`).
     """
@@ -230,10 +230,10 @@ def top_configurations(
     label = np.empty(region.shape[:2], np.int64)
     seen: dict[bytes, int] = {}
     for chain, first, part in pieces(region):
-        for i, pattern in enumerate(np.ascontiguousarray(part if merge is None else merge(part))):
-            label[chain, first + i] = seen.setdefault(pattern.tobytes(), len(seen))
+        for i, one in enumerate(np.ascontiguousarray(part if merge is None else merge(part))):
+            label[chain, first + i] = seen.setdefault(one.tobytes(), len(seen))
     counts = np.bincount(label.ravel())
-    found = [np.frombuffer(pattern, codes.dtype).astype(np.int64) for pattern in seen]
+    found = [np.frombuffer(one, codes.dtype).astype(np.int64) for one in seen]
     return [
         Configuration(
             probability=float(counts[i] / label.size),

@@ -32,6 +32,7 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.label_switching import label_warnings
 from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
+from chiasma.results.remedies import remedies
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
 from chiasma.results.summary import Summary
@@ -330,14 +331,14 @@ class Posterior:
         return configurations.rows_on(self.codes, self.layout)
 
     def top_configurations(self, start: int, stop: int, n: int = 5) -> list[Configuration]:
-        """The most probable patterns of a region: its rival explanations.
+        """The most probable configurations of a region: its rival explanations.
 
         Columns that differ only by exchanging equal rows count as one.
 
         Parameters
         ----------
         start, stop : int, the region is columns start..stop-1.
-        n : int, how many patterns.
+        n : int, how many configurations.
 
         Returns
         -------
@@ -402,8 +403,8 @@ class Posterior:
         return segments.row_segments(self.codes, self.layout, self._row(row), self._starts())
 
     def _mode_warnings(self, series: xr.DataArray) -> list[str]:
-        n_free = len(self.model.free_rows) if isinstance(self.model, FactorialHMM) else len(self.layout.sizes)
-        return mode_warnings(chains_apart(series, self.merging), self.layout, n_free)
+        moves = remedies(self.info, self.betas, bool(self.parameters))
+        return mode_warnings(chains_apart(series, self.merging), self.layout, moves)
 
     def summary(self) -> Summary:
         """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, whether

@@ -14,6 +14,8 @@ class RunInfo(TypedDict, total=False):
     seed: int
     plan: str  # what was chosen and why, in words
     update: str | None  # as Python code; None for a Density, which has its own update
+    update_named: bool  # by the caller, not chosen by "auto"
+    larger_blocks: int | None  # rows of a block that holds more than the update draws jointly; None: there is none
     exchange: str | None  # None if nothing was exchanged
     follows_swaps: bool  # exchanges swap whole paths, so round trips can be counted
     independent: bool  # draws are independent of each other
@@ -38,6 +40,8 @@ def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
         "seed": run["seed"],
         "plan": about["plan"],
         "update": run["update"],
+        "update_named": about.get("update_named", False),
+        "larger_blocks": about.get("larger_blocks"),
         "exchange": run["exchange"],
         "follows_swaps": about["follows_swaps"],
         "independent": about["independent"],

@@ -18,6 +18,7 @@ from chiasma.results.convergence import Convergence, convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.misfit import IMPROBABLE, Misfit
 from chiasma.results.parameters import ParameterSummary
+from chiasma.results.remedies import remedies
 from chiasma.results.run_info import RunInfo
 from chiasma.results.shown import Shown
 from chiasma.results.warnings import chain_warnings, count, evidence_warnings, misfit_warnings
@@ -161,7 +162,7 @@ def summarise(
     warnings = (
         []
         if info.get("independent")
-        else chain_warnings(parts, parameters, n_chains, n_draws, betas, info.get("update") or "")
+        else chain_warnings(parts, parameters, n_chains, n_draws, remedies(info, betas, bool(parameters)))
     )
     return Summary(
         run=run,

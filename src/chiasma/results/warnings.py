@@ -7,7 +7,7 @@ makes options of them (`files/spelling.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.exchange_stats import suggested_size
 from chiasma.results.misfit import IMPROBABLE, Misfit
 from chiasma.results.parameters import ParameterSummary
-from chiasma.types import Floats
+from chiasma.results.remedies import either
 
 # Vehtari and others (2021) recommend at least this effective sample size.
 ESS_PER_CHAIN = 100
@@ -40,10 +40,9 @@ def chain_warnings(
     parameters: tuple[ParameterSummary, ...],
     n_chains: int,
     n_draws: int,
-    betas: Floats,
-    update: str = "",
+    moves: Sequence[str] = (),
 ) -> list[str]:
-    """update: how the run moved, as Python code."""
+    """moves: ways to move better (`remedies`), tried before longer runs where chains disagree."""
     if n_draws < 4:
         return [f"{count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
     found = []
@@ -56,7 +55,7 @@ def chain_warnings(
             many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at {place}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
             told = f"{what} is above {RHAT}{many} ({part.rhat_worst:.3f}){stuck}"
-            found.append(_disagree(told, _wanted(part.ess_worst, n_chains, n_draws, least=2.0), betas, update))
+            found.append(_disagree(told, _wanted(part.ess_worst, n_chains, n_draws, least=2.0), moves))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
@@ -64,7 +63,7 @@ def chain_warnings(
     if apart:
         what = f"{_listed([f'{one.name} ({one.rhat:.3f})' for one in apart])} is above {RHAT}"
         least_ess = min(one.ess for one in apart)
-        found.append(_disagree(what, _wanted(least_ess, n_chains, n_draws, least=2.0), betas, update))
+        found.append(_disagree(what, _wanted(least_ess, n_chains, n_draws, least=2.0), moves))
     slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
     if slow:
         what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
@@ -72,15 +71,9 @@ def chain_warnings(
     return found
 
 
-def _disagree(what: str, wanted: int, betas: Floats, update: str) -> str:
-    better = _better_ladder(betas)
-    if len(betas) == 1 and update.startswith("Collapsed"):
-        better = "look for optima from more starts (update=ch.Collapsed(starts=...))"
-    first = "let update='auto' choose, " if update.startswith("RowGibbs") else ""
-    return (
-        f"the chains disagree: R-hat of {what}; {first}warm up longer (warmup=...), take more draws "
-        f"(draws={wanted}), or {better}"
-    )
+def _disagree(what: str, wanted: int, moves: Sequence[str]) -> str:
+    longer = f"warm up longer (warmup=...) and take more draws (draws={wanted})"
+    return f"the chains disagree: R-hat of {what}; {either([*moves, longer])}"
 
 
 def _wanted(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
@@ -105,14 +98,6 @@ def _listed(names: list[str]) -> str:
     """
     more = len(names) - SHOWN_NAMES
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _better_ladder(betas: Floats) -> str:
-    if len(betas) == 1:
-        return "add tempered replicas (exchange='auto', ladder='auto')"
-    if betas[0] > 0:
-        return "let the ladder reach hotter (ladder='auto')"
-    return f"use more rungs (ladder=ch.Ladder.adapted({2 * len(betas)}))"
 
 
 def count(n: int, noun: str) -> str:

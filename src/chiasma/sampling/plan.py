@@ -19,7 +19,7 @@ from chiasma.exact.passes import MEMORY
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Update
+from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Update, fits_memory
 from chiasma.types import as_floats, shown
 
 # Default time budget of exact draws in seconds, `exact_seconds` of sample(); replicas are used above it.
@@ -33,6 +33,8 @@ FEW_BLOCK_ROWS = 3
 BLOCK_BYTES = 2**24
 # The same for rows of any number of states: joint states of a block.
 BLOCK_STATES = 64
+# The largest block that a warning names: rows, and joint states of rows with more than two.
+LARGE_ROWS, LARGE_STATES = 8, 256
 # Candidates of the pilot, small, by default and large: rows per block with likelihoods computed on the fly, and from a
 # table or on demand; joint states of a block of rows with any number of states. The large ones are tried where chains
 # are stuck with the others. Messages of a candidate fit the last level of the caches.
@@ -127,6 +129,25 @@ def _block_axes(target: StateTarget) -> int:
     while size > 1 and 8 * target.n_columns * target.widest(size) > BLOCK_BYTES:
         size -= 1
     return size
+
+
+def larger_blocks(target: AnyTarget, update: Update) -> int | None:
+    """Rows of a block to try in place of an update, or None where it draws as many jointly or paths as a whole.
+
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0, 4.0]))
+    >>> target = model.exact_target([0.0, 1.0])
+    >>> larger_blocks(target, ch.RowGibbs()), larger_blocks(target, ch.BlockGibbs(size=3))
+    (3, None)
+    """
+    if isinstance(update, Exact | Collapsed):
+        return None
+    size = min(LARGE_ROWS, target.n_axes)
+    while size > 1 and (target.widest(size) > LARGE_STATES or not fits_memory(target, target.widest(size))):
+        size -= 1
+    blocks = update.blocks if isinstance(update, BlockGibbs) else None
+    own = getattr(update, "size", 1) if blocks is None else max(map(len, blocks))
+    return size if size > own else None
 
 
 def plan_paths(

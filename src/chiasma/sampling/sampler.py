@@ -34,7 +34,7 @@ from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.optimise import as_optima
 from chiasma.sampling.pilot import decide, saves_a_table
-from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget, check_evidence
+from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget, check_evidence, larger_blocks
 from chiasma.sampling.problems import (
     CodesProblem,
     LearningProblem,
@@ -157,6 +157,10 @@ def sample(
         problem.update = jumps  # type: ignore[attr-defined]  # learn_jumps takes problems that have one
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
+    about |= {
+        "update_named": not (isinstance(update, str) and update == "auto"),
+        "larger_blocks": _larger(problem, plan),
+    }
     trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
     starts = [start] * chains
     if start.states is None:
@@ -194,6 +198,15 @@ def sample(
         model=model,
         data=seen,
     )
+
+
+def _larger(problem: Problem, plan: Plan) -> int | None:
+    """Rows of larger blocks that a warning may name."""
+    if plan.update is None:
+        return None
+    assert isinstance(problem, CodesProblem | LearningProblem)
+    target = problem.learning.typical if isinstance(problem, LearningProblem) else problem.target
+    return larger_blocks(target, plan.update)
 
 
 def has_proper_prior(model: Model) -> bool:

@@ -237,7 +237,7 @@ class HammingBall(Update):
         _check_memory(target, size)  # before the candidates are listed: there may be very many
         offsets = ball_offsets(target.layout, self.radius)
         cheaper = TENSOR_LANES * size * size * n_axes < target.tensor_operations
-        if cheaper or _bytes(target, target.n_states) > MOST_BYTES:
+        if cheaper or not fits_memory(target, target.n_states):
             return [Step(sweeps.BALL_DENSE, 0, offsets, 2 * target.n_columns, size)]
         return [Step(sweeps.BALL_TENSOR, 0, offsets, 2 * target.n_columns, target.n_states)]
 
@@ -759,11 +759,15 @@ def _bytes(target: AnyTarget, width: int) -> int:
     return 8 * 2 * target.n_columns * width
 
 
+def fits_memory(target: AnyTarget, width: int) -> bool:
+    """Whether an update may have so many candidates at every column."""
+    return _bytes(target, width) <= MOST_BYTES
+
+
 def _check_memory(target: AnyTarget, width: int) -> None:
-    needed = _bytes(target, width)
-    if needed > MOST_BYTES:
+    if not fits_memory(target, width):
         raise BudgetExceeded(
             f"an update with {width:,} candidates at each of {target.n_columns} columns "
-            f"needs {needed / 2**20:,.0f} MiB, limit {MOST_BYTES / 2**20:,.0f} MiB; "
+            f"needs {_bytes(target, width) / 2**20:,.0f} MiB, limit {MOST_BYTES / 2**20:,.0f} MiB; "
             "take smaller blocks or a smaller ball"
         )

@@ -1,0 +1,126 @@
+"""Remedies of chains that disagree: each can be taken as it stands, in the order of the page on convergence."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chiasma as ch
+from chiasma.results.remedies import remedies
+from chiasma.results.warnings import chain_warnings
+from chiasma.sampling import updates
+from chiasma.sampling.plan import larger_blocks
+
+PAGE = Path(__file__).parents[1] / "docs/how-to/convergence.md"
+BINARY = {"chains": ch.BinaryChains(0.1, 0.1)}
+Y = np.array([0.1, 2.9, 3.2, 1.1, 0.2, 2.1])
+
+THREE = ch.FactorialHMM(**BINARY, emission=ch.Gaussian([1.0, 2.0, 3.0], sd=0.3))
+LEARNED = ch.FactorialHMM(**BINARY, emission=ch.Gaussian([1.0, 2.0, 3.0], sd=ch.HalfNormal(1)))
+LAMPS = ch.Row(values=[0, 1], chain=ch.Switch(0.1, 0.1), copies=4)
+OVEN = ch.Row(values=[0, 1, 3], chain=ch.Sticky(0.1))
+ROWS = ch.FactorialHMM(rows=[LAMPS, OVEN], emission=ch.Gaussian(sd=0.3))
+VECTOR = ch.Density(lambda x: -(x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk(scale=1.0))
+ALONE = {"exchange": None}
+TWO_RUNGS = {"exchange": "mosaic", "ladder": [1, 5]}
+
+AUTO, BLOCKS, JUMPS, LADDER = (
+    "let update='auto'",
+    "take larger blocks",
+    "let jumps be learned",
+    "add a ladder with crossovers",
+)
+CASES = {
+    "rows one by one": (THREE, {"update": "row"} | ALONE, [AUTO, BLOCKS, JUMPS, LADDER]),
+    "a Hamming ball": (THREE, {"update": "hamming-ball"} | ALONE, [AUTO, BLOCKS, JUMPS, LADDER]),
+    "all rows jointly": (THREE, {"update": ch.BlockGibbs(size=3)} | ALONE, [AUTO, JUMPS, LADDER]),
+    "blocks by hand": (THREE, {"update": ch.BlockGibbs(blocks=[[0, 1], [2]])} | ALONE, [AUTO, BLOCKS, JUMPS, LADDER]),
+    "jumps": (THREE, {"update": ch.Jumps(size=2)} | ALONE, [AUTO, BLOCKS, LADDER]),
+    "what auto chose": (THREE, {"exact_seconds": 0} | ALONE, [JUMPS, LADDER]),
+    "a short ladder": (THREE, {"update": "row"} | TWO_RUNGS, [AUTO, BLOCKS, JUMPS, "let the ladder reach hotter"]),
+    "a whole ladder": (THREE, {"update": "row"}, [AUTO, BLOCKS, JUMPS, "use more rungs"]),
+    "exact draws on a ladder": (THREE, {"update": "exact"} | TWO_RUNGS, [AUTO, "let the ladder reach hotter"]),
+    "equal rows": (ROWS, {"update": "row"} | ALONE, [AUTO, BLOCKS, JUMPS, LADDER]),
+    "learned given the paths": (LEARNED, {"update": "row"} | ALONE, [AUTO, BLOCKS, LADDER]),
+    "learned by slices": (LEARNED, {"update": "exact"} | ALONE, [AUTO, "add tempered replicas"]),
+    "learned by gradients": (LEARNED, {"update": ch.Collapsed(starts=2)}, [AUTO, "look for optima from more starts"]),
+    "a density": (VECTOR, ALONE, ["add tempered replicas"]),
+}  # fmt: skip
+
+
+def sampled(model, options):
+    data = () if isinstance(model, ch.Density) else (Y,)
+    return ch.sample(model, *data, **{"draws": 4, "warmup": 4, "chains": 1, "seed": 1, "progress": False} | options)
+
+
+def arguments(text):
+    """What a remedy says, as arguments of sample()."""
+    named = text if "(" not in text else text[text.index("(") + 1 : text.rindex(")")]
+    code = "dict(update='auto')" if named == f"{AUTO} choose" else f"dict({named.replace('...', '2')})"
+    return eval(code, {"ch": ch})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_remedies__can_be_taken_as_they_stand(name):
+    model, options, expected = CASES[name]
+    posterior = sampled(model, options)
+    found = remedies(posterior.info, posterior.betas, bool(posterior.parameters))
+    assert [text for text, begins in zip(found, expected, strict=True) if not text.startswith(begins)] == []
+    for text in found:
+        sampled(model, options | arguments(text))
+
+
+@pytest.mark.parametrize("name", ["rows one by one", "what auto chose"])
+def test_remedies__without_a_ladder_bring_none(name):
+    """A remedy that changes the update of a single replica leaves it alone: a ladder is a remedy of its own."""
+    model, options, _ = CASES[name]
+    found = remedies(sampled(model, options).info, np.ones(1), learns=False)
+    options = {key: value for key, value in options.items() if key != "exchange"}
+    replicas = [
+        len(sampled(model, options | arguments(text)).betas)
+        for text in found
+        if text.startswith((BLOCKS, JUMPS, LADDER))
+    ]
+    assert set(replicas[:-1]) == {1}
+    assert replicas[-1] > 1
+
+
+def test_remedies__of_a_stored_run_are_the_same(tmp_path):
+    posterior = sampled(THREE, {"update": "row", "store": tmp_path / "run.zarr"} | ALONE)
+    again = ch.open_posterior(tmp_path / "run.zarr")
+    assert remedies(again.info, again.betas, learns=False) == remedies(posterior.info, posterior.betas, learns=False)
+    assert again.info["update_named"]
+    assert again.info["larger_blocks"] == 3
+
+
+def test_larger_blocks__of_rows_with_many_states_hold_few_of_them():
+    """Of four rows with nine states two fit: 81 joint states, not 6,561."""
+    rows = [ch.Row(values=[s * 9**k for s in range(9)], chain=ch.Sticky(0.1)) for k in range(4)]
+    target = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.3)).exact_target(Y)
+    assert larger_blocks(target, ch.RowGibbs()) == 2
+    assert larger_blocks(target, ch.BlockGibbs(size=2)) is None
+
+
+def test_larger_blocks__fit_in_memory(monkeypatch):
+    weights = 2.0 ** np.arange(10)
+    target = ch.FactorialHMM(**BINARY, emission=ch.Gaussian(weights, sd=0.3)).exact_target(Y)
+    assert larger_blocks(target, ch.RowGibbs()) == 8
+    assert larger_blocks(target, ch.GaussianBlocks(size=8)) is None
+    monkeypatch.setattr(updates, "MOST_BYTES", 8 * 2 * len(Y) * 2**5)
+    assert larger_blocks(target, ch.RowGibbs()) == 5
+
+
+def test_page__has_the_same_order():
+    words = ("auto", "larger blocks", "jumps be learned", "ladder with crossovers", "more draws")
+    steps = re.findall(r"^\*\*(\d)\. (.*?)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [(number, word in title) for (number, title), word in zip(steps, words, strict=True)] == [
+        (str(i), True) for i in range(1, 6)
+    ]
+    part = replace(sampled(THREE, {"draws": 8}).summary().convergence[0], rhat_worst=1.4)
+    posterior = sampled(THREE, CASES["rows one by one"][1])
+    moves = remedies(posterior.info, posterior.betas, learns=False)
+    (text, *_) = chain_warnings((part,), (), 4, 100, moves)
+    places = [text.index(word) for word in words]
+    assert places == sorted(places)
