@@ -185,7 +185,7 @@ def test_cost_of_cohorts__is_that_of_the_results():
 
 def test_limits__in_prose_are_those_of_the_code():
     fit, convergence = read("docs/how-to/fit.md"), read("docs/how-to/convergence.md")
-    assert f"a probability below {IMPROBABLE:.1%}. More than {warnings.UNLIKELY:.1%} are told" in fit
+    assert f"a probability below {IMPROBABLE:.1%}. More than {warnings.UNLIKELY:.1%} give a warning" in fit
     assert f"Above {warnings.WIDER:g} the noise" in fit
     assert f"below {1 / warnings.WIDER:g} it is" in fit
     assert f"Values above {RHAT} mean" in convergence
