@@ -286,6 +286,7 @@ def test_one_replica():
     chosen = plan(3, 50, "row", None)
     assert chosen.ladder.betas == (1.0,)
     assert chosen.reason == "update as given; one replica"
+    assert plan(3, 50, "row", None, [1]).reason == chosen.reason
     assert plan(3, 50, "row", "auto", [1]).exchange is None
     assert plan(3, 50, "row", None, [1, 5]).exchange is None
 

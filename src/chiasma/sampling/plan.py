@@ -325,7 +325,7 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
         why += "; one replica" if exchange is None else "; ladder from the prior to the target, adapted in warm-up"
     else:
         rungs = as_ladder(ladder)
-        why += f"; {len(rungs)} rungs as given"
+        why += "; one replica" if len(rungs) == 1 else f"; {len(rungs)} rungs as given"
     if isinstance(exchange, str):
         if exchange == "auto":
             chosen = favourite if len(rungs) > 1 else None
