@@ -1,20 +1,22 @@
 """CPU time to a given error where exact draws are forbidden: every fixed setting, and what `auto` chooses.
 
-The problems are those of tools/hard_problems.py. HARD="ring; K = 40" in the environment runs those whose names contain
-one of these texts, prints their tables and writes no file.
+The problems are those of tools/hard_problems.py, two at a time. HARD="ring; K = 40" in the environment runs those whose
+names contain one of these texts, prints their tables and writes no file.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
+import sys
+from collections.abc import Callable, Collection
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from hard_problems import FAR, MORE, SIX, STATES, Hard
+from hard_problems import ANEW, FAR, MORE, SIX, STATES, Hard
 
 import chiasma as ch
 from chiasma.kernels.layout import unpack_codes
@@ -25,18 +27,20 @@ if TYPE_CHECKING:
 
 GOALS = (0.02, 0.01)
 SEEDS = (1, 2, 3)
-# CPU seconds of the longest run of a sampler, and where an ensemble pays.
-LIMIT, FAR_LIMIT = 5.0, 10.0
+# Problems at a time, one on each core.
+PROCESSES = 2
+# CPU seconds of the longest run of a sampler, where explanations are far apart, and where an ensemble pays.
+LIMIT, FAR_LIMIT, ANEW_LIMIT = 5.0, 10.0, 20.0
 # Draws of the first run, and how fast they grow.
 FIRST, GROWTH = 100, 3.0
 # Times as long as the fastest sampler so far, to the first goal and to the second, after which others are given up; and
-# to the first as the fastest crossovers, where an ensemble pays.
+# to the first as the fastest crossovers, where explanations are far apart.
 BEHIND, FAR_BEHIND = dict(zip(GOALS, (1.8, 1.4), strict=True)), 3.2
 # A sampler is given up sooner, from this share of that time on, if its error, falling with the root of the work, would
 # reach the goal after so many times that time.
-EARLY, HOPELESS = 0.15, 4.0
+EARLY, HOPELESS = 0.1, 4.0
 # What `auto` was before gets so many times as long as `auto` needs, in few runs.
-TIMES_AS_FAST, BEFORE_GROWTH = 5.3, 6.0
+TIMES_AS_FAST, BEFORE_GROWTH = 6.0, 6.0
 BEFORE = "blocks of 5, mosaic, adapted ladder"
 
 
@@ -162,25 +166,55 @@ def fits(hard: Hard, settings: dict[str, Any]) -> bool:
     return getattr(update, "size", 1) <= hard.model.n_rows
 
 
-def race(report: Report, name: str, hard: Hard, samplers: dict[str, dict[str, Any]], limit: float) -> dict[str, Course]:
-    """The courses of all samplers that fit a problem, and their table."""
-    report.text(f"### {name}")
+ALONE_FAR = {sampler: settings for sampler, settings in ALONE.items() if sampler != "ball (1)"}
+
+
+class Section(NamedTuple):
+    """Problems, their samplers, and the CPU seconds of the longest run of one."""
+
+    title: str
+    problems: dict[str, Callable[[], Hard]]
+    samplers: dict[str, dict[str, Any]]
+    limit: float
+
+
+SECTIONS = [
+    Section("Random weights", SIX, BINARY, LIMIT),
+    Section("Where an ensemble pays", ANEW, ALONE_FAR | SWAPS | JUMPS | CROSSOVERS | AUTO, ANEW_LIMIT),
+    Section("Explanations that are far apart", FAR, ALONE_FAR | SWAPS | CROSSOVERS | JUMPS | AUTO, FAR_LIMIT),
+    Section("Sticky segments, several sequences, parts", MORE, BINARY, LIMIT),
+    Section("Rows with more states", STATES, ANY, LIMIT),
+]
+
+
+def race(name: str) -> tuple[dict[str, Course], float]:
+    """The courses of all samplers that fit a problem, and the CPU seconds that they took."""
+    began = process_time()
+    section = next(one for one in SECTIONS if name in one.problems)
+    hard, samplers = section.problems[name](), section.samplers
     courses: dict[str, Course] = {}
-    far = name in FAR
 
     def longest(goal: float) -> float:
-        crossovers = far and goal == GOALS[0]
-        pace = [one.until(goal) for sampler, one in courses.items() if not crossovers or sampler in CROSSOVERS]
-        return min(limit, (FAR_BEHIND if crossovers else BEHIND[goal]) * min(pace, default=math.inf))
+        crossovers = min((courses[one].until(goal) for one in CROSSOVERS if one in courses), default=math.inf)
+        if goal == GOALS[0] and name in ANEW and math.isfinite(crossovers):
+            return FAR_BEHIND * crossovers
+        if goal == GOALS[0] and name in FAR:
+            return min(section.limit, FAR_BEHIND * crossovers)
+        return min(section.limit, BEHIND[goal] * min((one.until(goal) for one in courses.values()), default=math.inf))
 
     # Samplers are given up by what is there: the fastest ones first, which are the last of the table.
     for sampler in reversed(samplers):
         if sampler == BEFORE and name in SIX:  # `auto` has had its turn
-            until = TIMES_AS_FAST * min(courses["auto"].until(GOALS[0]), limit)
+            until = TIMES_AS_FAST * min(courses["auto"].until(GOALS[0]), section.limit)
             courses[sampler] = measure(hard, samplers[sampler], until, math.inf, BEFORE_GROWTH)
         elif fits(hard, samplers[sampler]):
             courses[sampler] = measure(hard, samplers[sampler], longest)
-    courses = {sampler: courses[sampler] for sampler in samplers if sampler in courses}
+    print(f"done: {name}", file=sys.stderr, flush=True)
+    return {sampler: courses[sampler] for sampler in samplers if sampler in courses}, process_time() - began
+
+
+def show(report: Report, name: str, courses: dict[str, Course]) -> None:
+    report.text(f"### {name}")
     report.table(
         ["sampler", *(f"to {goal}" for goal in GOALS), "error", "after"],
         [
@@ -194,79 +228,79 @@ def race(report: Report, name: str, hard: Hard, samplers: dict[str, dict[str, An
         ],
     )
     report.text(f"`auto`: {courses['auto'].plan}.")
-    report.write()  # what there is, should the rest take too long
-    return courses
-
-
-def races(
-    report: Report,
-    title: str,
-    problems: Mapping[str, Callable[[], Hard]],
-    samplers: dict[str, dict[str, Any]],
-    limit: float = LIMIT,
-) -> dict[str, dict[str, Course]]:
-    asked = [text.strip() for text in os.environ.get("HARD", "").split(";")]
-    chosen = {name: make for name, make in problems.items() if any(text in name for text in asked)}
-    if chosen:
-        report.text(f"## {title}")
-    return {name: race(report, name, make(), samplers, limit) for name, make in chosen.items()}
 
 
 def run(report: Report) -> None:
     if "HARD" in os.environ:
         report.path = Path(os.devnull)
-    began = process_time()
+    asked = [text.strip() for text in os.environ.get("HARD", "").split(";")]
+    names = [name for section in SECTIONS for name in section.problems if any(text in name for text in asked)]
     report.text(
-        "CPU seconds (one process, one chain, set-up, pilot and warm-up included, compilation not) until the mean "
-        f"error of the probabilities is {GOALS[0]} and {GOALS[1]}, from runs of growing length, the mean over "
-        f"seeds {', '.join(map(str, SEEDS))}; exact draws are forbidden (`exact_seconds=0`). A dash: given up, after "
-        f"{BEHIND[GOALS[0]]:g} times as long as the fastest sampler needed to {GOALS[0]} ({FAR_BEHIND:g} times as long "
-        f"as the fastest crossovers, where an ensemble pays) and {BEHIND[GOALS[1]]:g} times to {GOALS[1]}, or "
-        f"{LIMIT:g} s ({FAR_LIMIT:g} s where an ensemble pays); or sooner, if the error, falling with the root of the "
-        f"work, would take {HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler "
-        f"that `auto` was before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as "
-        "long as `auto` needs."
+        "CPU seconds (one process, one chain, set-up, pilot and warm-up included, compilation not; two problems at a "
+        f"time, one on each core) until the mean error of the probabilities is {GOALS[0]} and {GOALS[1]}, from runs of "
+        f"growing length, the mean over seeds {', '.join(map(str, SEEDS))}; exact draws are forbidden "
+        f"(`exact_seconds=0`). A dash: given up, after {LIMIT:g} s, or {BEHIND[GOALS[0]]:g} times as long as the "
+        f"fastest sampler needed to {GOALS[0]} and {BEHIND[GOALS[1]]:g} times to {GOALS[1]}. Where explanations are far apart, "
+        f"to {GOALS[0]}: after {FAR_LIMIT:g} s, or {FAR_BEHIND:g} times as long as the fastest crossovers. Where an "
+        f"ensemble pays: after {ANEW_LIMIT:g} s, and all but crossovers and `auto` after {FAR_BEHIND:g} times as long "
+        f"as the fastest crossovers to {GOALS[0]}. Sooner, if the error, falling with the root of the work, would take "
+        f"{HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler that `auto` was "
+        f"before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as long as `auto` "
+        "needs."
     )
-    courses = races(report, "Random weights", SIX, BINARY)
-    alone = {sampler: settings for sampler, settings in ALONE.items() if sampler != "ball (1)"}
-    far = races(report, "Where an ensemble pays", FAR, alone | SWAPS | CROSSOVERS | JUMPS | AUTO, FAR_LIMIT)
-    if far:
-        report.text(
-            "Rival explanations in which all rows are changed at once, in every sequence by itself. Blocks stay where "
-            "they began; swaps of whole paths have to fit in all sequences at once; crossovers take over the sequences "
-            "that fit. Jumps along differences between chains that began in different places need no ladder. The pilot "
-            "recognises such problems by this rule: chains are stuck with blocks of the default size (slowness above "
-            f"{pilot.STUCK:g}: they differ by more than the halves of each chain explain), and jumps, or a few rungs "
-            "with crossovers, lower the score by more than the standard error of the comparison with larger blocks "
-            f"(rungs by a factor of at least {1 / pilot.GAIN:g})."
-        )
-        report.table(
-            ["problem", "best blocks alone", "best swaps", "best crossovers", "jumps", "auto"],
-            [
-                [name, *(leader(found, group) for group in (alone, SWAPS, CROSSOVERS, JUMPS, AUTO))]
-                for name, found in far.items()
-            ],
-        )
-        report.text(
-            f"How many times as fast to {GOALS[0]} the best crossovers are; '>' where no other reaches it, if their "
-            "errors fall from there with the root of the work, as they would if they were not stuck:"
-        )
-        report.table(
-            ["problem", "than blocks alone", "than swaps"],
-            [[name, *(ahead(found, group) for group in (alone, SWAPS))] for name, found in far.items()],
-        )
-    courses |= races(report, "Sticky segments, several sequences, parts", MORE, BINARY)
-    courses |= races(report, "Rows with more states", STATES, ANY)
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        # Those that take longest begin.
+        order = sorted(names, key=lambda name: (name not in ANEW, name not in FAR))
+        raced = dict(zip(order, pool.map(race, order), strict=True))
+    found = {name: raced[name][0] for name in names}
+    for section in SECTIONS:
+        own = {name: found[name] for name in names if name in section.problems}
+        if not own:
+            continue
+        report.text(f"## {section.title}")
+        for name, courses in own.items():
+            show(report, name, courses)
+        if section.problems is ANEW:
+            report.text(
+                "Rows that are on or off together, others in every sequence. Blocks stay where they began; swaps of "
+                "whole paths have to fit in all sequences at once; crossovers take over the sequences that fit. Jumps "
+                "along differences between chains have to learn another difference for every sequence, and try them "
+                "one by one. The pilot recognises such problems by this rule: chains are stuck with blocks of the "
+                f"default size (slowness above {pilot.STUCK:g}: they differ by more than the halves of each chain "
+                "explain) and with larger blocks and jumps as well, and a few rungs with crossovers lower the score by "
+                f"a factor of at least {1 / pilot.GAIN:g}; where two candidates are that close, both run again, longer."
+            )
+        elif section.problems is FAR:
+            report.text(
+                "Rows that flip together, the same ones in every sequence: what chains learn from one sequence serves "
+                "all others, and jumps need no ladder. The pilot tries ladders only where chains are stuck with jumps."
+            )
+        if section.problems in (ANEW, FAR):
+            groups = (ALONE_FAR, SWAPS, JUMPS, CROSSOVERS, AUTO)
+            report.table(
+                ["problem", "best blocks alone", "best swaps", "jumps", "best crossovers", "auto"],
+                [[name, *(leader(courses, group) for group in groups)] for name, courses in own.items()],
+            )
+            report.text(
+                f"How many times as fast to {GOALS[0]} the best crossovers are. '>': the others do not reach it, and "
+                "would need so long if their errors fell on with the root of the work, as they would if they were not "
+                "stuck; in brackets, how many times the time of the crossovers they were given:"
+            )
+            report.table(
+                ["problem", "than blocks alone", "than swaps", "than jumps"],
+                [[name, *(ahead(courses, group) for group in groups[:3])] for name, courses in own.items()],
+            )
     report.text("## auto against the best fixed setting")
     report.table(
         ["problem", *(f"best fixed setting to {goal}" for goal in GOALS), *(f"ratio to {goal}" for goal in GOALS)],
-        [[name, *best(found)] for name, found in (courses | far).items()],
+        [[name, *best(courses)] for name, courses in found.items()],
     )
     report.text(f"Against {BEFORE}, to {GOALS[0]} or to the end of its longest run:")
     report.table(
-        ["problem", "times as fast"], [[name, before(found)] for name, found in courses.items() if BEFORE in found]
+        ["problem", "times as fast"], [[name, before(courses)] for name, courses in found.items() if BEFORE in courses]
     )
-    report.text(f"All of this took {(process_time() - began) / 60:.0f} minutes of CPU time.")
+    minutes = sum(seconds for _, seconds in raced.values()) / 60
+    report.text(f"All of this took {minutes:.0f} minutes of CPU time.")
 
 
 def ahead(courses: dict[str, Course], names: Collection[str]) -> str:
@@ -274,9 +308,12 @@ def ahead(courses: dict[str, Course], names: Collection[str]) -> str:
     own = min(courses[name].until(GOALS[0]) for name in CROSSOVERS)
     others = [courses[name] for name in names if name in courses]
     reached = min(course.until(GOALS[0]) for course in others)
+    if not math.isfinite(own):
+        return "–"
     if math.isfinite(reached):
-        return f"{reached / own:.1f}"
-    return f"> {min(course.needed(GOALS[0]) for course in others) / own:.1f}"
+        return f"{reached / own:.2g}"
+    nearest = min(others, key=lambda course: course.needed(GOALS[0]))
+    return f"> {nearest.needed(GOALS[0]) / own:.1f} ({nearest.seconds[-1] / own:.1f})"
 
 
 def leader(courses: dict[str, Course], names: Collection[str]) -> str:

@@ -135,6 +135,51 @@ def going_together(n_rows: int, n_columns: int, sd: float, seed: int) -> Hard:
     return known(model, ch.Observations(y, starts=sequences_of_five(n_columns)))
 
 
+# ---- The same, with other rows in every sequence: no difference between explanations serves another sequence ---------
+
+
+def along_a_line(n_rows: int) -> np.ndarray:
+    """(K, K - 1): every row less the one before."""
+    return around_a_ring(n_rows)[:, 1:]
+
+
+def down_a_tree(n_rows: int) -> np.ndarray:
+    """(K, K - 1): every row but the root less its parent in a binary tree."""
+    weights = np.eye(n_rows)[:, 1:]
+    weights[(np.arange(1, n_rows) - 1) // 2, np.arange(n_rows - 1)] = -1
+    return weights
+
+
+def wired_anew(
+    wiring: Callable[[int], np.ndarray], n_rows: int, n_columns: int, length: int, sd: float, seed: int
+) -> Hard:
+    """Sequences of `length` columns, each with its own sensors.
+
+    Some rows, from four less than all to all but one, are on together or off together: sensors read their differences
+    along a wiring, the rows in random order. Every other row has a sensor of its own.
+    """
+    rng = np.random.default_rng(seed)
+    codes = np.arange(1 << n_rows)
+    states = np.asarray(codes[:, None] >> np.arange(n_rows) & 1, float)
+    log_lik = np.empty((n_columns, len(codes)))
+    starts = np.arange(0, n_columns, length)
+    initial = FAR_CHAINS.enter / (FAR_CHAINS.enter + FAR_CHAINS.leave)
+    for start in starts:
+        order = rng.permutation(n_rows)
+        truth = np.asarray(rng.random(n_rows) < initial, float)
+        together = order[: rng.integers(n_rows - 4, n_rows)]
+        truth[together] = truth[together[0]]
+        weights = np.eye(n_rows)[:, order[len(together) :]]
+        edges = np.zeros((n_rows, wiring(len(together)).shape[1]))
+        edges[together] = wiring(len(together))
+        weights = np.concatenate([edges, weights], axis=1)
+        for t in range(start, min(start + length, n_columns)):
+            y = truth @ weights + rng.normal(0, sd, weights.shape[1])
+            log_lik[t] = -0.5 * np.sum((y - states @ weights) ** 2, axis=1) / sd**2
+    model = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Table(log_lik))
+    return known(model, ch.Observations(np.arange(n_columns), starts=starts))
+
+
 SIX: dict[str, Callable[[], Hard]] = {
     "K = 8, T = 2,000": lambda: random_weights(8, 2000, 0.3, 0.02, 1),
     "K = 10, T = 1,000": lambda: random_weights(10, 1000, 0.2, 0.02, 2),
@@ -159,4 +204,9 @@ FAR: dict[str, Callable[[], Hard]] = {
     "K = 12, T = 60, sizes of differences on a grid": lambda: known(*sizes_only(on_a_grid(3, 4), 60, 0.6, 2)),
     "K = 14, T = 60, sizes of sums of three": lambda: known(*sizes_only(sums_of_three(14, 1), 60, 0.5, 1)),
     "K = 12, T = 60, rows that go together": lambda: going_together(12, 60, 0.5, 1),
+}
+ANEW: dict[str, Callable[[], Hard]] = {
+    "K = 13, T = 1,000, differences along lines": lambda: wired_anew(along_a_line, 13, 1000, 4, 0.4, 1),
+    "K = 13, T = 999, differences around rings": lambda: wired_anew(around_a_ring, 13, 999, 3, 0.4, 1),
+    "K = 13, T = 1,000, differences down trees": lambda: wired_anew(down_a_tree, 13, 1000, 4, 0.4, 1),
 }

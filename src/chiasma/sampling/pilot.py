@@ -63,6 +63,8 @@ STRETCHES = 24
 MIXING, STUCK = 1.1, 1.5
 # Ladders are taken where they make the score smaller by a factor.
 GAIN = 0.8
+# Work of the second trial of two candidates that are stuck, and whose scores differ by less than a factor.
+FINAL, CLOSE = 2.0, 2.0
 # Standard errors by which others have to be better: larger blocks and ladders, and smaller blocks.
 LIKELY, SURE = 1.0, 2.0
 # Temperatures of the ladders that are tried: a few rungs, for crossovers. A complete one serves the evidence only.
@@ -200,28 +202,37 @@ def decide(
         plan = replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None)
         return Decision(plan, problem, [], warmup)
     with ThreadPoolExecutor(workers) as pool:
-        run = Pilot(entropy, CHAINS, pool, display)
+        run = Pilot(entropy, CHAINS, work, pool, display)
         display.begin("pilot", 1 + len(first))
-        begun = run.advance(problem, plan, [problem.initial(streams.initial(0)) for streams in run.streams], work)
+        begun = run.advance(problem, plan, [problem.initial(streams.initial(0)) for streams in run.streams])
         cold = [states[-1] for states in begun.states]
-        tried = [run.advance(problem, one, cold, work) for one in first]
+        tried = [run.advance(problem, one, cold) for one in first]
         found = compare(tried)
-        best = next(one for one in found if one.trial.plan.update == plan.update)
-        if best.slowness > STUCK and not _takes_all(target, plan):
-            more = [(problem, replace(plan, update=update, reason=reason)) for update, reason in trial.larger]
-            tables = Tables.of(target, whole)
-            more += _with_jumps(problem, first[0], run.differences(tried), tables)
-            if trial.ladders:
-                more += [_with_ladder(problem, first[0], temperatures, tables) for temperatures in LADDERS]
+        spent = [begun, *tried]
+
+        def widen(more: list[tuple[CodesProblem[Any], Plan]]) -> list[Verdict]:
             more = [(own, one) for own, one in more if work >= FEWEST_ITERATIONS * work_of(own.target, one)]
             display.begin("pilot where chains are stuck", len(more))
-            tried += [run.advance(own, one, cold, work) for own, one in more]
+            tried.extend(run.advance(own, one, cold) for own, one in more)
+            spent.extend(tried[len(tried) - len(more) :])
+            return compare(tried)
+
+        if _of_default(found, plan).slowness > STUCK and not _takes_all(target, plan):
+            tables = Tables.of(target, whole)
+            larger = [(problem, replace(plan, update=update, reason=reason)) for update, reason in trial.larger]
+            found = widen(larger + _with_jumps(problem, first[0], run.differences(tried), tables))
+            if trial.ladders and choose(found, plan).slowness > STUCK:
+                found = widen([_with_ladder(problem, first[0], temperatures, tables) for temperatures in LADDERS])
+            going_on = finalists(found, plan)
+            display.begin("pilot, the best two again", len(going_on))
+            for one in going_on:
+                again = run.go_on(one.trial)
+                spent.append(again)
+                tried[tried.index(one.trial)] = again
             found = compare(tried)
-    best = next(one for one in found if one.trial.plan.update == plan.update)
-    for one in found:
-        best = one if preferred(one, best) else best
-    spent = sum(one.iterations * work_of(one.problem.target, one.plan) for one in [begun, *tried]) * CHAINS
-    left = warmup - math.ceil(spent / (chains * work_of(target, plan)))
+    best = choose(found, plan)
+    used = sum(one.iterations * work_of(one.problem.target, one.plan) for one in spent) * CHAINS
+    left = warmup - math.ceil(used / (chains * work_of(target, plan)))
     scores = ", ".join(f"{one.score:.3f} with {one.trial.plan.reason}" for one in found)
     reason = (
         f"{best.trial.plan.reason}: chosen by a pilot of {CHAINS} chains (their disagreement at equal work times the "
@@ -229,6 +240,28 @@ def decide(
     )
     chosen = replace(best.trial.plan, reason=reason, trial=None)
     return Decision(chosen, best.trial.problem, best.trial.states, max(left, 0))
+
+
+def _of_default(found: Sequence[Verdict], plan: Plan) -> Verdict:
+    return next(one for one in found if one.trial.plan.update == plan.update)
+
+
+def choose(found: Sequence[Verdict], plan: Plan) -> Verdict:
+    """The candidate to take: that of the plan, unless another is preferred."""
+    best = _of_default(found, plan)
+    for one in found:
+        best = one if preferred(one, best) else best
+    return best
+
+
+def finalists(found: Sequence[Verdict], plan: Plan) -> list[Verdict]:
+    """The chosen candidate and its best rival, if trials were too short for a clear answer, because chains have not yet
+    forgotten where they began; else none.
+    """
+    best = choose(found, plan)
+    others = sorted((one for one in found if one is not best), key=lambda one: one.score)
+    close = [one for one in others[:1] if one.score < CLOSE * best.score]
+    return [best, *close] if best.slowness > STUCK and close else []
 
 
 def preferred(one: Verdict, best: Verdict) -> bool:
@@ -256,7 +289,7 @@ def _with_jumps(
         update=Jumps(size=size, differences=differences),
         reason=f"blocks of {size} rows and jumps along {len(differences.weights)} differences between chains",
     )
-    return [(tables.pose(problem, plan, 2), plan)] if differences.weights else []
+    return [(tables.pose(problem, plan), plan)] if differences.weights else []
 
 
 def _few_rows(target: AnyTarget, smallest: Plan) -> int:
@@ -268,17 +301,22 @@ class Tables(NamedTuple):
 
     present: AnyTarget
     absent: AnyTarget
+    n_built: int  # tables that the pilot has by now: the logarithms, and their exponentials at beta = 1
     whole: float
 
     @classmethod
     def of(cls, target: AnyTarget, whole: float) -> Tables:
         if isinstance(target, StateTarget):
-            return cls(target, target, whole)
-        return cls(replace(target, table_bytes=TRIED_BYTES), replace(target, table_bytes=0), whole)
+            return cls(target, target, 0, whole)
+        absent = replace(target, table_bytes=0)
+        if target.tabulated:
+            return cls(target, absent, 2, whole)
+        return cls(replace(target, table_bytes=TRIED_BYTES), absent, 0, whole)
 
-    def pose(self, problem: CodesProblem[Any], plan: Plan, n_tables: int) -> CodesProblem[Any]:
+    def pose(self, problem: CodesProblem[Any], plan: Plan) -> CodesProblem[Any]:
         """The problem with a table at every rung if that takes little of the work of the warm-up, without if not."""
         target = self.present
+        n_tables = 1 + len(plan.ladder) - self.n_built
         entries = 0 if isinstance(target, StateTarget) else n_tables * target.n_columns * target.n_states
         fits = target.tabulated and TABLE * entries <= TABLE_SHARE * self.whole
         assert plan.update is not None
@@ -299,7 +337,7 @@ def _with_ladder(
         ladder=Ladder.of(temperatures),
         reason=f"blocks of {size} rows and {len(temperatures)} rungs, MosaicCrossover exchanges",
     )
-    tabled = tables.pose(problem, plan, 1 + len(temperatures))
+    tabled = tables.pose(problem, plan)
     if isinstance(smallest.update, GaussianBlocks) and not tabled.target.tabulated:
         reason = f"{smallest.reason} and {len(temperatures)} rungs, MosaicCrossover exchanges"
         plan = replace(plan, update=smallest.update, reason=reason)
@@ -309,9 +347,12 @@ def _with_ladder(
 class Pilot:
     """Chains that every candidate advances by the same work."""
 
-    def __init__(self, entropy: int, n_chains: int, pool: ThreadPoolExecutor, display: Progress):
+    def __init__(self, entropy: int, n_chains: int, work: float, pool: ThreadPoolExecutor, display: Progress):
         self.entropy = entropy
-        self.streams = [Streams(entropy, FIRST_CHAIN + i) for i in range(n_chains)]
+        self.work = work  # of a trial of one chain
+        self.streams, self.later_streams = (
+            [Streams(entropy, FIRST_CHAIN + first + i) for i in range(n_chains)] for first in (0, n_chains + 1)
+        )
         self.pool = pool
         self.display = display
 
@@ -323,17 +364,31 @@ class Pilot:
             seen, trials[0].problem.target.layout, _few_rows(trials[0].problem.target, trials[0].plan), rng
         )
 
-    def advance(self, problem: CodesProblem[Any], plan: Plan, states: Sequence[Integers], work: float) -> Trial:
+    def advance(self, problem: CodesProblem[Any], plan: Plan, states: Sequence[Integers]) -> Trial:
         """Run a candidate from the given states (T,) of the chains, all replicas of a chain from the same."""
         assert plan.update is not None
         own = type(problem)(problem.target, plan.update, plan.exchange)  # kept for the run, with its tables
+        return self._run(own, plan, states, self.work, self.streams)
+
+    def go_on(self, trial: Trial) -> Trial:
+        """Run a candidate again, and longer, from where its replicas ended."""
+        return self._run(trial.problem, trial.plan, trial.states, FINAL * self.work, self.later_streams)
+
+    def _run(
+        self,
+        own: CodesProblem[Any],
+        plan: Plan,
+        states: Sequence[Integers],
+        work: float,
+        streams: Sequence[Streams],
+    ) -> Trial:
         cost = work_of(own.target, plan)
         half = min(max(int(work / cost) // 2, FEWEST_ITERATIONS // 2), MOST_ITERATIONS // 2)
 
         def one(chain: int) -> tuple[Floats, Integers, Integers]:
             kind = state_engine(own, plan.ladder.betas)
             every = 1 if plan.exchange is not None else 0
-            engine = kind(own, plan.ladder.betas, every, self.streams[chain], Start(states[chain]))
+            engine = kind(own, plan.ladder.betas, every, streams[chain], Start(states[chain]))
             (early, _), (late, seen) = mean_states(engine, half), mean_states(engine, half)
             return np.array([early, late]), seen, engine.states.copy()
 
@@ -343,7 +398,7 @@ class Pilot:
             plan=plan,
             problem=own,
             iterations=2 * half,
-            spent=2 * half * cost / work,
+            spent=2 * half * cost / self.work,
             halves=np.array([halves for halves, _, _ in found]),
             seen=np.array([seen for _, seen, _ in found]),
             states=[state for _, _, state in found],
