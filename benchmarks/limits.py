@@ -20,6 +20,7 @@ from core import example, fastest, sampler
 import chiasma as ch
 from chiasma._jit import vector_njit
 from chiasma.exact.passes import CHUNK, Passes, draw_paths
+from chiasma.kernels.alignment import aligned_empty
 from chiasma.kernels.tensor import filter_block
 from chiasma.sampling.engines import CompiledEngine
 from chiasma.sampling.problems import PathProblem, Start
@@ -160,9 +161,10 @@ def filter_only(model: ch.FactorialHMM, data: ch.Observations) -> Callable[[], N
     n_states = 1 << target.n_rows
     step = max(1, CHUNK // n_states)
     n_together = min(step, target.n_columns)
-    lik = np.empty((n_together, n_states))
+    # Aligned as in `chiasma.exact.passes`.
+    lik, alpha = aligned_empty(n_together, n_states), aligned_empty(2, n_states)
     target.likelihood.tempered(0, n_together, 1.0, lik, np.empty(n_together))
-    message, diagonal, alpha = np.zeros(n_states), np.empty(n_states), np.empty((2, n_states))
+    message, diagonal = np.zeros(n_states), aligned_empty(1, n_states)[0]
     message[0] = 1.0
 
     def run() -> None:

@@ -1,6 +1,7 @@
 """Exact inference against enumeration of all paths, and against models whose answer factorises."""
 
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -387,6 +388,17 @@ def test_passes_can_be_walked_backwards_again():
     for (a, alpha), (b, beta) in zip(first, again, strict=True):
         assert a == b
         np.testing.assert_array_equal(alpha, beta)
+
+
+def test_messages_of_three_rows_or_more_begin_a_line_of_the_cache():
+    kept = []  # so that every pass has a place of its own
+    for n_rows, stay in product((3, 4, 6), (False, True)):
+        model, data = build(reference.random_problem(np.random.default_rng(16), n_rows, 5))
+        kept.append(exact_passes.Passes(model.target(data), 1.0, stay=stay))
+        assert kept[-1].kernels.diagonal.ctypes.data % 64 == 0
+        for segment in kept[-1].backward():
+            assert segment.alpha.ctypes.data % 64 == 0
+            assert segment.stay.ctypes.data % 64 == 0
 
 
 def test_a_budget_that_even_checkpoints_exceed_is_refused_with_the_estimate():

@@ -24,6 +24,7 @@ from chiasma.kernels import (
     tensor,
     transitions,
 )
+from chiasma.kernels.alignment import aligned_empty
 from chiasma.kernels.exponential import LOWEST, exp_in_place, temper_columns
 from chiasma.kernels.layout import ball_offsets, make_layout
 from chiasma.models.target import tempered_table
@@ -46,6 +47,21 @@ def make(seed, shape, **options):
 
 def binary_ball(n_rows, radius):
     return ball_offsets(make_layout([2] * n_rows), radius)
+
+
+# ---- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def test_aligned_arrays_begin_a_line_of_the_cache_and_share_no_number():
+    # Kept, so that each has a place of its own; NumPy begins one in four at a line.
+    made = [aligned_empty(n_rows, n) for n_rows in (1, 2, 7, 300) for n in (1, 2, 3, 8, 64, 100)]
+    for i, array in enumerate(made):
+        array[:] = i
+    for i, array in enumerate(made):
+        assert array.ctypes.data % 64 == 0
+        assert array.flags.c_contiguous
+        assert np.all(array == i)
+    assert [array.shape for array in made[-6:]] == [(300, n) for n in (1, 2, 3, 8, 64, 100)]
 
 
 # ---- codes ----------------------------------------------------------------------------------------------------------
@@ -149,6 +165,12 @@ def test_log_prior_and_path_likelihood_add_up_along_the_path(seed, shape, zeros,
     problem.beta = 0.0
     made = transitions.log_prior(path, reference.log(trans), edge)
     assert made == pytest.approx(reference.log_joint(problem, path), rel=TIGHT)
+
+
+@given(seed=SEEDS, shape=SHAPES, zeros=st.booleans())
+def test_the_smallest_transition_is_the_minimum(seed, shape, zeros):
+    trans = make(seed, shape, zeros=zeros)[-1]
+    assert transitions.smallest(trans) == trans.min()
 
 
 def test_passes_over_rows_are_linear_while_their_smallest_product_reaches_the_floor():

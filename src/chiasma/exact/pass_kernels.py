@@ -18,6 +18,7 @@ from chiasma.kernels import (
     state_passes,
     tensor,
 )
+from chiasma.kernels.alignment import aligned_empty
 from chiasma.kernels.layout import make_layout
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
@@ -51,7 +52,7 @@ class BinaryKernels:
         self.edge = target.edge
         self.linear = linear
         self.trans = target.trans if linear else target.log_trans
-        self.diagonal = np.empty(target.n_states)
+        self.diagonal = aligned_empty(1, target.n_states)[0]
 
     def filter(self, lik: Floats, first: int, message: Floats, alpha: Floats, stay: Floats) -> float:
         return float(tensor.filter_block(lik, self.trans, self.edge, first, message, alpha, stay, self.diagonal))

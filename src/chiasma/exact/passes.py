@@ -18,6 +18,7 @@ import numpy.typing as npt
 from chiasma.errors import BudgetExceeded, ImpossibleData
 from chiasma.exact.pass_kernels import pass_kernels
 from chiasma.kernels import logspace
+from chiasma.kernels.alignment import aligned_empty
 from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target, check_beta
 from chiasma.types import Floats, as_count
@@ -115,7 +116,7 @@ class Passes:
         n_stay = self._length + 1 if stay and self.linear else 0
         n_lik = self._step if self.linear else 0
         # One block, so that the allocator keeps its pages for the next call: touching new pages is slow.
-        block = np.empty((n_alpha + n_stay + n_lik, self.n_states))
+        block = aligned_empty(n_alpha + n_stay + n_lik, self.n_states)
         self._alpha = block[:n_alpha]
         self._stay = block[n_alpha : n_alpha + n_stay]
         self._lik = block[n_alpha + n_stay :]

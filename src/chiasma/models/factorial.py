@@ -167,6 +167,8 @@ class FactorialHMM:
     @property
     def fixed_code(self) -> int:
         """The bits of the fixed rows in every code."""
+        if not self.fixed_rows:
+            return 0
         return sum(x << int(self.layout.shifts[k]) for k, x in self.fixed_rows.items())
 
     @cached_property

@@ -19,7 +19,7 @@ from chiasma.kernels.codes import move_bits, smallest_dtype
 from chiasma.kernels.exponential import temper_table
 from chiasma.kernels.layout import Layout, make_layout
 from chiasma.kernels.sweeps import prior_sweep
-from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood
+from chiasma.kernels.transitions import LINEAR_FLOOR, is_linear, log_prior, path_log_likelihood, smallest
 from chiasma.models.likelihood import Likelihood
 from chiasma.types import Floats, Integers, as_floats, is_a, shown
 
@@ -119,7 +119,7 @@ class Target:
 
     def linear(self, rows: Integers | None = None) -> bool:
         """Whether passes over these rows (default: all) can use probabilities, not logarithms, without underflow."""
-        if self.trans.min() ** self.n_rows >= LINEAR_FLOOR:
+        if smallest(self.trans) ** self.n_rows >= LINEAR_FLOOR:
             return True
         return bool(is_linear(self.lowest, np.arange(self.n_rows) if rows is None else rows))
 
