@@ -235,15 +235,16 @@ def run(report: Report) -> None:
         report.path = Path(os.devnull)
     asked = [text.strip() for text in os.environ.get("HARD", "").split(";")]
     names = [name for section in SECTIONS for name in section.problems if any(text in name for text in asked)]
+    first, second = GOALS
     report.text(
         "CPU seconds (one process, one chain, set-up, pilot and warm-up included, compilation not; two problems at a "
-        f"time, one on each core) until the mean error of the probabilities is {GOALS[0]} and {GOALS[1]}, from runs of "
+        f"time, one on each core) until the mean error of the probabilities is {first} and {second}, from runs of "
         f"growing length, the mean over seeds {', '.join(map(str, SEEDS))}; exact draws are forbidden "
-        f"(`exact_seconds=0`). A dash: given up, after {LIMIT:g} s, or {BEHIND[GOALS[0]]:g} times as long as the "
-        f"fastest sampler needed to {GOALS[0]} and {BEHIND[GOALS[1]]:g} times to {GOALS[1]}. Where explanations are far "
-        f"apart, to {GOALS[0]}: after {FAR_LIMIT:g} s, or {FAR_BEHIND:g} times as long as the fastest crossovers. Where an "
-        f"ensemble pays: after {ANEW_LIMIT:g} s, and all but crossovers and `auto` after {FAR_BEHIND:g} times as long "
-        f"as the fastest crossovers to {GOALS[0]}. Sooner, if the error, falling with the root of the work, would take "
+        f"(`exact_seconds=0`). A dash: given up, after {LIMIT:g} s, or {BEHIND[first]:g} times as long as the fastest "
+        f"sampler needed to {first} and {BEHIND[second]:g} times to {second}. Where explanations are far apart, to "
+        f"{first}: after {FAR_LIMIT:g} s, or {FAR_BEHIND:g} times as long as the fastest crossovers. Where an ensemble "
+        f"pays: after {ANEW_LIMIT:g} s, and all but crossovers and `auto` after {FAR_BEHIND:g} times as long as the "
+        f"fastest crossovers to {first}. Sooner, if the error, falling with the root of the work, would take "
         f"{HOPELESS:g} times that to reach the goal. The error is of the longest run. The sampler that `auto` was "
         f"before the pilot: {BEFORE}; on the first six problems it gets {TIMES_AS_FAST:g} times as long as `auto` "
         "needs."
