@@ -49,8 +49,26 @@ def unsigned_ring(n_sequences: int = 8) -> tuple[ch.FactorialHMM, ch.Observation
     return model, ch.Observations(y, starts=np.arange(n_sequences) * 5)
 
 
-def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4) -> pilot.Decision:
-    target = model.exact_target(y, table_bytes=0)
+def wired_anew(n_sequences: int, n_rows: int = 13) -> tuple[ch.FactorialHMM, ch.Observations]:
+    """In every sequence of three columns other rows, all but three, are on together or off together: sensors read their
+    differences along a line, and the other three rows directly.
+    """
+    rng = np.random.default_rng(1)
+    states = np.arange(1 << n_rows)[:, None] >> np.arange(n_rows) & 1
+    log_lik = np.empty((3 * n_sequences, len(states)))
+    for t in range(len(log_lik)):
+        if t % 3 == 0:
+            weights = np.eye(n_rows, n_rows - 1, k=-1)
+            weights[:-3, :-3] -= np.eye(n_rows - 3, n_rows - 4)
+            weights = rng.permutation(weights)
+        y = rng.normal(0, 0.4, n_rows - 1)
+        log_lik[t] = -0.5 * np.sum((y - states @ weights) ** 2, axis=1) / 0.4**2
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.025), emission=ch.Table(log_lik))
+    return model, ch.Observations(np.arange(len(log_lik)), starts=np.arange(n_sequences) * 3)
+
+
+def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4, **options: Any) -> pilot.Decision:
+    target = model.exact_target(y, **{"table_bytes": 0} | options)
     plan = plan_paths(target, "auto", "auto", "auto", 0.0)
     assert plan.update is not None
     return pilot.decide(PathProblem(target, plan.update, None), plan, 7, chains, warmup, 1, Progress(False, "", 0))
@@ -136,6 +154,28 @@ def test_preferred(means, noise, plan, taken):
     assert pilot.preferred(other, default) == taken
 
 
+def test_choose__keeps_the_default_unless_another_is_preferred():
+    plan = trial(HALF, 0.2, 1).plan
+    default, larger = trial(HALF, 0.2, 1), trial(HALF, 0.1, 2, update=ch.GaussianBlocks(size=10))
+    assert pilot.choose(pilot.compare([default, larger]), plan).trial is larger
+    assert pilot.choose(pilot.compare([default, trial(HALF, 0.2, 2, update=larger.plan.update)]), plan).trial is default
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "again"),
+    [
+        (APART, 0.8 * APART + 0.1, True),  # both stuck, and close
+        (APART, 0.5 * APART + 0.25, False),  # the rival is far behind
+        (HALF, HALF, False),  # chains forget where they began: the trial has told
+    ],
+)
+def test_finalists__run_again_where_trials_were_too_short(own, other, again):
+    default = trial(own, 0.02, 1)
+    jumps = trial(other, 0.02, 2, update=ch.Jumps(size=3))
+    found = pilot.finalists(pilot.compare([default, jumps]), default.plan)
+    assert [one.trial for one in found] == ([jumps, default] if again else [])
+
+
 # ---- Decisions ----------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +216,24 @@ def test_pilot__computes_likelihoods_on_demand_where_tables_take_too_long(monkey
     decision = decide(*easy(), warmup=400)
     assert "blocks of 6 rows and 2 rungs" in decision.plan.reason
     assert not decision.problem.target.tabulated
+
+
+@needs_jit
+def test_pilot__uses_tables_that_are_there_however_short_the_warmup(monkeypatch):
+    """A table that the problem has costs jumps nothing."""
+    always(monkeypatch, ladders=False)
+    monkeypatch.setattr(pilot, "TABLE_SHARE", 0.0)
+    decision = decide(*wired_anew(2), warmup=400, table_bytes=2**24)
+    assert "jumps along" in decision.plan.reason.split(": chosen by a pilot")[0]
+    assert decision.problem.target.tabulated
+
+
+@needs_jit
+def test_pilot__takes_a_ladder_where_every_sequence_has_rivals_of_its_own():
+    """Jumps have another difference to learn for each of 100 sequences; crossovers take over those that fit."""
+    plan = decide(*wired_anew(100), warmup=500, table_bytes=2**26).plan
+    assert "2 rungs, MosaicCrossover exchanges" in plan.reason.split(": chosen by a pilot")[0]
+    assert {"blocks of 6 rows", "blocks of 9 rows"} < set(scores(plan.reason))
 
 
 @needs_jit
