@@ -15,8 +15,11 @@ another candidate is better by more than the standard error of the comparison:
 
 - smaller blocks, where chains mix with them (slowness below MIXING): too small blocks can be
   slower by any factor, too large ones cost what they cost;
-- where chains with the default are stuck, larger blocks, jumps along the differences between chains, and ladders with
-  mosaic crossovers that make the score smaller by the factor GAIN.
+- where chains with the default are stuck, larger blocks and jumps along the differences between chains; and where they
+  are stuck with these, too, ladders with mosaic crossovers that make the score smaller by the factor GAIN.
+
+The slowness of chains that have not forgotten where they began is a rough guess. If the best two candidates are close
+then, both go on for longer.
 
 Equal rows are one axis of counts here, so their labels play no part.
 
@@ -50,7 +53,7 @@ from chiasma.sampling.updates import BlockGibbs, GaussianBlocks, Jumps
 from chiasma.types import Floats, Integers
 
 # The work of a trial, as a share of that of the warm-up of all chains. There are three of them, counting the one that
-# all begin with, and four more where chains are stuck.
+# all begin with, four more where chains are stuck, and two of twice the work where the best two are close.
 SHARE = 1 / 8
 # Chains of the pilot, and the least number of iterations of a candidate.
 CHAINS = 4
