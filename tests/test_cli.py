@@ -360,7 +360,7 @@ def test_demo__study_prints_every_update_and_the_evidence():
 @pytest.mark.usefixtures("light_pictures")
 def test_examples__all_run(here, monkeypatch):
     """As the help shows them, but shorter: in this order each finds the files it names. The demo has its own test."""
-    monkeypatch.setattr(sys.modules["chiasma.sampling.plan"], "MOST_STARTS", 4)
+    monkeypatch.setattr("chiasma.sampling.plan.MOST_STARTS", 4)
     order = ("simulate", "chiasma", "fit", "show", "tumour")
     shorter = {"simulate": [], "fit": ["--chains", "2", "--warmup", "5"], "show": [], "tumour": []}
     done = {"chiasma demo"}
