@@ -8,6 +8,13 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 # Branch coverage in per cent: kernels as plain Python, everything else as it runs.
 COVERAGE_MIN ?= 98
+# For instance --no-compile: Python then compiles what it imports, and not all that is installed.
+PIP_OPTIONS ?=
+# Without bytecode every process of the tests would compile the package, and the tests, again.
+export PYTHONDONTWRITEBYTECODE :=
+# Collecting all tests takes longer than some of these parts.
+PROOFS = $(shell grep -l 'mark\.symbolic' tests/test_*.py)
+PLAIN = $(shell grep -l 'mark\.jit_off' tests/test_*.py)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
@@ -28,7 +35,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "error: '$(PYTHON)' has no venv module; install it (on Debian and Ubuntu: the package python3-venv)" >&2; exit 1; }
 	@test -x $(PY) && $(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## run the demonstration
@@ -38,16 +45,16 @@ demo: $(STAMP) ## run the demonstration
 test: $(STAMP) ## all tests: proofs, kernels as plain Python, then everything compiled
 	@$(MAKE) --no-print-directory -j 2 kernels test-proofs
 	@$(MAKE) --no-print-directory test-jit-off
-	@$(MAKE) --no-print-directory test-jit-on
+	@KERNELS_COMPILED=1 $(MAKE) --no-print-directory test-jit-on
 
 kernels: $(STAMP) # compiled before the tests that need them
 	@$(PY) -c 'import sys; sys.path.insert(0, "tests"); import conftest; conftest.compile_kernels()'
 
 test-proofs: $(STAMP) ## full transition matrices of every move, kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m symbolic
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m symbolic $(PROOFS)
 
 test-jit-off: $(STAMP) ## tests of kernels, as plain Python
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'jit_off and not symbolic'
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'jit_off and not symbolic' $(PLAIN)
 
 test-jit-on: $(STAMP) ## all tests but the proofs, and docstring examples, kernels compiled
 	$(PYTEST) -m 'not symbolic'

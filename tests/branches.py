@@ -26,18 +26,25 @@ Path = tuple[int, ...]
 
 
 class Run:
-    """One pass through a function: decisions are read from a script as far as it goes, then the first is taken.
+    """Passes through a function: decisions are read from a script as far as it goes, then the first is taken.
 
     script : [taken, number of outcomes] of every branch met so far.
     """
 
-    def __init__(self, script: list[list[int]], n_uniforms: int):
-        self.script = script
+    def __init__(self, n_uniforms: int):
+        self.script: list[list[int]] = []
+        self.hidden = [Hidden(self) for _ in range(n_uniforms)]
+        self.uniforms = np.array([Uniform(hidden) for hidden in self.hidden], object)
         self.depth = 0
         self.probability = 1.0
-        self.uniforms = np.empty(n_uniforms, object)
-        for n in range(n_uniforms):
-            self.uniforms[n] = Uniform(Hidden(self))
+
+    def start(self) -> np.ndarray:
+        """Uniforms of another pass; nothing is known of them."""
+        self.depth = 0
+        self.probability = 1.0
+        for hidden in self.hidden:
+            hidden.low, hidden.high = 0.0, 1.0
+        return self.uniforms.copy()  # the function may write to it
 
     def branch(self, shares: Sequence[float]) -> int:
         """Index of the outcome taken; outcomes without probability are no branch."""
@@ -71,10 +78,24 @@ class Hidden:
         return piece
 
     def is_below(self, cut: float) -> bool:
-        """cut([cut]) == 0, and most of the time of a proof: where it is certain, nothing is computed."""
-        if cut >= self.high:
+        """cut([cut]) == 0, written out: a proof spends much of its time here."""
+        low, high = self.low, self.high
+        if cut >= high:
             return True
-        return cut > self.low and self.cut([cut]) == 0
+        if not cut > low:
+            return False
+        run = self.run
+        if run.depth == len(run.script):
+            run.script.append([0, 2])
+        is_first = run.script[run.depth][0] == 0
+        run.depth += 1
+        if is_first:
+            run.probability *= (cut - low) / (high - low)
+            self.high = cut
+        else:
+            run.probability *= (high - cut) / (high - low)
+            self.low = cut
+        return is_first
 
 
 class Uniform:
@@ -149,21 +170,22 @@ class Event(NamedTuple):
     order: Callable[[float, float], bool]
 
     def __bool__(self) -> bool:
-        scale, shift = self.uniform.scale, self.uniform.shift
-        assert not math.isnan(scale + shift + self.threshold), "a uniform met a NaN"
+        uniform, threshold, order = self
+        scale, shift = uniform.scale, uniform.shift
+        assert not math.isnan(scale + shift + threshold), "a uniform met a NaN"
         if scale == 0:
-            return self.order(shift, self.threshold)
-        below = self.uniform.hidden.is_below((self.threshold - shift) / scale) == (scale > 0)
-        return below == (self.order in (operator.lt, operator.le))
+            return order(shift, threshold)
+        below = uniform.hidden.is_below((threshold - shift) / scale) == (scale > 0)
+        return below == (order is operator.lt or order is operator.le)
 
 
 def explore(function: Callable[[np.ndarray], Any], n_uniforms: int) -> Iterator[tuple[Any, float]]:
     """Yield (result, probability) of every branch of function(uniforms)."""
-    script: list[list[int]] = []
+    run = Run(n_uniforms)
+    script = run.script
     probabilities = []
     while True:
-        run = Run(script, n_uniforms)
-        result = function(run.uniforms)
+        result = function(run.start())
         assert run.depth == len(script), "the function took another course with the same decisions"
         probabilities.append(run.probability)
         yield result, run.probability

@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
-    if JIT and not hasattr(config, "workerinput"):
+    if JIT and not hasattr(config, "workerinput") and not os.environ.get("KERNELS_COMPILED"):
         compile_kernels()
 
 

@@ -358,8 +358,9 @@ def test_demo__study_prints_every_update_and_the_evidence():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("light_pictures")
-def test_examples__all_run(here):
+def test_examples__all_run(here, monkeypatch):
     """As the help shows them, but shorter: in this order each finds the files it names. The demo has its own test."""
+    monkeypatch.setattr("chiasma.sampling.plan.MOST_STARTS", 4)
     order = ("simulate", "chiasma", "fit", "show", "tumour")
     shorter = {"simulate": [], "fit": ["--chains", "2", "--warmup", "5"], "show": [], "tumour": []}
     done = {"chiasma demo"}
@@ -374,6 +375,8 @@ def test_examples__all_run(here):
             more += ["--sites", "100"]
         if command == "fit" and "--draws" not in arguments:
             more += ["--draws", "20"]
+        if command == "tumour" and "--clones" not in arguments:
+            more += ["--clones", "1"]
         result = run(command, *arguments, *more)
         assert result.exit_code == 0, f"{example}\n{result.output}"
 

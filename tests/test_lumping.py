@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
+from operator import getitem
 
 import numpy as np
 import pytest
@@ -69,13 +70,15 @@ def lumped_twin(matrix, n_rows, counts, together):
     """(C, C) from every arrangement with counts c; they must agree. together: math.fsum or max."""
     n_states = len(matrix)
     number = {tuple(c): i for i, c in enumerate(counts.tolist())}
+    numbered = [(a, number[counts_of(a, n_states)]) for a in arrangements(n_rows, n_states)]
+    chances = matrix.tolist()
     out = np.full((len(counts), len(counts)), np.nan)
-    for before in arrangements(n_rows, n_states):
+    for before, c in numbered:
         ways = [[] for _ in counts]
-        for after in arrangements(n_rows, n_states):
-            ways[number[counts_of(after, n_states)]].append(chance(matrix, before, after))
+        steps = [chances[x] for x in before]
+        for after, d in numbered:
+            ways[d].append(math.prod(map(getitem, steps, after)))
         row = np.array([together(each) for each in ways])
-        c = number[counts_of(before, n_states)]
         assert np.isnan(out[c]).all() or np.allclose(out[c], row, rtol=1e-12, atol=0)
         out[c] = row
     return out

@@ -6,6 +6,7 @@ of degree 13, whose remainder is below 1e-17. No `reassoc` here: it would cancel
 """
 
 import math
+from struct import pack, unpack
 
 import numpy as np
 from llvmlite import ir
@@ -22,7 +23,12 @@ LOWEST = -708.0
 INT64 = ir.IntType(64)
 
 
-@interpreted_as(lambda rounded: (np.float64(rounded).view(np.int64) + 1023 << 52).view(np.float64))
+def _shift_bits(rounded):
+    (bits,) = unpack("<Q", pack("<d", rounded))
+    return unpack("<d", pack("<Q", (bits + 1023 << 52) % 2**64))[0]
+
+
+@interpreted_as(_shift_bits)
 def _power_of_two(_, rounded):
     """2^n from n + ROUNDER."""
 
@@ -37,7 +43,7 @@ def _power_of_two(_, rounded):
 def exp_in_place(x):
     """x <- exp(x) for x <= 700; NaN and whatever is below LOWEST give 0, and larger numbers garbage."""
     for i in range(x.shape[0]):
-        v = max(x[i], LOWEST)
+        v = max(float(x[i]), LOWEST)  # plain Python computes faster with its own numbers than with NumPy's
         rounded = v * PER_LN2 + ROUNDER
         n = rounded - ROUNDER
         r = (v - n * LN2_HIGH) - n * LN2_LOW

@@ -86,7 +86,7 @@ def lanes_of(_, a, b, c, d):
     return LANES(*[types.float64] * 4), generate
 
 
-@interpreted_as(lambda value: np.full(4, value))
+@interpreted_as(lambda value: np.array([value, value, value, value]))
 def spread(_, value):
     """One number in all four lanes."""
 
