@@ -56,6 +56,8 @@ test-proofs: $(STAMP) ## full transition matrices of every move, kernels as plai
 test-jit-off: $(STAMP) ## tests of kernels, as plain Python
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m 'jit_off and not symbolic' $(PLAIN)
 
+# Many of these wait for processes that they start: one worker more keeps the cores busy.
+test-jit-on: WORKERS = 3
 test-jit-on: $(STAMP) ## all tests but the proofs, and docstring examples, kernels compiled
 	$(PYTEST) -m 'not symbolic'
 

@@ -16,7 +16,7 @@ def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
     """Ways to move better, the first to try first. learns: whether the model has parameters to learn.
 
     >>> import numpy as np
-    >>> info = RunInfo(update="RowGibbs()", update_named=True, larger_blocks=3)
+    >>> info = RunInfo(update_kind="RowGibbs", update_named=True, larger_blocks=3)
     >>> for text in remedies(info, np.ones(1), learns=False):
     ...     print(text)
     let update='auto' choose
@@ -24,16 +24,16 @@ def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
     let jumps be learned (update='jumps', exchange=None)
     add a ladder with crossovers (exchange='mosaic', ladder='auto')
     """
-    update = info.get("update") or ""  # none where a density has its own
-    moves_rows = bool(update) and not update.startswith(("Exact", "Collapsed"))
+    kind = info.get("update_kind")
+    moves_rows = kind not in (None, "Exact", "Collapsed")
     alone = ", exchange=None" if len(betas) == 1 else ""  # else a named update would come with a ladder
     found = ["let update='auto' choose"] if info.get("update_named") else []
     size = info.get("larger_blocks")
     if size is not None:
         found.append(f"take larger blocks (update=ch.BlockGibbs(size={size}){alone})")
-    if moves_rows and not learns and not update.startswith("Jumps"):
+    if moves_rows and not learns and kind != "Jumps":
         found.append(f"let jumps be learned (update='jumps'{alone})")
-    if len(betas) == 1 and update.startswith("Collapsed"):
+    if len(betas) == 1 and kind == "Collapsed":
         found.append("look for optima from more starts (update=ch.Collapsed(starts=...))")
     else:
         found.append(_better_ladder(betas, moves_rows))

@@ -14,6 +14,7 @@ class RunInfo(TypedDict, total=False):
     seed: int
     plan: str  # what was chosen and why, in words
     update: str | None  # as Python code; None for a Density, which has its own update
+    update_kind: str | None  # its class, such as "RowGibbs"; None for a Density
     update_named: bool  # by the caller, not chosen by "auto"
     larger_blocks: int | None  # rows of a block that holds more than the update draws jointly; None: there is none
     exchange: str | None  # None if nothing was exchanged
@@ -40,6 +41,7 @@ def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
         "seed": run["seed"],
         "plan": about["plan"],
         "update": run["update"],
+        "update_kind": about.get("update_kind"),
         "update_named": about.get("update_named", False),
         "larger_blocks": about.get("larger_blocks"),
         "exchange": run["exchange"],

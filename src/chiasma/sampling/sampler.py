@@ -158,6 +158,7 @@ def sample(
     settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
     about = describe_run(model, seen, plan, settings, start)
     about |= {
+        "update_kind": None if plan.update is None else type(plan.update).__name__,
         "update_named": not (isinstance(update, str) and update == "auto"),
         "larger_blocks": _larger(problem, plan),
     }
