@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -237,8 +238,10 @@ def test_region__refuses_what_is_not_there(write):
     for text, what in {
         "chr3": "there is no chromosome 'chr3'; choose one of 'chr1', '2'",
         "1:300-400": "there is no site in '1:300-400'",
-        "1:3": "'3' is not FIRST-LAST",
-        "3-9": "sites are FIRST-LAST within 0-4, got '3-9'",
+        "1:x": "'x' is not FIRST-LAST, nor one position",
+        "3-9": "sites are FIRST-LAST, or one number, within 0-4, got '3-9'",
+        "4,9": "there is no chromosome '4,9'; choose one of 'chr1', '2', or sites such as 0-99 or 7-7",
+        ",-,": "there is no chromosome ',-,'",
     }.items():
         with pytest.raises(InvalidInput, match=re.escape(what)):
             find_region(signal, text)
@@ -257,6 +260,32 @@ def test_region__by_the_name_of_the_position():
         find_region(signal, "0.5-2")
     with pytest.raises(InvalidInput, match="there is no site in 'seconds:3-4'; widen it"):
         find_region(signal, "seconds:3-4")
+
+
+def test_region__one_site_or_position():
+    """A position is that of the site whose stretch holds it, by the ends of the file or the usual distance."""
+    timed = Signal(data=Observations([1.0] * 4), position=np.array([-0.5, 0.0, 0.5, 3.0]), axis="seconds")
+    sites = {"seconds:-0.5": 0, "seconds:0.49": 1, "seconds:0.5": 2, "seconds:3.25": 3, "0": 0, " 3 ": 3}
+    assert {text: find_region(timed, text) for text in sites} == {text: (t, t + 1) for text, t in sites.items()}
+    for text in ("seconds:-0.6", "seconds:2", "seconds:3.6"):
+        with pytest.raises(InvalidInput, match=f"there is no site in '{text}'; widen it"):
+            find_region(timed, text)
+    with pytest.raises(InvalidInput, match="sites are FIRST-LAST, or one number, within 0-3, got '4'"):
+        find_region(timed, "4")
+    with pytest.raises(InvalidInput, match="give the region as sites, which are whole numbers"):
+        find_region(timed, "1.5")
+
+
+def test_region__one_position_of_a_chromosome(write):
+    """One number is a chromosome here: it was before a site could be given alone."""
+    signal = read_signal(write(GENOME), ALL)
+    assert find_region(signal, "chr1:120") == (1, 2)
+    assert find_region(signal, "2:0") == find_region(signal, "2:99") == (3, 4)
+    assert find_region(signal, "2") == (3, 5)
+    assert find_region(signal, "2-2") == (2, 3)
+    included = replace(signal, position=signal.position + 1, end=np.array([100.0, 200.0, 350.0, 100.0, 200.0]))
+    assert find_region(included, "1:100") == (0, 1)
+    assert find_region(included, "1:101") == (1, 2)
 
 
 def test_read__a_column_that_begins_with_many_missing_values(write):

@@ -17,7 +17,7 @@ def show(
         str | None,
         typer.Option(
             help="Look at one region, both ends included: sites 120-180; chr17 or chr17:30000000-50000000; or "
-            "positions with the name of their column, seconds:50.5-60.",
+            "positions with the name of their column, seconds:50.5-60. One site or position will do, too.",
             show_default=False,
         ),
     ] = None,
