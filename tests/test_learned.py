@@ -206,7 +206,7 @@ def test_summary__parameters_on_which_chains_disagree_are_named():
     assert "), or warm up longer (warmup=...) and take more draws (draws=" in text
     ess = apart.summary().parameters[-1].ess
     (text,) = about(apart, "few effective draws", "depth")
-    assert f"bulk ESS of depth ({ess:,.0f}) is low, expected 100 per chain; take about draws=" in text
+    assert f"bulk ESS of depth ({ess:,.0f}) is low, expected at least 400 (100 per chain); take about draws=" in text
     asked = int(text.split("draws=")[1].split(",")[0])
     assert 600 * 400 / ess <= asked < 1.1 * 600 * 400 / ess
 

@@ -84,6 +84,11 @@ def test_warnings__name_arguments_in_python_and_options_on_the_command_line():
     assert re.findall(r"\w+=|ch\.\w+", spoken) == []
 
 
+def test_warnings__of_one_chain_expect_what_one_chain_can_have():
+    (text,) = (text for text in chain_warnings((BAD_PART,), (), 1, 100) if text.startswith("few effective draws"))
+    assert "is 9 (median of 3 series: 20), expected at least 100; take about draws=" in text
+
+
 def test_remedies__of_chains_that_disagree_are_options():
     moves = remedies(RunInfo(update_kind="RowGibbs", update_named=True, larger_blocks=3), np.ones(1), learns=False)
     (text,) = mode_warnings(APART, make_layout([2, 2]), moves)

@@ -84,9 +84,10 @@ def _wanted(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
 
 def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
     wanted = _wanted(ess, n_chains, n_draws)
+    each = f" ({ESS_PER_CHAIN} per chain)" if n_chains > 1 else ""
     return (
-        f"few effective draws: bulk ESS of {what}, expected {ESS_PER_CHAIN} per chain; take about draws={wanted}, or "
-        f"thin={math.ceil(wanted / n_draws)} with as many draws as now"
+        f"few effective draws: bulk ESS of {what}, expected at least {ESS_PER_CHAIN * n_chains:,}{each}; take about "
+        f"draws={wanted}, or thin={math.ceil(wanted / n_draws)} with as many draws as now"
     )
 
 
