@@ -271,4 +271,4 @@ def test_evidence_without_a_bridge_between_two_rungs_is_warned_of(rejection, low
     stats = pair_stats([tally], np.array([lowest, 0.5, 1.0]))
     found = [text for text in ladder_warnings(False, stats) if "log evidence" in text]
     assert bool(found) == warned
-    assert all("rungs 1 and 2" in text and "Ladder.adapted" in text for text in found)
+    assert all("rungs 1 and 2 (beta 0.5 and 1) hardly overlap" in text and "Ladder.adapted" in text for text in found)

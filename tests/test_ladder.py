@@ -267,8 +267,9 @@ def test_warnings__a_ladder_that_is_too_short():
     model, y = problem(n_columns=80, sd=0.1, enter=0.05)
     options = {"update": "row", "ladder": [1, 1000], "warmup": 10, "draws": 40, "chains": 1, "seed": 1}
     told = ch.sample(model, y, exchange="swap", progress=False, **options).info["warnings"]
-    assert "the ladder is too short: rungs 0 and 1 would swap in 0% of the steps; use more rungs (ladder=" in told[0]
-    assert "rungs 0 and 1 exchange next to nothing (1 such pair(s))" in told[1]
+    rungs = "rungs 0 and 1 (beta 0.001 and 1)"
+    assert f"the ladder is too short: {rungs} would swap in 0% of the steps; use more rungs (ladder=" in told[0]
+    assert f"{rungs} exchange next to nothing (1 such pair); put rungs between them" in told[1]
     assert ch.sample(model, y, exchange="mosaic", progress=False, **options).info["warnings"] == []
     # A pair whose turn has not come is not idle.
     options |= {"ladder": [1, 1.5, 2], "warmup": 0, "draws": 1}

@@ -36,6 +36,7 @@ STATS = {
     "changed": np.array([0.0, 0.0]),
     "length": np.array([2.0]),
     "beta_low": np.array([0.0, 0.5]),
+    "beta_high": np.array([0.5, 1.0]),
 }
 
 

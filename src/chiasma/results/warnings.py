@@ -139,7 +139,7 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], 
     if follows_swaps and rejection.max() > DISCONNECTED:
         worst = int(rejection.argmax())
         warnings.append(
-            f"the ladder is too short: rungs {worst} and {worst + 1} would swap in "
+            f"the ladder is too short: {_rungs(stats, worst)} would swap in "
             f"{100 * (1 - rejection[worst]):.1g}% of the steps; use more rungs "
             f"(ladder=ch.Ladder.adapted({suggested_size(stats['length'])})), or a crossover, which exchanges segments "
             "(exchange='mosaic')"
@@ -148,17 +148,25 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], 
     if idle.any():
         first = int(np.argmax(idle))
         warnings.append(
-            f"rungs {first} and {first + 1} exchange next to nothing ({int(idle.sum())} such pair(s)); "
+            f"{_rungs(stats, first)} exchange next to nothing ({count(int(idle.sum()), 'such pair')}); "
             "put rungs between them or adapt the ladder (ladder=ch.Ladder.adapted())"
         )
     if has_evidence and stats["beta_low"][0] == 0 and rejection.max() > UNBRIDGED:
         worst = int(rejection.argmax())
         warnings.append(
-            f"the log evidence cannot be trusted, nor its standard error: rungs {worst} and {worst + 1} hardly overlap "
-            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use more "
-            f"rungs (ladder=ch.Ladder.adapted({suggested_size(stats['length'])})); the draws are not affected"
+            f"the log evidence cannot be trusted, nor its standard error: {_rungs(stats, worst)} hardly overlap "
+            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use more rungs "
+            f"(ladder=ch.Ladder.adapted({suggested_size(stats['length'])})); the draws are not affected"
         )
     return warnings
+
+
+def _rungs(stats: Mapping[str, npt.NDArray[Any]], pair: int) -> str:
+    """
+    >>> _rungs({"beta_low": np.array([0.0]), "beta_high": np.array([0.01])}, 0)
+    'rungs 0 and 1 (beta 0 and 0.01)'
+    """
+    return f"rungs {pair} and {pair + 1} (beta {stats['beta_low'][pair]:.3g} and {stats['beta_high'][pair]:.3g})"
 
 
 def misfit_warnings(found: Misfit | None) -> list[str]:
