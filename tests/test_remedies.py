@@ -9,6 +9,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.results.remedies import remedies
+from chiasma.results.run_info import RunInfo
 from chiasma.results.warnings import chain_warnings
 from chiasma.sampling import updates
 from chiasma.sampling.plan import larger_blocks
@@ -58,7 +59,7 @@ def sampled(model, options):
 def arguments(text):
     """What a remedy says, as arguments of sample()."""
     named = text if "(" not in text else text[text.index("(") + 1 : text.rindex(")")]
-    code = "dict(update='auto')" if named == f"{AUTO} choose" else f"dict({named.replace('...', '2')})"
+    code = "dict(update='auto')" if named == f"{AUTO} choose" else f"dict({named})"
     return eval(code, {"ch": ch})
 
 
@@ -93,6 +94,16 @@ def test_remedies__of_a_stored_run_are_the_same(tmp_path):
     assert remedies(again.info, again.betas, learns=False) == remedies(posterior.info, posterior.betas, learns=False)
     assert again.info["update_named"]
     assert again.info["larger_blocks"] == 3
+
+
+def test_remedies__name_twice_the_starts(tmp_path):
+    options = {"update": ch.Collapsed(starts=3), "store": tmp_path / "run.zarr"}
+    for posterior in (sampled(LEARNED, options), ch.open_posterior(tmp_path / "run.zarr")):
+        found = remedies(posterior.info, posterior.betas, learns=True)
+        assert found[-1] == "look for optima from more starts (update=ch.Collapsed(starts=6))"
+    unknown = RunInfo(update_kind="Collapsed")
+    assert "starts=64)" in remedies(unknown, np.ones(1), learns=True)[-1]
+    assert sampled(THREE, {"update": "row"} | ALONE).info["starts"] is None
 
 
 def test_larger_blocks__of_rows_with_many_states_hold_few_of_them():

@@ -81,7 +81,7 @@ def test_warnings__name_arguments_in_python_and_options_on_the_command_line():
         flags(spoken)
     )
     said = set(re.findall(r"--[\w-]+ [\w:-]+", spoken))
-    assert {"--learn sd", "--learn weights", "--emission student-t", "--update collapsed:N", "--ladder auto"} <= said
+    assert {"--learn sd", "--learn weights", "--emission student-t", "--update collapsed:64", "--ladder auto"} <= said
     assert re.findall(r"\w+=|ch\.\w+", spoken) == []
 
 

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from chiasma.results.run_info import RunInfo
 from chiasma.types import Floats
 
+# Of a run that does not say how many starts it had, as older stores.
+USUAL_STARTS = 32
+
 
 def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
     """Ways to move better, the first to try first. learns: whether the model has parameters to learn.
@@ -34,7 +37,8 @@ def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
     if moves_rows and not learns and kind != "Jumps":
         found.append(f"let jumps be learned (update='jumps'{alone})")
     if len(betas) == 1 and kind == "Collapsed":
-        found.append("look for optima from more starts (update=ch.Collapsed(starts=...))")
+        starts = 2 * (info.get("starts") or USUAL_STARTS)
+        found.append(f"look for optima from more starts (update=ch.Collapsed(starts={starts}))")
     else:
         found.append(_better_ladder(betas, moves_rows))
     return found

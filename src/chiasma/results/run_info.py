@@ -17,6 +17,7 @@ class RunInfo(TypedDict, total=False):
     update_kind: str | None  # its class, such as "RowGibbs"; None for a Density
     update_named: bool  # by the caller, not chosen by "auto"
     larger_blocks: int | None  # rows of a block that holds more than the update draws jointly; None: there is none
+    starts: int | None  # of the search for optima, where the update has one
     exchange: str | None  # None if nothing was exchanged
     follows_swaps: bool  # exchanges swap whole paths, so round trips can be counted
     independent: bool  # draws are independent of each other
@@ -44,6 +45,7 @@ def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
         "update_kind": about.get("update_kind"),
         "update_named": about.get("update_named", False),
         "larger_blocks": about.get("larger_blocks"),
+        "starts": about.get("starts"),
         "exchange": run["exchange"],
         "follows_swaps": about["follows_swaps"],
         "independent": about["independent"],

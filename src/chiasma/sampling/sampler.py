@@ -161,6 +161,7 @@ def sample(
         "update_kind": None if plan.update is None else type(plan.update).__name__,
         "update_named": not (isinstance(update, str) and update == "auto"),
         "larger_blocks": _larger(problem, plan),
+        "starts": plan.update.starts if isinstance(plan.update, Collapsed) else None,
     }
     trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
     starts = [start] * chains
