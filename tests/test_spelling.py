@@ -61,7 +61,7 @@ def warnings() -> list[str]:
         found += [*chain_warnings((BAD_PART,), (), 4, 100, moves), *mode_warnings(APART, make_layout([2, 2]), moves)]
     return [
         *found,
-        *evidence_warnings(Evidence(-3.0, 2.0), 100),
+        *evidence_warnings(Evidence(-3.0, 2.0), 100, apart=True),
         *ladder_warnings(True, STATS),
         *misfit_warnings(BAD_FIT),
     ]

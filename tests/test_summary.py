@@ -194,6 +194,24 @@ def test_a_large_error_of_the_evidence_is_told(evidence, expected):
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("evidence", "betas", "independent", "told"),
+    [
+        (Evidence(-10.0, 0.01), [0.0, 1.0], False, 1),
+        (Evidence(-10.0, 0.0), [0.0, 1.0], False, 0),
+        (Evidence(-10.0, 0.01), [1.0], False, 0),
+        (Evidence(-10.0, 0.01), [0.0, 1.0], True, 0),
+        (None, [0.0, 1.0], False, 0),
+    ],
+)
+def test_evidence_of_chains_that_disagree_is_doubted(evidence, betas, independent, told):
+    stuck = np.tile(np.array([1, 6])[:, None, None], (1, 50, 2))
+    options = {"log_evidence": evidence, "betas": np.array(betas), "info": {"n_rows": 3, "independent": independent}}
+    doubt = "the log evidence and its standard error are as uncertain as the draws"
+    assert len(about(by_hand(stuck, **options), doubt)) == told
+    assert about(good_run(**options), doubt) == []
+
+
 def test_text_and_dictionary_say_what_was_run():
     info = {
         "n_rows": 3,

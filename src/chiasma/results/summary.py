@@ -21,7 +21,7 @@ from chiasma.results.parameters import ParameterSummary
 from chiasma.results.remedies import remedies
 from chiasma.results.run_info import RunInfo
 from chiasma.results.shown import Shown
-from chiasma.results.warnings import chain_warnings, count, evidence_warnings, misfit_warnings
+from chiasma.results.warnings import chain_warnings, count, disagree, evidence_warnings, misfit_warnings
 from chiasma.types import Floats
 
 if TYPE_CHECKING:
@@ -159,11 +159,13 @@ def summarise(
         "seconds": dict(info.get("timings", {})),
     }
     parts = (convergence(log_joint), convergence(series))
+    independent = bool(info.get("independent"))
     warnings = (
         []
-        if info.get("independent")
+        if independent
         else chain_warnings(parts, parameters, n_chains, n_draws, remedies(info, betas, bool(parameters)))
     )
+    apart = len(betas) > 1 and not independent and disagree(parts, parameters)
     return Summary(
         run=run,
         convergence=parts,
@@ -174,7 +176,7 @@ def summarise(
         warnings=(
             *warnings,
             *info.get("warnings", ()),
-            *evidence_warnings(log_evidence, n_draws),
+            *evidence_warnings(log_evidence, n_draws, apart=apart),
             *misfit_warnings(misfit),
         ),
     )

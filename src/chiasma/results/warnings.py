@@ -115,13 +115,28 @@ def _round_up(count: float) -> int:
     return math.ceil(count / unit) * unit
 
 
-def evidence_warnings(evidence: Evidence | None, n_draws: int) -> list[str]:
-    """n_draws: per chain; four times as many halve the error."""
-    if evidence is None or evidence.standard_error <= EVIDENCE_ERROR:
+def disagree(parts: Sequence[Convergence], parameters: Sequence[ParameterSummary]) -> bool:
+    """Whether any R-hat is above the limit."""
+    return any(rhat > RHAT for rhat in [*(part.rhat_worst for part in parts), *(one.rhat for one in parameters)])
+
+
+def evidence_warnings(evidence: Evidence | None, n_draws: int, apart: bool = False) -> list[str]:
+    """n_draws: per chain; four times as many halve the error. apart: the evidence is that of chains that disagree."""
+    if evidence is None or evidence.standard_error == 0:
         return []
     if not math.isfinite(evidence.value):
         return ["the evidence is unknown: a rung has impossible draws; take more draws, or adapt the ladder"]
-    error = evidence.standard_error
+    # The error is estimated within chains: what none of them visits, or only some, is not in it.
+    doubt = (
+        "the log evidence and its standard error are as uncertain as the draws, whose chains disagree; let these agree "
+        "first"
+    )
+    return [doubt] * apart + _large_error(evidence.standard_error, n_draws)
+
+
+def _large_error(error: float, n_draws: int) -> list[str]:
+    if error <= EVIDENCE_ERROR:
+        return []
     wanted = _round_up(n_draws * ((error / EVIDENCE_ERROR) ** 2 if math.isfinite(error) else 2.0))
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
     return [
