@@ -19,8 +19,10 @@ from typer.testing import CliRunner
 import chiasma as ch
 from chiasma.cli import app, main
 from chiasma.cli.examples import EXAMPLES
+from chiasma.cli.printing import Voice
 from chiasma.datasets.genome import agreement, tumour_genome
 from chiasma.datasets.study import Comparison, Entry, compare_updates, simulation_study
+from chiasma.results.configurations import Configuration
 
 pytestmark = pytest.mark.usefixtures("light_pictures")
 
@@ -306,6 +308,12 @@ def test_show__a_region(fitted):
     assert content["configurations"][0]["runs"][0]["first_site"] == 0
     assert run("show", "run", "--region", "0-3", "-q").stdout == ""
     assert "there is no chromosome 'chr99'" in run("show", "run", "--region", "chr99").stderr
+
+
+def test_show__a_region_with_one_configuration(capsys):
+    sure = Configuration(probability=1.0, standard_error=0.0, start=3, stop=4, states=np.array([[1], [0]]))
+    Voice().region([sure], [], where="3-3")
+    assert capsys.readouterr().out.startswith("3-3: the most probable configuration (100%")
 
 
 def test_show__opens_the_page(fitted, monkeypatch):

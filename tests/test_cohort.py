@@ -569,7 +569,7 @@ def test_command__takes_a_scheduler_by_address_or_file(inputs, serial, tmp_path,
     result = command(tmp_path / "one.tsv", "--scheduler", address, *options)
     assert result.exit_code == 0, result.output
     assert re.search(
-        r"1 samples, seed 5\ndashboard: http.*\n1 of 1 samples, .* per minute, 0:00:00 left\n", result.stderr
+        r"1 sample, seed 5\ndashboard: http.*\n1 of 1 sample, .* per minute, 0:00:00 left\n", result.stderr
     )
     resumed = ["--scheduler-file", tmp_path / "scheduler.json", "--resume", "--quiet"]
     result = command(inputs / "sheet.tsv", *resumed, *options[4:])

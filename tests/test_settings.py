@@ -73,6 +73,7 @@ def test_write__every_kind_of_value_reads_back(tmp_path):
     ("section", "what"),
     [
         ({}, "the model (gaussian) needs --weights, --sd, --enter; give them on the command line or in a file"),
+        ({"weights": [1.0], "enter": 0.1}, "the model (gaussian) needs --sd; give it on the command line or in a file"),
         ({"emission": "integrated-depth"}, "needs --weights, --depth, --depth-sd, --sd, --enter"),
         ({"emission": "normal"}, "emission must be one of gaussian, student-t, integrated-depth, poisson"),
         (GAUSSIAN | {"df": 3}, "--df belongs to student-t, and the emission is gaussian; drop it"),

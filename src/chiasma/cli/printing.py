@@ -93,7 +93,8 @@ def _configurations(found: list[dict[str, Any]], where: str) -> Any:
     from rich.text import Text
 
     total = sum(one["probability"] for one in found)
-    title = f"{printable(where)}: the {len(found)} most probable configurations ({total:.0%} of the draws)"
+    which = "most probable configuration" if len(found) == 1 else f"{len(found)} most probable configurations"
+    title = f"{printable(where)}: the {which} ({total:.0%} of the draws)"
     table = Table(title=Text(title), title_justify="left")
     table.add_column("probability", justify="right")
     table.add_column("states, one digit per row, and their sites")

@@ -27,6 +27,7 @@ from chiasma.errors import InvalidInput
 from chiasma.files.options import all_settings
 from chiasma.files.settings import Settings, fresh_seed, settings_of
 from chiasma.models.factorial import FactorialHMM
+from chiasma.results.warnings import count
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Cohort:
         """
         n = len(self.outcomes)
         others = [f", {self.count(status):,} {status}" for status in (FAILED, MISSING) if self.count(status)]
-        return f"{self.count(DONE):,} of {n:,} sample{'s' if n != 1 else ''} done{''.join(others)}"
+        return f"{self.count(DONE):,} of {count(n, 'sample')} done{''.join(others)}"
 
     def summaries(self) -> xr.Dataset:
         """The content of cohort.zarr, lazily.
@@ -155,7 +156,7 @@ def cohort(
         resume=resume,
         tables_only=tables_only,
     )
-    told(f"{len(plan.samples):,} samples, seed {plan.seed}")
+    told(f"{count(len(plan.samples), 'sample')}, seed {plan.seed}")
     known = {outcome.name: outcome for outcome in collect(directory, plan)}
     todo = [sample for sample in plan.samples if known[sample.name].status != DONE]
     if todo:

@@ -25,6 +25,7 @@ from chiasma.files.page import (
     paragraph,
     words,
 )
+from chiasma.results.warnings import count
 
 TONES: dict[str, Tone] = {DONE: "good", FAILED: "bad", MISSING: "note"}
 
@@ -69,7 +70,7 @@ def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome], picture_
         directory.page,
         document(
             f"Cohort {directory.path.name}",
-            header(f"Cohort {directory.path.name}", f"{len(outcomes):,} samples: {told}."),
+            header(f"Cohort {directory.path.name}", f"{count(len(outcomes), 'sample')}: {told}."),
             paragraph(
                 "The table is also in ",
                 link("cohort.tsv", "cohort.tsv"),

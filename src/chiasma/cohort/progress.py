@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from chiasma.cohort.outcome import DONE, FAILED, Outcome
+from chiasma.results.warnings import count
 
 # Seconds between two lines, and between two versions of cohort.tsv while a cohort runs.
 EVERY = 30.0
@@ -52,7 +53,7 @@ class Progress:
         if now - self.told_at > EVERY or n == self.total:
             self.told_at = now
             if self._bar is None:
-                self.note(f"{n:,} of {self.total:,} samples{self.rate()}")
+                self.note(f"{n:,} of {count(self.total, 'sample')}{self.rate()}")
             return True
         return False
 

@@ -155,10 +155,7 @@ class Settings:
             return self._model_of_rows(name, kind, emission, values)
         own = emission | chains
         absent = [flag(key) for key, one in own.items() if one.about.required and key not in values]
-        if absent:
-            raise InvalidInput(
-                f"the model ({name}) needs {', '.join(absent)}; give them on the command line or in a file with --model"
-            )
+        _refuse_absent(name, absent)
         for key, one in own.items():
             if one.about.same_as and key not in values:
                 # If the other parameter has a number and a prior, use the number.
@@ -177,10 +174,7 @@ class Settings:
             raise InvalidInput(f"[[row]] tables say how rows switch; drop {', '.join(extra)}, or drop the tables")
         needed = (key for key, one in emission.items() if one.about.required and key != "weights")
         absent = [flag(key) for key in needed if key not in values]
-        if absent:
-            raise InvalidInput(
-                f"the model ({name}) needs {', '.join(absent)}; give them on the command line or in a file with --model"
-            )
+        _refuse_absent(name, absent)
         return FactorialHMM(rows=read_rows(self.row), emission=kind(**_arguments(emission, values)))
 
     def emission_class(self) -> type[Additive]:
@@ -279,6 +273,14 @@ def _emission_of(model: Section, where: str = "") -> tuple[str, type[Additive]]:
             "file: chiasma --plugin FILE.py (in Python: ch.register_emission)"
         )
     return name, EMISSIONS[name]
+
+
+def _refuse_absent(name: str, absent: Sequence[str]) -> None:
+    if absent:
+        them = "it" if len(absent) == 1 else "them"
+        raise InvalidInput(
+            f"the model ({name}) needs {', '.join(absent)}; give {them} on the command line or in a file with --model"
+        )
 
 
 def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str, Any]:
