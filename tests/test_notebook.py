@@ -86,7 +86,7 @@ def test_posterior__shows_the_run_and_what_it_learned():
 def test_posterior__of_a_density_and_with_evidence():
     density = ch.Density(lambda x: -(x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk())
     plain = ch.sample(density, ladder=[1, 2], draws=5, warmup=5, chains=1, seed=1, progress=False)
-    assert "1 chains × 5 draws × 2 sites" in Page(plain._repr_html_()).texts
+    assert "1 chain × 5 draws × 2 coordinates" in Page(plain._repr_html_()).texts
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
     exact = ch.sample(model, [0.1, 1.0], draws=5, seed=1, progress=False)
     assert f"{ch.exact.log_evidence(model, [0.1, 1.0]):.3f} (exact)" in Page(exact._repr_html_()).texts

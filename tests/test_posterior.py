@@ -86,15 +86,15 @@ def test_marginals__are_shares_of_draws(posterior):
 
 
 def test_repr(posterior, vectors):
-    assert repr(posterior) == "Posterior(2 chains x 7 draws x 9 sites, 2 replica(s))"
-    assert repr(vectors) == "Posterior(2 chains x 5 draws x 6 sites, 2 replica(s))"
+    assert repr(posterior) == "Posterior(2 chains x 7 draws x 9 sites, 2 replicas)"
+    assert repr(vectors) == "Posterior(2 chains x 5 draws x 6 coordinates, 2 replicas)"
 
 
 def test_repr__with_evidence():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.5, 0.5), emission=ch.Gaussian([1.0]))
     exact = ch.sample(model, [0.0, 1.0], draws=3, chains=1, seed=1, progress=False)
     evidence = ch.exact.log_evidence(model, [0.0, 1.0])
-    assert repr(exact) == f"Posterior(1 chains x 3 draws x 2 sites, 1 replica(s), log evidence {evidence:.3f})"
+    assert repr(exact) == f"Posterior(1 chain x 3 draws x 2 sites, 1 replica, log evidence {evidence:.3f})"
 
 
 def test_vectors__have_draws_and_no_rows(vectors):

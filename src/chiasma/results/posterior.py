@@ -36,6 +36,7 @@ from chiasma.results.remedies import remedies
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
 from chiasma.results.summary import Summary
+from chiasma.results.warnings import count
 from chiasma.types import Floats, Integers
 
 Made = TypeVar("Made", xr.DataArray, xr.Dataset)
@@ -94,7 +95,7 @@ class Posterior:
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> posterior
-    Posterior(4 chains x 100 draws x 4 sites, 1 replica(s), log evidence -7.736)
+    Posterior(4 chains x 100 draws x 4 sites, 1 replica, log evidence -7.736)
     >>> posterior.marginals().values.round(1).tolist()
     [[0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0]]
     """
@@ -509,20 +510,21 @@ class Posterior:
         return self.n_rows
 
     def __repr__(self) -> str:
-        sizes = dict(self.draws.sizes)
         evidence = f", log evidence {self.log_evidence.value:.3f}" if self.log_evidence else ""
         lacks = "" if self.model is not None else f", {NO_MODEL}"
-        return (
-            f"Posterior({sizes['chain']} chains x {sizes['draw']} draws x {sizes['site']} sites, "
-            f"{len(self.betas)} replica(s){evidence}{lacks})"
-        )
+        return f"Posterior({' x '.join(self._sizes())}, {count(len(self.betas), 'replica')}{evidence}{lacks})"
+
+    def _sizes(self) -> list[str]:
+        """Numbers of chains, draws and sites in words; vectors have coordinates in place of sites."""
+        n_chains, n_draws, n_sites = self.draws.shape
+        place = "coordinate" if self.n_rows is None else "site"
+        return [count(n_chains, "chain"), count(n_draws, "draw"), count(n_sites, place)]
 
     def _repr_html_(self) -> str:
         """What was run and learned. Nothing large is read: `summary()` says whether to trust it."""
-        sizes = self.draws.sizes
-        rows = "" if self.n_rows is None else f", {self.n_rows} rows"
+        rows = "" if self.n_rows is None else f", {count(self.n_rows, 'row')}"
         facts = [
-            ("draws", f"{sizes['chain']} chains × {sizes['draw']:,} draws × {sizes['site']:,} sites{rows}"),
+            ("draws", f"{' × '.join(self._sizes())}{rows}"),
             ("plan", self.info.get("plan", "")),
             ("replicas", f"{len(self.betas)} per chain"),
             ("seed", str(self.info.get("seed", ""))),

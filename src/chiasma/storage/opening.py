@@ -69,7 +69,7 @@ def open_posterior(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, store=f"{folder}/run.zarr", progress=False)
     ...     ch.open_posterior(f"{folder}/run.zarr", draws=3)
-    Posterior(4 chains x 3 draws x 3 sites, 1 replica(s), log evidence -5.891)
+    Posterior(4 chains x 3 draws x 3 sites, 1 replica, log evidence -5.891)
     """
     folder = as_path("path", path)
     with only_store_errors(folder):
