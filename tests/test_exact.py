@@ -405,7 +405,7 @@ def test_a_budget_that_even_checkpoints_exceed_is_refused_with_the_estimate():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(20)))
     y = np.zeros(10_000)
     # 71 columns with stay probabilities and 141 checkpoints of 8 MiB each.
-    message = r"20 free rows and 10000 columns needs about 2,264 MiB even with checkpoints, and the budget is 512 MiB"
+    message = r"20 free rows and 10000 sites needs about 2,264 MiB even with checkpoints, and the budget is 512 MiB"
     with pytest.raises(ch.BudgetExceeded, match=message):
         ch.exact.draws(model, y, 1)
     with pytest.raises(ch.BudgetExceeded, match=r"needs about 1,600 MiB .* raise memory="):

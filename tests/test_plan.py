@@ -39,12 +39,12 @@ def test_auto__is_exact_where_that_is_affordable():
     assert chosen.exchange is None
     assert chosen.ladder.betas == (1.0,)
     assert chosen.reason == (
-        "exact independent draws: the exact filter over 6 free rows x 10,877 columns takes about 0.0056 s "
+        "exact independent draws: the exact filter over 6 free rows x 10,877 sites takes about 0.0056 s "
         "and less than 1 MiB"
     )
 
 
-OVER = "the exact filter over 24 free rows x 2,000 columns takes about 872 s and 17,280 MiB, over the budget of 60 s"
+OVER = "the exact filter over 24 free rows x 2,000 sites takes about 872 s and 17,280 MiB, over the budget of 60 s"
 
 
 def test_auto__asks_the_pilot_where_exact_is_too_much():
@@ -104,7 +104,7 @@ def test_evidence__takes_a_complete_ladder_where_exact_is_too_much():
     assert chosen.exchange == ch.MosaicCrossover()
     assert chosen.ladder == Ladder.adapted()
     for part in (
-        "blocks of 5 rows: the exact filter over 24 free rows x 2,000 columns takes about 872 s and 17,",
+        "blocks of 5 rows: the exact filter over 24 free rows x 2,000 sites takes about 872 s and 17,",
         "over the budget of 60 s and 512 MiB",
         "ladder from the prior to the target, adapted in warm-up",
         "MosaicCrossover exchanges",
@@ -351,12 +351,19 @@ def terminal(monkeypatch) -> io.StringIO:
     return screen
 
 
+def test_display__of_a_density_has_coordinates(terminal):
+    density = ch.Density(lambda x: -(x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk())
+    ch.sample(density, exchange="swap", ladder=[1, 2], draws=4, warmup=0, chains=1, seed=1, progress=True)
+    assert " coordinates per exchange" in terminal.getvalue()
+    assert "sites" not in terminal.getvalue()
+
+
 @pytest.mark.parametrize("warmup", [6, 0])
 def test_display__on_a_terminal(terminal, warmup):
     posterior = run(update="row", exchange="mosaic", ladder=[1, 5], warmup=warmup)
     shown = terminal.getvalue()
     assert f"chiasma {posterior.info['plan']} (seed 123)" in shown
-    for part in ("draws, chain 0", "draws, chain 1", "4/4", "log joint -", "columns per exchange"):
+    for part in ("draws, chain 0", "draws, chain 1", "4/4", "log joint -", " sites per exchange"):
         assert part in shown
     assert ("6/6" in shown) == (warmup > 0)
 

@@ -520,5 +520,5 @@ def test_refused(update, exchange, message):
 
 def test_refused__blocks_of_too_many_joint_states():
     model, y = large()
-    with pytest.raises(BudgetExceeded, match="an update with 439,453,125 candidates at each of 60 columns needs"):
+    with pytest.raises(BudgetExceeded, match="an update with 439,453,125 candidates at each of 60 sites needs"):
         ch.sample(model, y, update=ch.BlockGibbs(size=12), **QUICK)

@@ -168,6 +168,7 @@ def test_exchanges_and_the_warnings_of_the_ladder():
     assert (health.changed, health.columns) == (0.5, 3.0)
     assert found.warnings == ("the ladder is too short",)
     assert "0.700 (rungs 1 and 2); barrier 0.90" in str(found)
+    assert "3.0 sites per exchange; 50% of exchanges change a path" in str(found)
     assert "beta 0 to 1" in str(found)
     crossed = good_run(
         info=info | {"exchange": "MosaicCrossover()", "follows_swaps": False}, exchange_stats=stats

@@ -491,7 +491,7 @@ def test_prepare__raise_on_misfit(update, message, beta):
 @pytest.mark.parametrize("update", [ch.BlockGibbs(size=30), ch.HammingBall(radius=9)], ids=["block", "ball"])
 def test_prepare__raise_on_memory(update):
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(30)))
-    with pytest.raises(ch.BudgetExceeded, match=r"candidates at each of 100 columns needs .* MiB, limit .* smaller"):
+    with pytest.raises(ch.BudgetExceeded, match=r"candidates at each of 100 sites needs .* MiB, limit .* smaller"):
         update.prepare(model.exact_target(np.zeros(100)), 1.0)
 
 

@@ -54,7 +54,7 @@ class BudgetExceeded(ChiasmaError, MemoryError):
     ...     ch.exact.log_evidence(model, [0.0, 3.0])
     ... except ch.BudgetExceeded as error:
     ...     print(error)
-    exact inference over 30 free rows and 2 columns needs about 57,344 MiB even with checkpoints, and the budget is
+    exact inference over 30 free rows and 2 sites needs about 57,344 MiB even with checkpoints, and the budget is
     512 MiB; raise memory=, fix rows, or sample with an ensemble (ch.sample)
     """
 

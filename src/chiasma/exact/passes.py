@@ -222,7 +222,7 @@ class Passes:
             needed = (length * width + math.ceil(n_columns / length)) * per_column
         if needed > memory:
             raise BudgetExceeded(
-                f"exact inference over {self.target.size_text} and {n_columns} columns needs about "
+                f"exact inference over {self.target.size_text} and {n_columns} sites needs about "
                 f"{needed / 2**20:,.0f} MiB even with checkpoints, and the budget is {memory / 2**20:,.0f} MiB; "
                 "raise memory=, fix rows, or sample with an ensemble (ch.sample)"
             )

@@ -395,7 +395,7 @@ def _checks(found: Found, charts: Charts) -> Html:
         known: dict[str, object] = {
             "exchange": health.move,
             "worst rejection": f"{health.worst_rejection:.3f}, rungs {health.worst_pair} and {health.worst_pair + 1}",
-            "columns moved per exchange": f"{health.columns:.1f}",
+            "sites moved per exchange": f"{health.columns:.1f}",
             "exchanges that change a path": f"{health.changed:.0%}",
         }
         if health.round_trips is not None:

@@ -262,12 +262,12 @@ def _parameter_table(parameters: tuple[ParameterSummary, ...]) -> Any:
 
 
 def _exchange_facts(health: Exchanges, is_vector: bool) -> list[tuple[str, str]]:
-    """is_vector: of a Density, which has vectors of coordinates in place of paths of columns."""
-    columns, path = ("coordinates", "vector") if is_vector else ("columns", "path")
+    """is_vector: of a Density, which has vectors of coordinates in place of paths of sites."""
+    places, path = ("coordinates", "vector") if is_vector else ("sites", "path")
     pair = f"rungs {health.worst_pair} and {health.worst_pair + 1}"
     return [
         ("exchanges", health.move),
         ("worst rejection", f"{health.worst_rejection:.3f} ({pair}); barrier {health.barrier:.2f}"),
-        ("moved", f"{health.columns:.1f} {columns} per exchange; {health.changed:.0%} of exchanges change a {path}"),
+        ("moved", f"{health.columns:.1f} {places} per exchange; {health.changed:.0%} of exchanges change a {path}"),
         *([] if health.round_trips is None else [("round trips", f"{health.round_trips:,}")]),
     ]

@@ -98,7 +98,7 @@ def exact_cost(target: AnyTarget) -> tuple[float, float]:
 
 def exact_cost_text(target: AnyTarget) -> str:
     seconds, memory = exact_cost(target)
-    size = f"{target.size_text} x {target.n_columns:,} columns"
+    size = f"{target.size_text} x {target.n_columns:,} sites"
     return f"the exact filter over {size} takes about {_seconds(seconds)} and {_mebibytes(memory)}"
 
 

@@ -17,7 +17,7 @@ FIRST_LINE, LONGEST_WAIT = 5.0, 60.0
 
 
 class Progress:
-    """One bar per chain: iterations, log joint, columns per exchange, time left; or lines without a terminal."""
+    """One bar per chain: iterations, log joint, sites per exchange, time left; or lines without a terminal."""
 
     def __init__(self, wanted: bool, reason: str, seed: int):
         self._bars: Any = None
@@ -95,7 +95,8 @@ class Progress:
             note = f"log joint {draws.log_prior[-1] + draws.log_lik[-1, -1]:.1f}"
         n_moves = int(engine.tally.moves.sum())
         if n_moves:
-            note += f"  {engine.tally.columns.sum() / n_moves:.1f} columns per exchange"
+            places = "coordinates" if engine.problem.name == "x" else "sites"
+            note += f"  {engine.tally.columns.sum() / n_moves:.1f} {places} per exchange"
         self._bars.update(self._tasks[chain], advance=n, note=note)
 
     def tick(self) -> None:

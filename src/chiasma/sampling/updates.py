@@ -767,7 +767,7 @@ def fits_memory(target: AnyTarget, width: int) -> bool:
 def _check_memory(target: AnyTarget, width: int) -> None:
     if not fits_memory(target, width):
         raise BudgetExceeded(
-            f"an update with {width:,} candidates at each of {target.n_columns} columns "
+            f"an update with {width:,} candidates at each of {target.n_columns} sites "
             f"needs {_bytes(target, width) / 2**20:,.0f} MiB, limit {MOST_BYTES / 2**20:,.0f} MiB; "
             "take smaller blocks or a smaller ball"
         )
