@@ -254,7 +254,9 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     result = run("show", "some")
     assert result.exit_code == 0, result.output
     assert "interrupted: 5 of 10 draws per chain; continue with: chiasma fit DATA --out some --resume" in result.stderr
-    checked = run("show", "some", "--check").stderr
+    result = run("show", "some", "--check")
+    checked = result.stderr
+    assert result.exit_code == 0
     assert "some/run.zarr is sound: " in checked
     assert "5 of 10 draws per chain are stored: not complete, continue with: chiasma fit DATA" in checked
     assert "there is no run in none: it has no draws yet" in refused("show", "none")

@@ -159,6 +159,8 @@ def test_info__is_that_of_the_run(tmp_path):
     for name in set(expected.info) - {"timings"}:
         assert found.info[name] == expected.info[name]
     assert found.info["complete"]
+    checked = ch.check_store(tmp_path / "run")
+    assert (checked.problems, checked.n_draws, checked.complete) == ((), QUICK["draws"], True)
     assert found.info["versions"]["zarr"]
 
 
@@ -241,6 +243,8 @@ def test_draws__are_those_that_all_chains_have(tmp_path, monkeypatch):
     assert reading.read_header(tmp_path / "run")["committed"] == [11, 3]
     assert found.draws.shape == (2, 3, T)
     assert not found.info["complete"]
+    checked = ch.check_store(tmp_path / "run")
+    assert (checked.problems, checked.n_draws, checked.draws_wanted, checked.complete) == ((), 3, 11, False)
     assert found.row_counts is None
     expected = ch.sample(gaussian(), signal(), **QUICK, update="exact")
     np.testing.assert_allclose(found.marginals(), count(expected.codes.values[:, :3], 3) / 6)

@@ -22,7 +22,12 @@ def show(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only read every file of the run and compare it with its digest.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Only read every file of the run and compare it with its digest. The exit code is 0 if the run is "
+            "sound, complete or not, and 2 if it is damaged.",
+        ),
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open report.html in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write the files, print the seed only.")] = False,

@@ -147,11 +147,13 @@ class RunDirectory:
         found = ch.check_store(self.store)
         if found.problems:
             raise StoreError("; ".join(found.problems))
-        n_draws, wanted = self.open()[0].draws.sizes["draw"], self.wanted_draws()
-        so_far = "complete" if n_draws >= wanted else f"not complete, {self.how_to_resume()}"
+        self.open()  # compares the data file with the store
+        # The settings are written first: a run that was to go on may have been killed before the store knew of it.
+        wanted = max(found.draws_wanted, self.wanted_draws())
+        so_far = "complete" if replace(found, draws_wanted=wanted).complete else f"not complete, {self.how_to_resume()}"
         return (
-            f"{self.store} is sound: {found.n_files} files, {found.n_bytes:,} bytes; {n_draws:,} of {wanted:,} draws "
-            f"per chain are stored: {so_far}"
+            f"{self.store} is sound: {found.n_files} files, {found.n_bytes:,} bytes; {found.n_draws:,} of {wanted:,} "
+            f"draws per chain are stored: {so_far}"
         )
 
     def wanted_draws(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from chiasma.errors import StoreError
 from chiasma.storage.locks import as_path
@@ -30,17 +31,26 @@ class StoreCheck:
     ----------
     n_files, n_bytes : how much was read.
     problems : what is wrong, each with the file and the remedy; empty where the store is sound.
+    n_draws, draws_wanted : draws that every chain has stored, and draws per chain that were asked for.
 
     Examples
     --------
     >>> import chiasma as ch
-    >>> ch.StoreCheck(n_files=12, n_bytes=4096, problems=()).problems
-    ()
+    >>> found = ch.StoreCheck(n_files=12, n_bytes=4096, problems=(), n_draws=300, draws_wanted=500)
+    >>> found.problems, found.complete
+    ((), False)
     """
 
     n_files: int
     n_bytes: int
     problems: tuple[str, ...]
+    n_draws: int
+    draws_wanted: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether all draws that were asked for are stored. They are sound only if there are no `problems`."""
+        return self.n_draws >= self.draws_wanted
 
 
 def check_store(path: str | Path) -> StoreCheck:
@@ -52,7 +62,7 @@ def check_store(path: str | Path) -> StoreCheck:
 
     Returns
     -------
-    StoreCheck: its `problems` are empty where the store is sound.
+    StoreCheck: its `problems` are empty where the store is sound; `complete` says whether all draws are there.
 
     Examples
     --------
@@ -61,15 +71,16 @@ def check_store(path: str | Path) -> StoreCheck:
     >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, store=f"{folder}/run", progress=False)
-    ...     ch.check_store(f"{folder}/run").problems
-    ()
+    ...     found = ch.check_store(f"{folder}/run")
+    >>> found.problems, found.complete
+    ((), True)
     """
     folder = as_path("path", path)
-    read_header(folder)  # raises an error if there is no run
+    header = read_header(folder)  # raises an error if there is no run
     try:
         run = read_run(folder)
     except StoreError as error:
-        return StoreCheck(n_files=1, n_bytes=0, problems=(str(error),))
+        return _found(header, 1, 0, [str(error)])
     n_files = n_bytes = 0
     problems = []
     for look in _looks(run):
@@ -80,7 +91,17 @@ def check_store(path: str | Path) -> StoreCheck:
             n_files += size is not None
         except StoreError as error:
             problems.append(str(error))
-    return StoreCheck(n_files=n_files, n_bytes=n_bytes, problems=tuple(dict.fromkeys(problems)))
+    return _found(run.header, n_files, n_bytes, problems)
+
+
+def _found(header: dict[str, Any], n_files: int, n_bytes: int, problems: list[str]) -> StoreCheck:
+    return StoreCheck(
+        n_files=n_files,
+        n_bytes=n_bytes,
+        problems=tuple(dict.fromkeys(problems)),
+        n_draws=min(header["committed"]),
+        draws_wanted=header["layout"]["n_draws"],
+    )
 
 
 def _looks(run: Run) -> Iterator[Callable[[], int | None]]:
