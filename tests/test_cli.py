@@ -22,6 +22,8 @@ from chiasma.cli.examples import EXAMPLES
 from chiasma.cli.printing import Voice
 from chiasma.datasets.genome import agreement, tumour_genome
 from chiasma.datasets.study import Comparison, Entry, compare_updates, simulation_study
+from chiasma.files.regions import find_region
+from chiasma.files.tables import Signal
 from chiasma.results.configurations import Configuration
 
 pytestmark = pytest.mark.usefixtures("light_pictures")
@@ -513,6 +515,29 @@ def test_fit__lists_rivals_by_sites_and_by_position(here):
     for line in lines:
         sites, seconds = (cell.strip() for cell in line.split("│")[1:3])
         first, last = map(int, sites.split("-"))
-        assert seconds == f"{first / 10:g} to {(last + 1) / 10:g}"  # where the last site ends, as in the tables
+        assert seconds == f"{first / 10:g}-{last / 10:g}"  # both ends are included, as --region takes them
+        assert find_region(Signal.load(here / "placed" / "data.npz"), f"seconds:{seconds}") == (first, last + 1)
     assert lines
     assert re.search(r"A state such as s[01]{2} has one digit per row, row 0 first: 0 is off\.", result.stdout)
+    sentence = "Probabilities are means over the sites of a segment; a rival may concern only its ends. Look with:"
+    assert sentence in " ".join(result.stdout.split())
+    *_, look, _, _ = result.stdout.splitlines()
+    assert look == f"chiasma show placed --region {lines[0].split('│')[1].strip()}"
+    shown = run(*look.split()[1:])
+    assert shown.exit_code == 0, shown.output
+
+
+def test_fit__prints_time_stamps_with_all_digits(here):
+    stamps = (f"2026-01-01 00:{t:02}:00" for t in range(30))
+    lines = [f"{stamp},{0.5 * (t % 7)}\n" for t, stamp in enumerate(stamps)]
+    (here / "stamps.csv").write_text("time,y\n" + "".join(lines))
+    model = ["--weights", "1,1.5", "--sd", 1, "--enter", 0.2]
+    result = run("fit", "stamps.csv", *model, "--draws", 50, "--chains", 1, "--seed", 1, "--out", "stamped")
+    assert result.exit_code == 0, result.output
+    assert "dates and times in column 'time' become seconds since 1970" in result.stderr
+    cells = [line.split("│")[1:3] for line in result.stdout.splitlines() if line.startswith("│")]
+    assert cells
+    midnight = 1767225600
+    for sites, times in cells:
+        first, last = map(int, sites.split("-"))
+        assert times.strip() == f"{midnight + 60 * first}-{midnight + 60 * last}"

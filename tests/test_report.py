@@ -244,6 +244,8 @@ def test_place__in_words(fitted):
     assert place_text(labels_of(plain), plain, 12, 15) == "sites 12–14"
     timed = Signal(data=signal.data, position=signal.position)
     assert place_text(labels_of(timed), timed, 12, 15) == "positions 0–300"
+    dated = Signal(data=signal.data, position=signal.position + 1767225600)
+    assert place_text(labels_of(dated), dated, 12, 15) == "positions 1,767,225,600–1,767,225,900"
 
 
 def test_code_text():

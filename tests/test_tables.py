@@ -9,7 +9,7 @@ import pytest
 
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.files.regions import find_region
-from chiasma.files.tables import Columns, Signal, read_signal, write_table
+from chiasma.files.tables import Columns, Signal, position_text, read_signal, write_table
 from chiasma.models.observations import Observations
 
 GENOME = """chrom\tstart\tdepth
@@ -126,6 +126,13 @@ def test_guess__dates_are_times(write):
     text = "Time,watts\n2013-06-01 00:00:00,5\n2013-06-01 00:01:00,6\n2013-06-01 00:03:00,7\n"
     signal = read_signal(write(text, "a.csv"), guess=True)
     assert signal.data.gaps.tolist() == pytest.approx([2 / 3, 4 / 3])
+    assert signal.position.tolist() == [1370044800, 1370044860, 1370044980]
+    told = "dates and times in column 'Time' become seconds since 1970, read as UTC where they name no time zone"
+    assert signal.notes[-1] == told
+    named = read_signal(write(text.replace("Time", "stamp"), "c.csv"), Columns(value="watts", position="stamp"))
+    assert named.notes == (told.replace("Time", "stamp"),)
+    shifted = read_signal(write(text.replace(":00,", ":00+02:00,"), "d.csv"), guess=True)
+    assert shifted.position.tolist() == (signal.position - 7200).tolist()
     with pytest.raises(InvalidInput, match=r"line 3: column 'Time' must hold dates and times, got 'noon'"):
         read_signal(write(text.replace("2013-06-01 00:01:00", "noon"), "b.csv"), guess=True)
 
@@ -260,6 +267,18 @@ def test_region__by_the_name_of_the_position():
         find_region(signal, "0.5-2")
     with pytest.raises(InvalidInput, match="there is no site in 'seconds:3-4'; widen it"):
         find_region(signal, "seconds:3-4")
+    stamps = Signal(data=signal.data, position=1767226800 + np.array([0.0, 1.5, 3.0]), axis="Time")
+    with pytest.raises(InvalidInput, match=re.escape("such as Time:1767226800-1767226803; got")):
+        find_region(stamps, "0.5-2")
+
+
+@pytest.mark.parametrize("position", [0.0, -0.5, 1e-7, 1 / 3, 1767226800.0, 1767226800.123456, 1e22])
+def test_position_text__has_all_digits_and_is_what_region_takes(position):
+    text = position_text(position)
+    assert float(text) == position
+    assert "e" not in text
+    signal = Signal(data=Observations([1.0]), position=np.array([position]), axis="seconds")
+    assert find_region(signal, f"seconds:{text}-{text}") == (0, 1)
 
 
 def test_region__one_site_or_position():

@@ -57,7 +57,7 @@ class Voice:
 
             console = Console(highlight=False, soft_wrap=False)
             console.print(report.summary)
-            console.print(_doubts(report, signal))
+            console.print(_doubts(report, signal, run))
             wrote = f"Wrote {', '.join(report.files)} and figures/ to {run}{_slash(run)}"
             console.print(printable(wrote), soft_wrap=True, markup=False)
             page = f"To read it all, open {run / report.files[0]} in a browser"
@@ -109,13 +109,14 @@ def _known(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _doubts(report: Report, signal: Signal) -> Any:
+def _doubts(report: Report, signal: Signal, run: Path) -> Any:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     from chiasma.files.report import region_text
-    from chiasma.files.run_tables import ends_of
+    from chiasma.files.run_directory import RunDirectory
+    from chiasma.files.tables import position_text
     from chiasma.results.rivals import CERTAIN
 
     n, doubtful = report.n_segments, len(report.regions)
@@ -123,7 +124,7 @@ def _doubts(report: Report, signal: Signal) -> Any:
         return Text(f"{n:,} segments, each with one state of probability {CERTAIN} or more.")
     title = f"Rival explanations ({doubtful:,} of {n:,} segments)"
     table = Table(title=title, title_justify="left")
-    # Along a genome the place is a position; elsewhere it is sites, as --region takes them, and the position beside.
+    # As --region takes them: positions along a genome; elsewhere sites, and beside them the first and last position.
     table.add_column("sites" if signal.chromosome is None else "where")
     position = signal.position if signal.chromosome is None else None
     if position is not None:
@@ -136,14 +137,19 @@ def _doubts(report: Report, signal: Signal) -> Any:
         states = "   ".join(f"{one.name}: {one.probability:.2f}" for one in rivals)
         where = [region_text(signal, segment.start, segment.stop)]
         if position is not None:
-            end = ends_of(signal, position)[segment.stop - 1]  # as in the tables
-            where.append(f"{position[segment.start]:,.6g} to {end:,.6g}")
+            where.append("-".join(position_text(position[t]) for t in (segment.start, segment.stop - 1)))
         table.add_row(*(Text(printable(one)) for one in where), f"{segment.n_data:,}", Text(printable(states)))
     more = doubtful - SHOWN_REGIONS
     lines = [Text(f"and {more:,} more in explanations.tsv")] if more > 0 else []
-    name = report.regions[0].explanations[0].name
+    first = report.regions[0]
+    name, sites = first.explanations[0].name, f"{first.segment.start}-{first.segment.stop - 1}"
+    look = f"{RunDirectory(run).how_to_show()} --region {sites}"
     return Group(
-        table, *lines, Text(printable(f"A state such as {name} has one digit per row, row 0 first: 0 is off."))
+        table,
+        *lines,
+        Text(printable(f"A state such as {name} has one digit per row, row 0 first: 0 is off.")),
+        Text("Probabilities are means over the sites of a segment; a rival may concern only its ends. Look with:"),
+        Text(printable(look), no_wrap=True, overflow="ignore"),  # to be copied: never broken into lines
     )
 
 

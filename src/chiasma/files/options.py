@@ -282,7 +282,8 @@ def learn_help() -> str:
     return (
         "Parameters to learn from the data, such as weights,sd. Each has a prior in \\[priors] of the --model file "
         f"({', '.join(prior_names())}), or one made from its number x, which is estimated from the signal where it is "
-        f"not given (weights, and the parameters of an emission of your own, must be given). "
+        "not given (weights must be given, and so must parameters of an emission of your own, except those that are "
+        "called like one of the package). "
         f"Priors made from x: {priors}."
     )
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.files.run_tables import ends_of
 from chiasma.files.sheets import listed
-from chiasma.files.tables import Signal, same_chromosome
+from chiasma.files.tables import Signal, position_text, same_chromosome
 from chiasma.types import Floats
 
 # FIRST-LAST or one place, in positions, which may be fractions, or negative; and in sites.
@@ -63,7 +63,7 @@ def _between(signal: Signal, name: str, span: str, text: str) -> tuple[int, int]
         raise InvalidInput(f"this run has no chromosomes; give the region as sites, such as 0-99, got {text!r}")
     axis, ends = signal.axis or "position", SPAN.fullmatch(span)
     if name.strip() != axis or not ends:
-        example = "-".join(f"{x:g}" for x in signal.position[[0, -1]])
+        example = "-".join(position_text(x) for x in signal.position[[0, -1]])
         raise InvalidInput(
             f"give the region as sites, which are whole numbers such as 0-99, or by its {axis}, such as "
             f"{axis}:{example}; got {text!r}"

@@ -107,7 +107,7 @@ def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
         where = f"site {start}" if stop == start + 1 else f"sites {start}–{stop - 1}"
     else:
         ends = (labels.position[start] / labels.scale, labels.end[stop - 1] / labels.scale)
-        where = "–".join(f"{end:,.1f}" if labels.unit else f"{end:,.6g}" for end in ends)
+        where = "–".join(f"{end:,.1f}" if labels.unit else f"{end:,.15g}" for end in ends)
         where = f"{where} {labels.unit}" if labels.unit else f"positions {where}"
     return where if signal.chromosome is None else f"{chromosome(signal.chromosome[start])}, {where}"
 

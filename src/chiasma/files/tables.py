@@ -45,7 +45,7 @@ class Columns:
     value : the signal, several columns with commas between. Default: the only column there is, or the one called
         "value" or "y".
     chromosome : its changes start new sequences.
-    position : its differences are the gaps. Numbers, or dates and times, which become seconds.
+    position : its differences are the gaps. Numbers, or dates and times, which become seconds since 1970.
     end : where a site ends, for tables and exports.
     sample : the one of several samples in a file (`chiasma.genomics.signals`).
     gap_unit : the distance that counts as one step of the chains. Default: the median distance.
@@ -154,6 +154,9 @@ def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
         columns, notes = _guessed(sheet, columns)
     if columns.gap_unit is not None and columns.position is None:
         raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
+    if columns.position is not None and _is_dated(sheet, clock := _find(sheet, columns.position, "position")):
+        zone = "read as UTC where they name no time zone"
+        notes += (f"dates and times in column {sheet.names[clock]!r} become seconds since 1970, {zone}",)
     return replace(_from_table(sheet, columns), notes=notes)
 
 
@@ -185,6 +188,15 @@ def cell_text(value: Any) -> str:
     if math.isnan(value):
         return "NA"
     return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def position_text(position: float) -> str:
+    """A position with all its digits and without an exponent, as --region takes it.
+
+    >>> position_text(1767226800.0), position_text(0.1), position_text(1e-7)
+    ('1767226800', '0.1', '0.0000001')
+    """
+    return np.format_float_positional(position, trim="-")
 
 
 def same_chromosome(name: str) -> str:
@@ -377,8 +389,8 @@ def _gaps(
         more = "" if len(starts) > 1 else ", or name the chromosome column if a new one starts here"
         raise table.error(
             table.rows[t].line,
-            f"column {name!r} must increase within a chromosome, got {position[t]:g} after {position[t - 1]:g}; "
-            f"{how}{more}",
+            f"column {name!r} must increase within a chromosome, got {position_text(position[t])} after "
+            f"{position_text(position[t - 1])}; {how}{more}",
         )
     known = distance[inside[1:]]
     unit = unit or (float(np.median(known)) if known.size else 1.0)
@@ -398,14 +410,18 @@ def whole_steps(gaps: Floats) -> Floats:
     return np.where((whole > 0) & (np.abs(gaps - whole) < ROUNDING), whole, gaps)
 
 
-def _times(table: Sheet, column: int) -> Floats:
-    """(T,) numbers as they are; dates and times, if the first cell is one, in seconds."""
+def _is_dated(table: Sheet, column: int) -> bool:
+    """Whether the first cell is a date or a time stamp, such as 2026-01-31 12:00, and the column no numbers."""
     try:
         datetime.fromisoformat(table.rows[0].cells[column].strip())
-        dated = not table.is_numeric(column)
     except ValueError:
-        dated = False
-    if not dated:
+        return False
+    return not table.is_numeric(column)
+
+
+def _times(table: Sheet, column: int) -> Floats:
+    """(T,) numbers as they are; dates and times in seconds since 1970."""
+    if not _is_dated(table, column):
         return table.numbers(column)
     seconds = np.empty(len(table.rows))
     for t, row in enumerate(table.rows):
