@@ -19,7 +19,7 @@ from chiasma.exact.passes import MEMORY
 from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Update, fits_memory
+from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Jumps, Update, fits_memory
 from chiasma.types import as_floats, shown
 
 # Default time budget of exact draws in seconds, `exact_seconds` of sample(); replicas are used above it.
@@ -145,9 +145,19 @@ def larger_blocks(target: AnyTarget, update: Update) -> int | None:
     size = min(LARGE_ROWS, target.n_axes)
     while size > 1 and (target.widest(size) > LARGE_STATES or not fits_memory(target, target.widest(size))):
         size -= 1
-    blocks = update.blocks if isinstance(update, BlockGibbs) else None
-    own = getattr(update, "size", 1) if blocks is None else max(map(len, blocks))
-    return size if size > own else None
+    return size if size > _rows_at_once(target, update) else None
+
+
+def _rows_at_once(target: AnyTarget, update: Update) -> int:
+    """Rows that an update draws jointly; raises InvalidInput for blocks that do not fit the target."""
+    if isinstance(update, BlockGibbs):
+        return max(step.size for step in update.steps(target))
+    if isinstance(update, Jumps):
+        return update.block_size(target)
+    if isinstance(update, GaussianBlocks):
+        update.prepare(target, 0.0)  # checks the size
+        return update.size
+    return 1
 
 
 def plan_paths(
