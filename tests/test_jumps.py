@@ -11,7 +11,7 @@ import pytest
 import chiasma as ch
 from chiasma.kernels.jumps import jump_tables, list_jumps, state_jump_tables, swap_states
 from chiasma.kernels.layout import make_layout, sub_layout
-from chiasma.sampling.differences import Differences, find_differences, parts_of
+from chiasma.sampling.differences import Differences, count_pairs, find_differences, parts_of
 from reference import applied, jump_matrices
 
 QUICK = {"exchange": None, "draws": 40, "warmup": 40, "chains": 2, "seed": 3, "progress": False}
@@ -110,6 +110,15 @@ def test_find_differences__the_most_frequent_first_and_none_that_blocks_do():
     assert found.b == (0b11110, 0b00111)
     assert found.weights[0] > 2 * found.weights[1]
     assert find_differences(seen[:, :, 8:], layout, 2, np.random.default_rng(1)) == Differences()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 300])
+def test_count_pairs__as_numpy_counts_them(n):
+    pairs = np.random.default_rng(n).integers(0, 7, (n, 2))
+    found, counts = count_pairs(pairs)
+    expected, expected_counts = np.unique(pairs, axis=0, return_counts=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(counts, expected_counts)
 
 
 def test_find_differences__of_rows_with_more_states():

@@ -402,3 +402,20 @@ def test_tempered_tables__are_whole_for_every_thread_that_asks(monkeypatch):
         found = list(pool.map(lambda _: problem.tempered(betas).copy(), range(4)))
     for one in found:
         np.testing.assert_array_equal(one, problem.tempered(betas))
+
+
+def test_tempered_tables__are_shared_by_candidates_with_the_same_rungs_and_let_go_with_the_last(monkeypatch):
+    made = []
+    fill = posed.tempered_table
+    monkeypatch.setattr(posed, "tempered_table", lambda *given: (made.append(given[1]), fill(*given)))
+    first = PathProblem(easy(n_columns=5)[0].exact_target(np.zeros(5)), ch.BlockGibbs(size=2), None)
+    second = first.with_moves(ch.BlockGibbs(size=3), None)
+    tempered = first.with_moves(ch.BlockGibbs(size=2), ch.MosaicCrossover())
+    one, betas = np.array([1.0]), np.array([0.2, 1.0])
+    assert first.tempered(one) is second.tempered(one)
+    assert not np.array_equal(tempered.tempered(betas)[0], first.tempered(one)[0])
+    assert made == [1.0, 0.2, 1.0]
+    assert (second.update, second.target) == (ch.BlockGibbs(size=3), first.target)
+    del first, second
+    tempered.tempered(one)
+    assert made == [1.0, 0.2, 1.0, 1.0]

@@ -155,8 +155,9 @@ def wired_anew(
 ) -> Hard:
     """Sequences of `length` columns, each with its own sensors.
 
-    Some rows, from four less than all to all but one, are on together or off together: sensors read their differences
-    along a wiring, the rows in random order. Every other row has a sensor of its own.
+    Most rows, from five less than all to three less, are on together or off together: sensors read their differences
+    along a wiring, the rows in random order. Every other row has a sensor of its own. With many short sequences there
+    are about as many sets of rows as sequences, each unlike the others.
     """
     rng = np.random.default_rng(seed)
     codes = np.arange(1 << n_rows)
@@ -167,7 +168,7 @@ def wired_anew(
     for start in starts:
         order = rng.permutation(n_rows)
         truth = np.asarray(rng.random(n_rows) < initial, float)
-        together = order[: rng.integers(n_rows - 4, n_rows)]
+        together = order[: rng.integers(n_rows - 5, n_rows - 2)]
         truth[together] = truth[together[0]]
         weights = np.eye(n_rows)[:, order[len(together) :]]
         edges = np.zeros((n_rows, wiring(len(together)).shape[1]))
@@ -206,7 +207,7 @@ FAR: dict[str, Callable[[], Hard]] = {
     "K = 12, T = 60, rows that go together": lambda: going_together(12, 60, 0.5, 1),
 }
 ANEW: dict[str, Callable[[], Hard]] = {
-    "K = 13, T = 1,000, differences along lines": lambda: wired_anew(along_a_line, 13, 1000, 4, 0.4, 1),
-    "K = 13, T = 999, differences around rings": lambda: wired_anew(around_a_ring, 13, 999, 3, 0.4, 1),
-    "K = 13, T = 1,000, differences down trees": lambda: wired_anew(down_a_tree, 13, 1000, 4, 0.4, 1),
+    "K = 13, T = 1,000, differences along lines": lambda: wired_anew(along_a_line, 13, 1000, 2, 0.28, 1),
+    "K = 13, T = 1,000, differences around rings": lambda: wired_anew(around_a_ring, 13, 1000, 2, 0.33, 1),
+    "K = 13, T = 1,000, differences down trees": lambda: wired_anew(down_a_tree, 13, 1000, 2, 0.28, 1),
 }

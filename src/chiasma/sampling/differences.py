@@ -92,11 +92,27 @@ def find_differences(
             a |= np.where(differs & (layout.sizes[k] > 2), first & field, 0)
             b |= np.where(differs, second & field if layout.sizes[k] > 2 else field, 0)
         pairs.append(np.sort(np.stack([a, b], axis=1)[n_changed > more_than], axis=1))
-    found, counts = np.unique(np.concatenate(pairs), axis=0, return_counts=True)
+    found, counts = count_pairs(np.concatenate(pairs))
     order = np.argsort(-counts, kind="stable")[:MOST]
     return Differences(
         a=tuple(found[order, 0].tolist()), b=tuple(found[order, 1].tolist()), weights=tuple(counts[order].tolist())
     )
+
+
+def count_pairs(pairs: Integers) -> tuple[Integers, Integers]:
+    """The distinct lines of pairs (n, 2), in order, and how often each occurs.
+
+    np.unique(pairs, axis=0, return_counts=True), which compares lines byte by byte and takes several times as long.
+
+    >>> count_pairs(np.array([[3, 4], [0, 7], [3, 4]]))
+    (array([[0, 7],
+           [3, 4]]), array([1, 2]))
+    """
+    inner, outer = pairs[:, 1], pairs[:, 0]
+    ordered = pairs[np.lexsort((inner, outer))]
+    first = np.flatnonzero(np.any(ordered[1:] != ordered[:-1], axis=1)) + 1
+    bounds = np.concatenate([[0], first, [len(pairs)]]) if len(pairs) else np.zeros(1, np.int64)
+    return ordered[bounds[:-1]], np.diff(bounds)
 
 
 def parts_of(target: AnyTarget) -> list[Integers]:

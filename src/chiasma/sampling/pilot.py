@@ -323,7 +323,9 @@ class Tables(NamedTuple):
         entries = 0 if isinstance(target, StateTarget) else n_tables * target.n_columns * target.n_states
         fits = target.tabulated and TABLE * entries <= TABLE_SHARE * self.whole
         assert plan.update is not None
-        return type(problem)(target if fits else self.absent, plan.update, plan.exchange)
+        posed = target if fits else self.absent
+        own = problem if posed is problem.target else type(problem)(posed, plan.update, plan.exchange)
+        return own.with_moves(plan.update, plan.exchange)
 
 
 def _with_ladder(
@@ -370,7 +372,7 @@ class Pilot:
     def advance(self, problem: CodesProblem[Any], plan: Plan, states: Sequence[Integers]) -> Trial:
         """Run a candidate from the given states (T,) of the chains, all replicas of a chain from the same."""
         assert plan.update is not None
-        own = type(problem)(problem.target, plan.update, plan.exchange)  # kept for the run, with its tables
+        own = problem.with_moves(plan.update, plan.exchange)  # kept for the run, with its tables
         return self._run(own, plan, states, self.work, self.streams)
 
     def go_on(self, trial: Trial) -> Trial:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +106,10 @@ class CodesProblem(StateProblem, Generic[AnyTarget]):
         assert isinstance(self.update, Exact)
         return Passes(self.target, 1.0, memory=self.update.memory, stay=True)
 
+    def with_moves(self, update: Update, exchange: Exchange | None) -> Self:
+        """The same target with another update and exchange."""
+        return type(self)(self.target, update, exchange)
+
     def initial(self, rng: np.random.Generator) -> Integers:
         return self.target.sample_prior(rng)
 
@@ -122,14 +127,41 @@ class CodesProblem(StateProblem, Generic[AnyTarget]):
         return self.target.log_prior(state)
 
 
+class TemperedTables:
+    """Likelihoods of a target at the betas of a ladder, made once for all who hold them at the same time."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self._filling = Lock()
+        self._known: WeakValueDictionary[tuple[float, ...], Floats] = WeakValueDictionary()
+
+    def at(self, betas: Floats) -> Floats:
+        """(R, S, T)"""
+        rungs = tuple(map(float, betas))
+        # Chains may ask at the same time, from threads of their own: none may see a table that is not yet filled.
+        with self._filling:
+            table = self._known.get(rungs)
+            if table is None:
+                table = np.empty((len(rungs), *self.target.log_lik.shape[::-1]))
+                for lik, beta in zip(table, rungs, strict=True):
+                    tempered_table(self.target.log_lik, beta, lik)
+                self._known[rungs] = table
+            return table
+
+
 class PathProblem(CodesProblem[Target]):
     """Rows of two states that can be told apart."""
 
     def __init__(self, target: Target, update: Update, exchange: Exchange | None):
         super().__init__(target, update, exchange)
-        self._filling = Lock()
-        self._tempered_at = np.empty(0)
+        self._tables = TemperedTables(target)
         self._tempered = np.empty((0, 0, 0))
+
+    def with_moves(self, update: Update, exchange: Exchange | None) -> Self:
+        """The same target, and tables of it that exist, with another update and exchange."""
+        other = super().with_moves(update, exchange)
+        other._tables = self._tables
+        return other
 
     @cached_property
     def passes(self) -> Passes:
@@ -139,14 +171,8 @@ class PathProblem(CodesProblem[Target]):
 
     def tempered(self, betas: Floats) -> Floats:
         """(R, S, T) likelihoods at every beta. All chains of a run have the same rungs and share this table."""
-        # Chains may ask at the same time, from threads of their own: none may see a table that is not yet filled.
-        with self._filling:
-            if not np.array_equal(betas, self._tempered_at):
-                self._tempered_at = betas.copy()
-                self._tempered = np.empty((len(betas), *self.target.log_lik.shape[::-1]))
-                for lik, beta in zip(self._tempered, betas, strict=True):
-                    tempered_table(self.target.log_lik, beta, lik)
-            return self._tempered
+        self._tempered = self._tables.at(betas)
+        return self._tempered
 
     def record(self, states: State) -> State:
         return self.target.record(states)

@@ -43,7 +43,7 @@ def learn_jumps(
         )
     target: Any = problem.target
     size = update.block_size(target)
-    scouted = type(problem)(target, BlockGibbs(size=size), None)
+    scouted = problem.with_moves(BlockGibbs(size=size), None)
     n = max(FEWEST, int(SHARE * chains * warmup) // SCOUTS)
 
     def scout(i: int) -> tuple[Integers, Integers]:
