@@ -450,6 +450,7 @@ def mean_states(engine: StateEngine, n: int) -> tuple[Floats, Integers]:
     target = engine.problem.target  # type: ignore[attr-defined]  # of codes
     layout, n_columns = target.layout, engine.states.shape[1]
     columns = np.linspace(0, n_columns - 1, min(n_columns, COLUMNS)).round().astype(int)
+    first = np.cumsum(layout.sizes - 1) - (layout.sizes - 1)
     total = np.zeros((int(np.sum(layout.sizes - 1)), len(columns)))
     done, seen = 0, []
     while done < n:
@@ -457,9 +458,7 @@ def mean_states(engine: StateEngine, n: int) -> tuple[Floats, Integers]:
         seen.append(codes[-1])
         states = unpack_codes(codes[:, columns], layout)
         done += len(states)
-        place = 0
-        for k, size in enumerate(layout.sizes):
-            for s in range(1, int(size)):
-                total[place] += np.count_nonzero(states[:, k] == s, axis=0)
-                place += 1
+        for s in range(1, int(layout.sizes.max())):
+            rows = np.flatnonzero(layout.sizes > s)
+            total[first[rows] + s - 1] += np.count_nonzero(states[:, rows] == s, axis=0)
     return np.asarray(total / n), np.array(seen)
