@@ -237,6 +237,7 @@ def test_text_and_dictionary_say_what_was_run():
         "independent": False,
         "seed": 2**100,
         "seconds": {"warmup": 1.5, "draws": 2.0},
+        "all_timed": True,
     }
     assert content["evidence"] == {"value": -12.3456, "standard_error": 0.0123}
     text = str(found)

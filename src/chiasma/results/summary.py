@@ -8,6 +8,7 @@ label switching does not affect.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,7 @@ def summarise(
         "independent": bool(info.get("independent")),
         "seed": info.get("seed"),
         "seconds": dict(info.get("timings", {})),
+        "all_timed": bool(info.get("all_timed", True)),
     }
     parts = (convergence(log_joint), convergence(series))
     independent = bool(info.get("independent"))
@@ -193,6 +195,21 @@ def misfit_text(found: Misfit) -> str:
     return "; ".join(parts)
 
 
+def time_text(run: Mapping[str, Any]) -> str:
+    """The time of every stage, of all parts of a run that was resumed.
+
+    >>> run = {"seconds": {"warmup": 1.5, "draws": 20.25}, "all_timed": True}
+    >>> time_text(run)
+    'warmup 1.5 s, draws 20.2 s'
+    >>> time_text(run | {"all_timed": False})
+    'at least warmup 1.5 s, draws 20.2 s: this store is of an earlier version, which timed no part that was killed'
+    """
+    text = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
+    if run["all_timed"]:
+        return text or "-"
+    return f"at least {text or '0 s'}: this store is of an earlier version, which timed no part that was killed"
+
+
 def _facts(rows: list[tuple[str, str]]) -> Any:
     from rich.table import Table
     from rich.text import Text
@@ -207,14 +224,13 @@ def _run_table(run: dict[str, Any], place: str) -> Any:
     sizes = [count(run["chains"], "chain"), count(run["draws"], "draw"), count(run["sites"], place)]
     sizes += [] if run["rows"] is None else [count(run["rows"], "row")]
     betas = f", beta {run['hottest_beta']:.3g} to 1" if run["replicas"] > 1 else ""
-    seconds = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
     return _facts(
         [
             ("plan", str(run["plan"] or "-")),
             ("draws", " x ".join(sizes)),
             ("replicas", f"{run['replicas']} per chain{betas}"),
             ("seed", "-" if run["seed"] is None else str(run["seed"])),
-            ("time", seconds or "-"),
+            ("time", time_text(run)),
         ]
     )
 
