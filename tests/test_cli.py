@@ -127,6 +127,54 @@ def test_fit__writes_everything_and_says_so(genome):
     assert f"seed = {seed}" in (genome / "run/settings.toml").read_text()
 
 
+def test_fit__tables_only_leaves_out_the_page_and_the_figures(genome):
+    options = ("--model", "genome.toml", "--out", "run", *SMALL)
+    result = run("fit", "genome.tsv", *options, "--tables-only")
+    assert result.exit_code == 0, result.output
+    written = sorted(path.name for path in (genome / "run").iterdir())
+    assert written == [name for name in FILES if name not in ("report.html", "figures")]
+    wrote = "Wrote states.tsv, segments.tsv, explanations.tsv, datapackage.json and summary.json to run/"
+    assert wrote in result.stdout
+    assert "For report.html and figures: chiasma show run\n" in result.stdout
+    assert "in a browser" not in result.stdout
+    tables = {name: (genome / "run" / name).read_bytes() for name in written if name.endswith(("tsv", "json"))}
+    assert run("show", "run", "-q").exit_code == 0
+    assert sorted(path.name for path in (genome / "run").iterdir()) == FILES
+    assert {name: (genome / "run" / name).read_bytes() for name in tables} == tables
+
+
+def test_fit__tables_only_says_that_an_earlier_page_stays(fitted):
+    page = (fitted / "run/report.html").read_bytes()
+    result = run("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 25, "--tables-only")
+    assert result.exit_code == 0, result.output
+    assert "report.html and figures/ are those of an earlier report, and may show fewer draws" in result.stderr
+    assert (fitted / "run/report.html").read_bytes() == page
+    assert json.loads((fitted / "run/summary.json").read_text())["run"]["draws"] == 25
+
+
+def test_show__tables_only(fitted):
+    shutil.rmtree(fitted / "run/figures")
+    (fitted / "run/report.html").unlink()
+    (fitted / "run/segments.tsv").unlink()
+    assert run("show", "run", "--tables-only", "-q").exit_code == 0
+    assert (fitted / "run/segments.tsv").exists()
+    result = run("show", "run", "--region", "chr2", "--tables-only")
+    assert "most probable configurations" in result.stdout
+    assert "Wrote" not in result.stdout
+    assert sorted(path.name for path in (fitted / "run").iterdir()) == [
+        name for name in FILES if name not in ("report.html", "figures")
+    ]
+    assert refused("show", "run", "--tables-only", "--open") == (
+        "error: --open shows report.html, which --tables-only does not write; drop one of the two"
+    )
+
+
+def test_tables_only__is_one_option_of_three_commands():
+    texts = {name: run(name, "--help").stdout for name in ("fit", "show", "cohort")}
+    for name, text in texts.items():
+        assert "--tables-only" in text, name
+
+
 def test_fit__is_the_call_of_the_package(fitted):
     model, _, signal = tumour_genome(1, 60)
     wanted = ch.sample(model, signal.data, draws=20, chains=2, seed=3, progress=False)

@@ -55,13 +55,17 @@ class Voice:
         elif not self.quiet:
             from rich.console import Console
 
+            from chiasma.files.run_directory import RunDirectory
+
             console = Console(highlight=False, soft_wrap=False)
             console.print(report.summary)
             console.print(_doubts(report, signal, run))
-            wrote = f"Wrote {', '.join(report.files)} and figures/ to {run}{_slash(run)}"
+            *files, last = report.files
+            wrote = f"Wrote {', '.join(files)} and {last} to {run}{_slash(run)}"
             console.print(printable(wrote), soft_wrap=True, markup=False)
             page = f"To read it all, open {run / report.files[0]} in a browser"
-            console.print(printable(page), soft_wrap=True, markup=False)
+            later = f"For report.html and figures: {RunDirectory(run).how_to_show()}"
+            console.print(printable(page if report.has_page else later), soft_wrap=True, markup=False)
 
     def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
         """Print the most probable configurations of a region."""
@@ -85,7 +89,8 @@ class Voice:
 
             console = Console(highlight=False)
             console.print(_configurations(configurations, where))
-            console.print(printable(f"Wrote {' and '.join(map(str, figures))}"), soft_wrap=True, markup=False)
+            if figures:
+                console.print(printable(f"Wrote {' and '.join(map(str, figures))}"), soft_wrap=True, markup=False)
 
 
 def _configurations(found: list[dict[str, Any]], where: str) -> Any:
