@@ -4,7 +4,8 @@ Every file is written atomically and synced: to a temporary file, which is synce
 synced. A flush writes chunks of draws and a checkpoint first, then the group's metadata. That one file holds the
 consolidated metadata of all arrays and the number of committed draws, so chiasma, xarray and zarr all see the same
 finished part, whenever the process was killed. It also holds the seconds of every stage up to then, added up over all
-calls that worked on the run. A chunk that is only partly filled is padded with zeros and later replaced by a fuller one. A new store is made beside its place, synced as a whole, and renamed.
+calls that worked on the run. A chunk that is only partly filled is padded with zeros and later replaced by a fuller
+one. A new store is made beside its place, synced as a whole, and renamed.
 
     codes (chain, draw, site), log_prior (chain, draw), replica_log_likelihood (chain, draw, replica)
     beta (replica,), and the data: y, starts, gaps
