@@ -19,7 +19,8 @@ def show(
         str | None,
         typer.Option(
             help="Look at one region, both ends included: sites 120-180; chr17 or chr17:30000000-50000000; or "
-            "positions with the name of their column, seconds:50.5-60. One site or position will do, too.",
+            "positions with the name of their column, seconds:50.5-60; or, where these are time stamps, 2024-05-01 "
+            "(the whole day) or 2024-05-01T08:00/2024-05-01T09:30. One site or position will do, too.",
             show_default=False,
         ),
     ] = None,

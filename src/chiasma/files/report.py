@@ -100,14 +100,18 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
         return sites
     if signal.position is None:
         return f"{signal.chromosome[start]} (sites {sites})"
+    if signal.zone is not None:
+        return f"{signal.chromosome[start]}:{signal.range_text(start, stop - 1)}"
     # The end itself may be where the next site begins.
     end = ends_of(signal, signal.position)[stop - 1] - 1
     return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{max(end, signal.position[stop - 1]):.0f}"
 
 
 def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
-    """The location of sites start..stop-1 in words: chromosome 16, 2.1–90.0 Mb."""
-    if labels.position is None or labels.end is None:
+    """The location of sites start..stop-1 in words: chromosome 16, 2.1–90.0 Mb; time stamps as --region takes them."""
+    if signal.zone is not None:
+        where = signal.range_text(start, stop - 1)
+    elif labels.position is None or labels.end is None:
         where = f"site {start}" if stop == start + 1 else f"sites {start}–{stop - 1}"
     else:
         ends = (labels.position[start] / labels.scale, labels.end[stop - 1] / labels.scale)

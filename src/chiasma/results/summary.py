@@ -183,7 +183,8 @@ def summarise(
     independent = bool(info.get("independent"))
     warnings = [] if independent else chain_warnings(parts, parameters, n_chains, n_draws)
     moves, known = remedies(info, betas, bool(parameters)), info.get("warnings", ())
-    judged = ((), ()) if independent else (parts, parameters)
+    judged = () if independent else parts
+    learned = () if independent else parameters
     apart = len(betas) > 1 and not independent and disagree(parts, parameters)
     return Summary(
         run=run,
@@ -198,7 +199,7 @@ def summarise(
             *evidence_warnings(log_evidence, n_draws, apart=apart),
             *misfit_warnings(misfit),
         ),
-        remedies=tuple(what_to_try(*judged, n_chains, n_draws, moves, modes_apart, known)),
+        remedies=tuple(what_to_try(judged, learned, n_chains, n_draws, moves, modes_apart, known)),
     )
 
 
