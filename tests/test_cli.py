@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import wraps
 
 import numpy as np
@@ -125,6 +126,54 @@ def test_fit__writes_everything_and_says_so(genome):
     assert "open run/report.html in a browser" in result.stdout
     assert sorted(path.name for path in (genome / "run").iterdir()) == FILES
     assert f"seed = {seed}" in (genome / "run/settings.toml").read_text()
+
+
+def test_fit__tables_only_leaves_out_the_page_and_the_figures(genome):
+    options = ("--model", "genome.toml", "--out", "run", *SMALL)
+    result = run("fit", "genome.tsv", *options, "--tables-only")
+    assert result.exit_code == 0, result.output
+    written = sorted(path.name for path in (genome / "run").iterdir())
+    assert written == [name for name in FILES if name not in ("report.html", "figures")]
+    wrote = "Wrote states.tsv, segments.tsv, explanations.tsv, datapackage.json and summary.json to run/"
+    assert wrote in result.stdout
+    assert "For report.html and figures: chiasma show run\n" in result.stdout
+    assert "in a browser" not in result.stdout
+    tables = {name: (genome / "run" / name).read_bytes() for name in written if name.endswith(("tsv", "json"))}
+    assert run("show", "run", "-q").exit_code == 0
+    assert sorted(path.name for path in (genome / "run").iterdir()) == FILES
+    assert {name: (genome / "run" / name).read_bytes() for name in tables} == tables
+
+
+def test_fit__tables_only_says_that_an_earlier_page_stays(fitted):
+    page = (fitted / "run/report.html").read_bytes()
+    result = run("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 25, "--tables-only")
+    assert result.exit_code == 0, result.output
+    assert "report.html and figures/ are those of an earlier report, and may show fewer draws" in result.stderr
+    assert (fitted / "run/report.html").read_bytes() == page
+    assert json.loads((fitted / "run/summary.json").read_text())["run"]["draws"] == 25
+
+
+def test_show__tables_only(fitted):
+    shutil.rmtree(fitted / "run/figures")
+    (fitted / "run/report.html").unlink()
+    (fitted / "run/segments.tsv").unlink()
+    assert run("show", "run", "--tables-only", "-q").exit_code == 0
+    assert (fitted / "run/segments.tsv").exists()
+    result = run("show", "run", "--region", "chr2", "--tables-only")
+    assert "most probable configurations" in result.stdout
+    assert "Wrote" not in result.stdout
+    assert sorted(path.name for path in (fitted / "run").iterdir()) == [
+        name for name in FILES if name not in ("report.html", "figures")
+    ]
+    assert refused("show", "run", "--tables-only", "--open") == (
+        "error: --open shows report.html, which --tables-only does not write; drop one of the two"
+    )
+
+
+def test_tables_only__is_one_option_of_three_commands():
+    texts = {name: run(name, "--help").stdout for name in ("fit", "show", "cohort")}
+    for name, text in texts.items():
+        assert "--tables-only" in text, name
 
 
 def test_fit__is_the_call_of_the_package(fitted):
@@ -500,6 +549,28 @@ def test_in_words__says_who_left_the_start(errors, words):
     assert comparison.in_words() == f"After 1,000 sweeps, {words}"
 
 
+def test_fit__takes_and_shows_dates(here):
+    """What is printed as the place of rivals is what --region takes; a run of an earlier version learns it again."""
+    times = [f"2024-05-01 {t // 2:02}:{30 * (t % 2):02}" for t in range(30)]
+    (here / "p.csv").write_text("time,y\n" + "".join(f"{time},{0.5 * (t % 7)}\n" for t, time in enumerate(times)))
+    fit = ["fit", "p.csv", "--weights", "1,1.5", "--sd", 1, "--enter", 0.2, "--draws", 50, "--chains", 1, "--seed", 1]
+    result = run(*fit, "--out", "run")
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines() if line.startswith("│")]
+    assert lines
+    stored = Signal.load(here / "run" / "data.npz")
+    for line in lines:
+        sites, moments = (cell.strip() for cell in line.split("│")[1:3])
+        assert find_region(stored, moments) == find_region(stored, sites)
+    shown = run("show", "run", "--region", "2024-05-01 08:00 - 2024-05-01 09:30", "--tables-only")
+    assert "16-19: the" in shown.stdout
+    replace(stored, zone=None).save(here / "run/data.npz")
+    assert "delete its data.npz and resume the fit" in refused("show", "run", "--region", "2024-05-01")
+    (here / "run/data.npz").unlink()
+    assert run("fit", "p.csv", "--out", "run", "--resume", "--tables-only", "-q").exit_code == 0
+    assert run("show", "run", "--region", "2024-05-01", "-q", "--tables-only").exit_code == 0
+
+
 def test_fit__lists_rivals_by_sites_and_by_position(here):
     (here / "p.csv").write_text("seconds,y\n" + "".join(f"{t / 10},{0.5 * (t % 7)}\n" for t in range(30)))
     model = ["--weights", "1,1.5", "--sd", 1, "--enter", 0.2]
@@ -527,7 +598,7 @@ def test_fit__lists_rivals_by_sites_and_by_position(here):
     assert shown.exit_code == 0, shown.output
 
 
-def test_fit__prints_time_stamps_with_all_digits(here):
+def test_fit__prints_time_stamps_as_they_are(here):
     stamps = (f"2026-01-01 00:{t:02}:00" for t in range(30))
     lines = [f"{stamp},{0.5 * (t % 7)}\n" for t, stamp in enumerate(stamps)]
     (here / "stamps.csv").write_text("time,y\n" + "".join(lines))
@@ -537,7 +608,6 @@ def test_fit__prints_time_stamps_with_all_digits(here):
     assert "dates and times in column 'time' become seconds since 1970" in result.stderr
     cells = [line.split("│")[1:3] for line in result.stdout.splitlines() if line.startswith("│")]
     assert cells
-    midnight = 1767225600
     for sites, times in cells:
         first, last = map(int, sites.split("-"))
-        assert times.strip() == f"{midnight + 60 * first}-{midnight + 60 * last}"
+        assert times.strip() == "2026-01-01T" + "/".join(dict.fromkeys(f"00:{t:02}" for t in (first, last)))

@@ -609,6 +609,15 @@ def test_progress__is_a_bar_on_a_terminal(monkeypatch, capsys):
     assert re.search(r"samples .* 2/2 1 failed, .* per minute, 0:00:00 left", shown)
 
 
+def test_progress__counts_from_when_samples_begin():
+    """Kernels are compiled before; that time says nothing about the samples."""
+    display = Progress(30, print, show=False)
+    display.n_done, display.began = 10, display.began - 3600
+    display.restart()
+    display.began -= 60
+    assert display.rate() == ", 10.0 per minute, 0:02:00 left"
+
+
 def test_command__says_how_to_get_dask(inputs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     line = refused(inputs / "sheet.tsv", "--model", inputs / "model.toml", "--out", tmp_path / "out")

@@ -55,9 +55,10 @@ def test_compare__samples_where_it_must():
     assert "known" in captured.get()
     assert "exact" in captured.get()
     # One chain of 40 draws is worth warnings, and the table marks the model that has them.
-    assert found.warnings == {"unknown": found.posteriors["unknown"].summary().warnings}
+    unknown = found.posteriors["unknown"].summary()
+    assert found.warnings == {"unknown": (*unknown.warnings, f"what to try: {unknown.remedies[0]}")}
     marks = {line.split("│")[1].strip(): line.split("│")[6].strip() for line in str(found).splitlines() if "│" in line}
-    assert marks == {"known": "", "unknown": str(len(found.warnings["unknown"]))}
+    assert marks == {"known": "", "unknown": str(len(unknown.warnings))}
     assert "attribute warnings" in str(found)
 
 

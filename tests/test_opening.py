@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,69 @@ def test_timings__add_up(tmp_path):
     assert more.info["timings"]["warmup"] == first["warmup"]
 
 
+class Killed(BaseException):
+    pass
+
+
+def kill_after(n_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends where a chain has more draws, without another word to its store."""
+    append = store.ZarrTrace.append
+
+    def until(self: Any, index: int, draws: Any, chain: Any) -> None:
+        if self.filled[index] >= n_draws:
+            raise Killed
+        append(self, index, draws, chain)
+
+    monkeypatch.setattr(store.ZarrTrace, "append", until)
+
+
+def one_row_at_a_time(path: Path, **options: Any) -> ch.Posterior:
+    settings = {**QUICK, "update": "row", "exchange": None, **options}
+    return ch.sample(gaussian(), signal(), store=path, resume=True, **settings)
+
+
+def test_timings__count_parts_that_were_killed_up_to_their_last_flush(tmp_path, monkeypatch):
+    monkeypatch.setattr(engines.CompiledEngine, "piece", lambda self: 2)
+    with monkeypatch.context() as during:
+        kill_after(4, during)
+        with pytest.raises(Killed):
+            one_row_at_a_time(tmp_path / "run")
+    killed = ch.open_posterior(tmp_path / "run").info
+    assert not killed["complete"]
+    assert min(killed["timings"][stage] for stage in ("warmup", "draws")) > 0
+    with monkeypatch.context() as during:
+        kill_after(8, during)
+        with pytest.raises(Killed):
+            one_row_at_a_time(tmp_path / "run")
+    again = ch.open_posterior(tmp_path / "run").info
+    assert again["timings"]["warmup"] == killed["timings"]["warmup"]
+    assert again["timings"]["draws"] > killed["timings"]["draws"]
+    ended = one_row_at_a_time(tmp_path / "run")
+    assert ended.info["complete"]
+    assert ended.info["timings"]["draws"] > again["timings"]["draws"]
+    assert ended.info["all_timed"]
+    assert ended.summary().run["seconds"] == ended.info["timings"]
+    assert "earlier version" not in str(ended.summary())
+    assert_equal_draws(ended, one_row_at_a_time(tmp_path / "whole"))
+
+
+def test_timings__of_a_warm_up_whose_draws_never_came_are_kept(tmp_path, monkeypatch):
+    with monkeypatch.context() as during:
+        kill_after(0, during)
+        with pytest.raises(Killed):
+            one_row_at_a_time(tmp_path / "run")
+    first = reading.read_header(tmp_path / "run")["timings"]
+    assert first["warmup"] > 0
+    assert one_row_at_a_time(tmp_path / "run").info["timings"]["warmup"] > first["warmup"]
+
+
+def test_timings__that_are_no_numbers_are_refused(tmp_path):
+    one_row_at_a_time(tmp_path / "run")
+    header = reading.read_header(tmp_path / "run")
+    with pytest.raises(ValueError, match="timings must be seconds"):
+        reading._checked(header | {"timings": {"draws": "long"}})
+
+
 def test_evidence__comes_back(tmp_path):
     found, expected = both(tmp_path, gaussian(), signal(), update="exact")
     assert found.log_evidence == expected.log_evidence
@@ -288,6 +352,9 @@ def test_a_run_of_version_0_1_opens_and_goes_on_as_if_it_were_of_today(name, tmp
         assert opened.info[key] == fresh.info[key], key
     assert str(opened.fitted_model.chains).startswith("BinaryChains")
     resumed = ch.sample(model, data, draws=45, **options, store=path, resume=True)
+    for found in (opened, resumed):  # parts that were killed are missing from its times
+        assert not found.info["all_timed"]
+        assert re.search(r"time +at least .* s: this store is of an earlier version", str(found.summary()))
     np.testing.assert_array_equal(resumed.draws[:, :40], stored)
     if name != "learn_cond":
         np.testing.assert_array_equal(resumed.draws, fresh.draws)

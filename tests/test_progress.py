@@ -6,7 +6,7 @@ import numpy as np
 
 import chiasma as ch
 from chiasma.sampling import progress
-from chiasma.sampling.progress import Lines, Progress
+from chiasma.sampling.progress import Lines, Pace, Progress
 
 MODEL = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
 
@@ -62,7 +62,7 @@ def test_lines__a_stage_that_has_only_begun_is_not_told():
     assert said == []
     now[0] = 18.0
     lines.tell_if_due()
-    assert said[1] == "chiasma: draws 0 of 100 (0%), 6 s"
+    assert said[1] == "chiasma: draws 0 of 100 (0%), 6 s, time left not known yet"
 
 
 def test_lines__a_resumed_run_counts_what_is_stored():
@@ -70,10 +70,68 @@ def test_lines__a_resumed_run_counts_what_is_stored():
     now, said = [0.0], []
     lines = Lines("why", clock=lambda: now[0], write=said.append)
     lines.begin("draws", 100, 60)
-    lines.advance(10)
+    lines.advance(5)
     now[0] = 6.0
+    lines.advance(5)
     lines.tell_if_due()
-    assert said[1] == "chiasma: draws 70 of 100 (70%), 6 s, about 18 s left"
+    assert said[1] == "chiasma: draws 70 of 100 (70%), 6 s, about 36 s left"
+
+
+def seconds_left(n_chains, pieces, workers=1):
+    """What is told after each piece (second, chain) of 10 draws, 100 per chain."""
+    now, said = [0.0], []
+    display = Progress(False, "why", 1)
+    display._lines = Lines("why", clock=lambda: now[0], write=said.append)
+    display._lines.reason = None
+    display.begin("draws", 100, n_chains, at_once=workers)
+    for second, chain in pieces:
+        now[0] = float(second)
+        display._lines.advance(10, chain)
+        display._lines.next = 0.0
+        display._lines.tell_if_due()
+    return [re.sub(r".*, (about (.*) left|time left not known yet)$", r"\2", text) for text in said]
+
+
+def test_time_left__ignores_the_compilation_of_kernels():
+    """A minute of compilation, then ten draws per second: the first estimate is seconds, not ten minutes."""
+    assert seconds_left(1, [(60, 0), (61, 0), (62, 0)]) == ["", "8 s", "7 s"]
+
+
+def test_time_left__waits_for_the_first_piece_of_every_chain():
+    """Two chains compile at the same time: the second of them makes no pace of its own."""
+    pieces = [(60, 0), (60.01, 1), (61, 0), (61.01, 1)]
+    assert seconds_left(2, pieces)[:2] == ["", ""]
+    assert seconds_left(2, pieces)[3] == "8 s"
+
+
+def test_time_left__does_not_wait_for_chains_that_are_complete():
+    display, said, now = Progress(False, "why", 1), [], [0.0]
+    display._lines = Lines("why", clock=lambda: now[0], write=said.append)
+    display.begin("draws", 100, 2, [100, 60])
+    for second in (6.0, 7.0):
+        now[0] = second
+        display._lines.advance(10, 1)
+    display._lines.tell_if_due()
+    assert said[1] == "chiasma: draws 180 of 200 (90%), 7 s, about 2 s left"
+
+
+def test_time_left__of_tasks_that_are_done_at_once():
+    """The first two tasks end together, after they were compiled; the next two take ten seconds."""
+    pieces = [(60, None), (60.01, None), (70, None), (70.01, None)]
+    assert seconds_left(0, pieces, workers=2)[:2] == ["", ""]
+    assert seconds_left(0, pieces, workers=2)[3] == "30 s"
+
+
+def test_time_left__becomes_less_while_a_piece_is_made():
+    now = [0.0]
+    pace = Pace(1, clock=lambda: now[0])
+    for now[0] in (5.0, 15.0):
+        pace.add(10)
+    assert pace.seconds_for(20) == 20
+    now[0] = 18.0
+    assert pace.seconds_for(20) == 17
+    now[0] = 99.0
+    assert pace.seconds_for(20) == 0
 
 
 def test_a_resumed_run_goes_on_counting(capfd, monkeypatch, tmp_path):
@@ -97,3 +155,17 @@ def test_bars__of_a_resumed_run_begin_at_what_is_stored(monkeypatch):
     display.begin("draws", 100, 2, [60, 70])
     assert [(task.completed, task.total) for task in display._bars.tasks] == [(60, 100), (70, 100)]
     display.close()
+
+
+def test_bars__show_no_time_left_before_kernels_are_compiled(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    display = Progress(True, "why", 1)
+    display.begin("pilot", 10)
+    shown = []
+    for now[0] in (60.0, 62.0):
+        display.tick()
+        shown.append(str(display._bars.columns[-1](display._bars.tasks[0])))
+    display.close()
+    assert shown == ["", "about 16 s left"]

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.results.remedies import remedies
+from chiasma.results.remedies import remedies, what_to_try
 from chiasma.results.run_info import RunInfo
-from chiasma.results.warnings import chain_warnings
 from chiasma.sampling import updates
 from chiasma.sampling.plan import larger_blocks
 
@@ -132,6 +131,58 @@ def test_page__has_the_same_order():
     part = replace(sampled(THREE, {"draws": 8}).summary().convergence[0], rhat_worst=1.4)
     posterior = sampled(THREE, CASES["rows one by one"][1])
     moves = remedies(posterior.info, posterior.betas, learns=False)
-    (text, *_) = chain_warnings((part,), (), 4, 100, moves)
-    places = [text.index(word) for word in words]
-    assert places == sorted(places)
+    found = what_to_try((part,), (), 4, 100, moves, modes_apart=False, warned=())
+    assert [word in text for word, text in zip(words, found, strict=True)] == [True] * 5
+
+
+def stuck(**options):
+    """The run of the page: it cannot go from one of two explanations to the other."""
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(enter=0.05, leave=0.05),
+        emission=ch.Gaussian(weights=[0.21, 0.31, 0.48], depth=15.0, sd=1.0),
+    )
+    _, y = model.simulate(150, seed=4)
+    options = {"draws": 200, "warmup": 50, "seed": 1, "progress": False, "update": "row"} | options
+    return ch.sample(model, y, **options).summary()
+
+
+@pytest.mark.parametrize("options", [ALONE, TWO_RUNGS, {"exchange": "swap", "ladder": [1, 5, 1e9]}])
+def test_summary__of_a_stuck_run_states_each_remedy_once(options):
+    found = stuck(**options)
+    assert len(found.warnings) > 3
+    assert found.remedies[0] == "let update='auto' choose"
+    content = found.to_dict()
+    for text in (str(found), "\n".join(found.told), "\n".join(content["warnings"] + content["remedies"])):
+        plain = " ".join(text.split())
+        for remedy in found.remedies:
+            assert plain.count(remedy) == 1
+        # The word before a bracket tells a way to try from the plan.
+        named = re.findall(r"\b(?:update|exchange|ladder|draws|warmup|thin)=[^,);]*\)?", plain.partition("warning:")[2])
+        assert len(re.findall(r"\bdraws=", plain)) <= 1, named
+        assert len(re.findall(r"ladder=ch\.Ladder\.adapted\(\d", plain)) <= 1, named
+
+
+def test_summary__of_a_good_run_has_nothing_to_try():
+    found = stuck(update="exact", exchange=None)
+    assert found.remedies == ()
+    assert found.told == ()
+    assert "What to try" not in str(found)
+
+
+def test_what_to_try__asks_for_the_draws_that_serve_all_warnings():
+    part = stuck(**ALONE).convergence[0]
+    slow = [replace(part, rhat_worst=1.0, ess_worst=ess) for ess in (80.0, 40.0, float("nan"))]
+    (text,) = what_to_try(slow, (), 4, 100, ["move"], modes_apart=False, warned=())
+    assert text == "take about draws=1000, or thin=10 with as many draws as now"
+    assert what_to_try(slow[2:], (), 4, 100, ["move"], modes_apart=True, warned=()) == ["move"]
+    assert what_to_try(slow, (), 4, 3, ["move"], modes_apart=False, warned=()) == []
+
+
+def test_what_to_try__does_not_repeat_what_the_ladder_was_warned_of():
+    part = replace(stuck(**ALONE).convergence[0], rhat_worst=1.4)
+    moves, warned = (
+        ["use more rungs (ladder=ch.Ladder.adapted(6))"],
+        ["rungs: use more rungs (ladder=ch.Ladder.adapted(9))"],
+    )
+    assert what_to_try((part,), (), 4, 100, moves, False, warned)[0] == "use more rungs, as told above"
+    assert what_to_try((part,), (), 4, 100, moves, False, ())[0] == moves[0]

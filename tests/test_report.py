@@ -246,6 +246,8 @@ def test_place__in_words(fitted):
     assert place_text(labels_of(timed), timed, 12, 15) == "positions 0–300"
     dated = Signal(data=signal.data, position=signal.position + 1767225600)
     assert place_text(labels_of(dated), dated, 12, 15) == "positions 1,767,225,600–1,767,225,900"
+    stamped = replace(dated, zone="")  # as --region takes them
+    assert place_text(labels_of(stamped), stamped, 12, 15) == "2026-01-01T00:00/00:03:20"
 
 
 def test_code_text():

@@ -17,7 +17,7 @@ from chiasma.results.chain_modes import Apart, mode_warnings
 from chiasma.results.convergence import Convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.misfit import Misfit
-from chiasma.results.remedies import remedies
+from chiasma.results.remedies import remedies, what_to_try
 from chiasma.results.run_info import RunInfo
 from chiasma.results.warnings import chain_warnings, evidence_warnings, ladder_warnings, misfit_warnings
 
@@ -52,15 +52,22 @@ RUNS = (
 APART = Apart(n=1, n_sites=9, site=7, chains=(0, 1), codes=(1, 2), shares=(1.0, 1.0))
 
 
+def tried(moves, n_chains: int = 4) -> list[str]:
+    return what_to_try((BAD_PART,), (), n_chains, 100, moves, modes_apart=True, warned=())
+
+
 def warnings() -> list[str]:
-    """Every warning that names a remedy by its argument."""
+    """Every warning, and every remedy, that names an argument."""
     found = chain_warnings((BAD_PART,), (), 1, 100)
     for betas, update in RUNS:
         info = RunInfo(update_kind=update, update_named=True, larger_blocks=3)
         moves = remedies(info, np.array(betas), learns=False)
-        found += [*chain_warnings((BAD_PART,), (), 4, 100, moves), *mode_warnings(APART, make_layout([2, 2]), moves)]
+        found += [*chain_warnings((BAD_PART,), (), 4, 100), *mode_warnings(APART, make_layout([2, 2])), *tried(moves)]
+    slow = replace(BAD_PART, rhat_worst=1.0)
     return [
         *found,
+        *what_to_try((slow,), (), 4, 100, (), modes_apart=False, warned=()),
+        *evidence_warnings(Evidence(-3.0, 2.0), 100),
         *evidence_warnings(Evidence(-3.0, 2.0), 100, apart=True),
         *ladder_warnings(True, STATS),
         *misfit_warnings(BAD_FIT),
@@ -87,18 +94,18 @@ def test_warnings__name_arguments_in_python_and_options_on_the_command_line():
 
 def test_warnings__of_one_chain_expect_what_one_chain_can_have():
     (text,) = (text for text in chain_warnings((BAD_PART,), (), 1, 100) if text.startswith("few effective draws"))
-    assert "is 9 (median of 3 series: 20), expected at least 100; take about draws=" in text
+    assert text.endswith("is 9 (median of 3 series: 20), expected at least 100")
 
 
 def test_remedies__of_chains_that_disagree_are_options():
     moves = remedies(RunInfo(update_kind="RowGibbs", update_named=True, larger_blocks=3), np.ones(1), learns=False)
-    (text,) = mode_warnings(APART, make_layout([2, 2]), moves)
-    assert as_options(text).endswith(
-        "let --update auto choose, take larger blocks (--update block:3, --exchange none), let jumps be learned "
-        "(--update jumps, --exchange none), or add a ladder with crossovers (--exchange mosaic, --ladder auto)"
-    )
-    (text, _) = chain_warnings((BAD_PART,), (), 4, 100, moves)
-    assert as_options(text).endswith(", or warm up longer (--warmup N) and take more draws (--draws 4500)")
+    assert [as_options(text) for text in tried(moves)] == [
+        "let --update auto choose",
+        "take larger blocks (--update block:3, --exchange none)",
+        "let jumps be learned (--update jumps, --exchange none)",
+        "add a ladder with crossovers (--exchange mosaic, --ladder auto)",
+        "warm up longer (--warmup N) and take more draws (--draws 4500)",
+    ]
 
 
 @pytest.mark.parametrize("package", ["exact", "results", "sampling", "storage"])
@@ -113,9 +120,13 @@ def test_packages_of_the_library__never_say_options(package):
 def test_report__speaks_of_options():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
     found = ch.sample(model, [0.1, 1.0, 0.9], draws=20, seed=1, progress=False).summary()
-    bad = in_options(replace(found, misfit=BAD_FIT, warnings=("run chains=4", *misfit_warnings(BAD_FIT))))
+    bad = in_options(
+        replace(found, misfit=BAD_FIT, warnings=("run chains=4", *misfit_warnings(BAD_FIT)), remedies=("draws=9",))
+    )
+    assert bad.told[-1] == "what to try: --draws 9"
     verdicts = answers(bad, (), (), lambda start, stop: "", (), "")
     texts = {one.answer: one.text for one in verdicts}
     assert texts["Distrust the sampling:"] == "run --chains 4"
+    assert texts["What to do next:"].startswith("What to try: --draws 9. The probabilities below")
     assert sum(one.answer == "Distrust the model:" for one in verdicts) == len(misfit_warnings(BAD_FIT))
     assert "ch." not in " ".join(texts.values())

@@ -19,6 +19,7 @@ from chiasma.results import summary
 from chiasma.results.arrays import per_draw
 from chiasma.results.evidence import Evidence
 from chiasma.results.parameters import ParameterSummary
+from chiasma.results.remedies import what_to_try
 from chiasma.results.summary import convergence, some_sites, tied
 from chiasma.results.warnings import chain_warnings
 from test_configurations import by_hand
@@ -84,8 +85,10 @@ def test_chains_in_different_modes_are_told_of():
     assert (level.stuck, level.rhat_worst, level.worst_site) == (1, math.inf, 5)
     (of_joint,) = about(posterior, "R-hat of log joint")
     (of_level,) = about(posterior, "R-hat of level")
-    assert "warm up longer" in of_joint
-    assert "tempered replicas" in of_joint
+    assert ";" not in of_joint
+    tempered, longer = posterior.summary().remedies
+    assert "tempered replicas" in tempered
+    assert "warm up longer" in longer
     assert "in 6 of 6 series, worst at site 5 (inf); 1 never move within a chain" in of_level
     assert len(about(posterior, "few effective draws")) == 2
     text = json.dumps(posterior.summary().to_dict(), allow_nan=False)
@@ -95,7 +98,7 @@ def test_chains_in_different_modes_are_told_of():
 def test_the_remedy_fits_the_ladder():
     stuck = np.tile(np.array([1, 6])[:, None, None], (1, 50, 2))
     for betas, remedy in (([1.0], "add tempered"), ([0.2, 1.0], "hotter"), ([0.0, 0.2, 1.0], "adapted(6)")):
-        assert remedy in about(by_hand(stuck, betas=np.array(betas)), "R-hat of level")[0]
+        assert remedy in by_hand(stuck, betas=np.array(betas)).summary().remedies[0]
 
 
 def test_slow_chains_are_told_how_many_draws_to_take():
@@ -109,9 +112,10 @@ def test_slow_chains_are_told_how_many_draws_to_take():
     ess = slow.summary().convergence[0].ess_worst
     wanted = 400 * 400 / ess
     assert ess < 200
-    assert f"bulk ESS of log joint is {ess:.0f}, expected at least 400 (100 per chain); take about" in text
-    assert f"thin={math.ceil(wanted / 400)}" in text
-    asked = int(text.split("draws=")[1].split(",")[0])
+    assert text.endswith(f"bulk ESS of log joint is {ess:.0f}, expected at least 400 (100 per chain)")
+    assert "What to try, in this order:\n1.  add" in str(slow.summary())
+    remedy = slow.summary().remedies[-1]
+    asked = int(remedy.split("draws=")[1].removesuffix(")"))
     assert wanted <= asked < 1.1 * wanted
 
 
@@ -237,6 +241,7 @@ def test_text_and_dictionary_say_what_was_run():
         "independent": False,
         "seed": 2**100,
         "seconds": {"warmup": 1.5, "draws": 2.0},
+        "all_timed": True,
     }
     assert content["evidence"] == {"value": -12.3456, "standard_error": 0.0123}
     text = str(found)
@@ -326,8 +331,9 @@ def test_summary__of_a_density_speaks_of_coordinates():
 
 def test_warnings__of_r_hat_show_that_it_is_above_the_limit():
     part = replace(good_run().summary().convergence[0], rhat_worst=1.0104, disagree=1, ess_worst=1e4)
-    (text,) = chain_warnings((part,), (), 4, 1000, ["let update='auto' choose"])
-    assert "is above 1.01 (1.010); let update='auto' choose, or warm up longer (warmup=...) and take more" in text
-    assert "take more draws (draws=2000)" in text  # twice as many, where all are worth much
-    both = chain_warnings((replace(part, ess_worst=50.0),), (), 4, 1000)
-    assert all("draws=8000" in text for text in both)
+    (text,) = chain_warnings((part,), (), 4, 1000)
+    assert text.endswith("is above 1.01 (1.010)")
+    found = what_to_try((part,), (), 4, 1000, [], modes_apart=False, warned=())
+    assert "take more draws (draws=2000)" in found[0]  # twice as many, where all are worth much
+    found = what_to_try((replace(part, ess_worst=50.0),), (), 4, 1000, [], modes_apart=False, warned=())
+    assert "draws=8000" in found[0]

@@ -9,6 +9,7 @@ import pytest
 
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.files.regions import find_region
+from chiasma.files.report import region_text
 from chiasma.files.tables import Columns, Signal, position_text, read_signal, write_table
 from chiasma.models.observations import Observations
 
@@ -127,12 +128,21 @@ def test_guess__dates_are_times(write):
     signal = read_signal(write(text, "a.csv"), guess=True)
     assert signal.data.gaps.tolist() == pytest.approx([2 / 3, 4 / 3])
     assert signal.position.tolist() == [1370044800, 1370044860, 1370044980]
-    told = "dates and times in column 'Time' become seconds since 1970, read as UTC where they name no time zone"
+    told = (
+        "dates and times in column 'Time' become seconds since 1970, read as UTC where they name no time zone; "
+        "--region of chiasma show takes dates and times"
+    )
     assert signal.notes[-1] == told
     named = read_signal(write(text.replace("Time", "stamp"), "c.csv"), Columns(value="watts", position="stamp"))
     assert named.notes == (told.replace("Time", "stamp"),)
     shifted = read_signal(write(text.replace(":00,", ":00+02:00,"), "d.csv"), guess=True)
     assert shifted.position.tolist() == (signal.position - 7200).tolist()
+    assert (signal.zone, shifted.zone) == ("", "+02:00")
+    several = read_signal(write(text.replace("03:00,", "03:00-01:00,"), "e.csv"), guess=True)
+    assert several.zone == "+00:00"
+    assert read_signal(write("Time,watts\n0,5\n1,6\n", "f.csv"), guess=True).zone is None
+    with pytest.raises(InvalidInput, match=r"got 2013-06-01T00:01 after 2013-06-01T00:02; sort the file by position"):
+        read_signal(write(text.replace("00:00:00", "00:02:00"), "g.csv"), guess=True)
     with pytest.raises(InvalidInput, match=r"line 3: column 'Time' must hold dates and times, got 'noon'"):
         read_signal(write(text.replace("2013-06-01 00:01:00", "noon"), "b.csv"), guess=True)
 
@@ -293,6 +303,111 @@ def test_region__one_site_or_position():
         find_region(timed, "4")
     with pytest.raises(InvalidInput, match="give the region as sites, which are whole numbers"):
         find_region(timed, "1.5")
+
+
+STAMPED = "time,watts\n" + "".join(
+    f"2024-05-0{day} {hour:02}:{minute:02},{hour}\n" for day in (1, 2) for hour in range(24) for minute in (0, 30)
+)
+
+
+@pytest.fixture
+def stamped(write):
+    """Two days, a site every half hour."""
+    return read_signal(write(STAMPED, "stamped.csv"), guess=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "sites"),
+    [
+        ("2024-05-01", (0, 48)),
+        ("2024-05-02", (48, 96)),
+        ("2024-05-01/2024-05-02", (0, 96)),
+        ("2024-05-01T08:00/2024-05-01T09:30", (16, 20)),
+        ("2024-05-01 08:00 - 2024-05-01 09:30", (16, 20)),
+        ("2024-05-01 08:00 to 2024-05-01 09:30", (16, 20)),
+        ("2024-05-01T08:00/09:30", (16, 20)),
+        ("2024-05-01T08:00Z/09:30", (16, 20)),
+        ("time:2024-05-01T08:00/2024-05-01T09:30", (16, 20)),
+        ("2024-05-01T07:31/2024-05-01T09:29:59.5", (16, 19)),
+        ("2024-05-01T23:00/2024-05-02", (46, 96)),
+        ("2024-05-01T10:00+02:00/2024-05-01T11:30+02:00", (16, 20)),
+        ("2024-05-01T08:10", (16, 17)),
+        ("time:1714550400-1714555800", (16, 20)),
+        ("16-19", (16, 20)),
+    ],
+)
+def test_region__by_date_and_time(stamped, text, sites):
+    assert find_region(stamped, text) == sites
+
+
+def test_region__time_without_a_zone_is_that_of_the_file(write):
+    shifted = read_signal(write(re.sub(r"(:\d\d),", r"\1+02:00,", STAMPED), "b.csv"), guess=True)
+    assert find_region(shifted, "2024-05-01") == (0, 48)
+    assert find_region(shifted, "2024-05-01T08:00/2024-05-01T09:30") == (16, 20)
+    assert find_region(shifted, "2024-05-01T06:00Z/2024-05-01T07:30Z") == (16, 20)
+    assert shifted.range_text(16, 19) == "2024-05-01T08:00+02:00/09:30"
+
+
+@pytest.mark.parametrize("zone", ["", "+02:00", "-03:30", "+00:00"])
+def test_region__takes_the_ranges_that_are_shown(zone):
+    position = 1714550400 + np.cumsum(np.random.default_rng(1).uniform(0.001, 4000, 50)).round(6)
+    signal = Signal(data=Observations(np.zeros(50)), position=position, axis="time", zone=zone)
+    for first, last in [(0, 49), (3, 3), (7, 20)]:
+        assert find_region(signal, signal.range_text(first, last)) == (first, last + 1)
+
+
+def test_region__dates_of_a_sequence(write):
+    text = "house,time,watts\n" + "".join(f"{house},2024-05-0{day},1\n" for house in "ab" for day in (1, 2, 3))
+    signal = read_signal(write(text, "c.csv"), Columns(value="watts", chromosome="house", position="time"))
+    assert find_region(signal, "b:2024-05-02/2024-05-03") == (4, 6)
+    assert find_region(signal, "a:2024-05-02") == (1, 2)
+    assert region_text(signal, 4, 6) == "b:2024-05-02T00:00/2024-05-03T00:00"
+    assert find_region(signal, region_text(signal, 4, 6)) == (4, 6)
+    how = "give dates with the name of a sequence before them, such as a:2024-05-02, got '2024-05-02'; choose one of"
+    with pytest.raises(InvalidInput, match=re.escape(how)):
+        find_region(signal, "2024-05-02")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("2024-13-01", "expected dates and times such as 2024-05-01, 2024-05-01T08:00 or 2024-05-01T08:00/2024-05-01T"),
+        ("2024-05-01/soon", "got 'soon' in '2024-05-01/soon'; write them in this way"),
+        ("2024-05-01T08:00/25:00", "got '25:00' in"),
+        ("2024-05-01/2024-05-02/2024-05-03", "got '2024-05-01/2024-05-02/2024-05-03'; write"),
+        ("2023-01-01", "no site in '2023-01-01'; widen it: the time stamps are 2024-05-01T00:00/2024-05-02T23:30"),
+        ("2024-05", "got '2024-05'; dates and times are written as 2024-05-01T00:00/2024-05-02T23:30"),
+        ("noon", "or by its time, such as 2024-05-01T00:00/2024-05-02T23:30; got 'noon'"),
+    ],
+)
+def test_region__refuses_what_is_no_time(stamped, text, what):
+    with pytest.raises(InvalidInput, match=re.escape(what)):
+        find_region(stamped, text)
+
+
+def test_region__of_a_run_that_forgot_that_positions_are_times(stamped):
+    """Runs of earlier versions: the message has the region that they take."""
+    old = replace(stamped, zone=None)
+    with pytest.raises(
+        InvalidInput, match=r"are numbers, 1714521600-1714692600, got dates: '2024-05-01T08:00/"
+    ) as error:
+        find_region(old, "2024-05-01T08:00/2024-05-01T09:30")
+    assert "delete its data.npz and resume the fit, which reads the file again" in str(error.value)
+    (how,) = re.findall(r"if these numbers are seconds since 1970, give (\S+)\. ", str(error.value))
+    assert find_region(old, how) == (16, 20)
+    with pytest.raises(InvalidInput) as error:
+        find_region(old, "2024-05-02")
+    (how,) = re.findall(r"give (\S+)\. ", str(error.value))
+    assert find_region(old, how) == (48, 96)
+
+
+def test_signal__keeps_the_time_zone(stamped, tmp_path):
+    for zone in ("", "+02:00", None):
+        replace(stamped, zone=zone).save(tmp_path / "data.npz")
+        assert Signal.load(tmp_path / "data.npz").zone == zone
+    replace(stamped, zone="noon").save(tmp_path / "data.npz")
+    with pytest.raises(StoreError, match="cannot be read"):
+        Signal.load(tmp_path / "data.npz")
 
 
 def test_region__one_position_of_a_chromosome(write):

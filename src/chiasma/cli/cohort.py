@@ -13,6 +13,8 @@ import typer
 from chiasma.cli.mistakes import stop
 from chiasma.cli.printing import Voice
 from chiasma.cli.setting_options import (
+    TABLES_ONLY,
+    TABLES_ONLY_HELP,
     SettingsCommand,
     argument,
     borrowed_options,
@@ -70,14 +72,7 @@ class CohortCommand(SettingsCommand):
             *borrowed_options(tumour, OF_TUMOURS, TUMOURS),
             *setting_options(without=("seed", "workers")),
             option("out", Path, output, f"Directory of the cohort. Default: {OUT}.", default=OUT),
-            option(
-                "tables_only",
-                bool,
-                output,
-                "Leave out report.html and figures; chiasma show writes them later.",
-                "--tables-only",
-                default=False,
-            ),
+            option("tables_only", bool, output, TABLES_ONLY_HELP, TABLES_ONLY, default=False),
             option("resume", bool, output, "Do what is missing or failed in --out.", "--resume", default=False),
             option("quiet", bool, output, "Print errors only.", "--quiet", "-q", default=False),
         ]

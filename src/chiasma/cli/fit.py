@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from chiasma.cli.mistakes import stop
 from chiasma.cli.printing import Voice
-from chiasma.cli.setting_options import SettingsCommand, argument, option, setting_options, with_options
+from chiasma.cli.setting_options import (
+    TABLES_ONLY,
+    TABLES_ONLY_HELP,
+    SettingsCommand,
+    argument,
+    option,
+    setting_options,
+    with_options,
+)
 from chiasma.cli.signals import exit_code
 from chiasma.files.run_directory import RunDirectory
 
@@ -23,7 +31,7 @@ def fit() -> None:
 
     The run goes to a directory: draws in run.zarr (written while sampling, so that an interrupted run can be resumed),
     report.html to read it all, states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv
-    where some are learned.
+    where some are learned. With --tables-only there is no report.html and there are no figures.
     Missing values are NA, NaN, . or empty.
     """
     # Only the name and the help of the command: FitCommand adds the options, and `_fit` does the work.
@@ -40,6 +48,7 @@ class FitCommand(SettingsCommand):
             argument("data", Path, "CSV, TSV or NPY file, one line per site."),
             *setting_options(),
             option("out", Path, "Output", f"Directory for the run. Default: {OUT}.", default=OUT),
+            option("tables_only", bool, "Output", TABLES_ONLY_HELP, TABLES_ONLY, default=False),
             option("resume", bool, "Output", resume, "--resume", default=False),
             option("quiet", bool, "Output", quiet, "--quiet", "-q", default=False),
             option("as_json", bool, "Output", as_json, "--json", default=False),
@@ -52,6 +61,7 @@ def _fit(
     model: Path | None,
     learn: str | None,
     out: Path,
+    tables_only: bool,
     resume: bool,
     quiet: bool,
     as_json: bool,
@@ -68,7 +78,8 @@ def _fit(
     if model is not None:
         file = Settings.read(model)
         settings = settings.merged(**file.sections, row=file.row)
-    run_fit(data, settings.merged(**as_sections(options)), directory, Voice(quiet, as_json), resume, parse_names(learn))
+    settings, voice = settings.merged(**as_sections(options)), Voice(quiet, as_json)
+    run_fit(data, settings, directory, voice, resume, parse_names(learn), tables_only=tables_only)
 
 
 def run_fit(
@@ -78,6 +89,8 @@ def run_fit(
     voice: Voice,
     resume: bool = False,
     learn: Sequence[str] = (),
+    *,
+    tables_only: bool = False,
 ) -> None:
     """Fit the file into the directory and print. learn: parameters to learn."""
     from chiasma.files.fitting import Interrupted, completed, fit_file
@@ -91,6 +104,7 @@ def run_fit(
             directory,
             learn=learn,
             resume=resume,
+            tables_only=tables_only,
             progress=voice.progress,
             read=read_any,
             begun=lambda: voice.seed(settings.sections["sampler"]["seed"]),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SHOWN_REGIONS = 5
 SHOWN_RIVALS = 3
 SHOWN_PROBABILITY = 0.01
+# Longer ranges of time stamps take two lines of the table, which fits a terminal of 80 columns.
+WIDEST = 24
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,17 @@ class Voice:
         elif not self.quiet:
             from rich.console import Console
 
+            from chiasma.files.run_directory import RunDirectory
+
             console = Console(highlight=False, soft_wrap=False)
             console.print(report.summary)
             console.print(_doubts(report, signal, run))
-            wrote = f"Wrote {', '.join(report.files)} and figures/ to {run}{_slash(run)}"
+            *files, last = report.files
+            wrote = f"Wrote {', '.join(files)} and {last} to {run}{_slash(run)}"
             console.print(printable(wrote), soft_wrap=True, markup=False)
             page = f"To read it all, open {run / report.files[0]} in a browser"
-            console.print(printable(page), soft_wrap=True, markup=False)
+            later = f"For report.html and figures: {RunDirectory(run).how_to_show()}"
+            console.print(printable(page if report.has_page else later), soft_wrap=True, markup=False)
 
     def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
         """Print the most probable configurations of a region."""
@@ -85,7 +91,8 @@ class Voice:
 
             console = Console(highlight=False)
             console.print(_configurations(configurations, where))
-            console.print(printable(f"Wrote {' and '.join(map(str, figures))}"), soft_wrap=True, markup=False)
+            if figures:
+                console.print(printable(f"Wrote {' and '.join(map(str, figures))}"), soft_wrap=True, markup=False)
 
 
 def _configurations(found: list[dict[str, Any]], where: str) -> Any:
@@ -116,7 +123,6 @@ def _doubts(report: Report, signal: Signal, run: Path) -> Any:
 
     from chiasma.files.report import region_text
     from chiasma.files.run_directory import RunDirectory
-    from chiasma.files.tables import position_text
     from chiasma.results.rivals import CERTAIN
 
     n, doubtful = report.n_segments, len(report.regions)
@@ -125,10 +131,10 @@ def _doubts(report: Report, signal: Signal, run: Path) -> Any:
     title = f"Rival explanations ({doubtful:,} of {n:,} segments)"
     table = Table(title=title, title_justify="left")
     # As --region takes them: positions along a genome; elsewhere sites, and beside them the first and last position.
-    table.add_column("sites" if signal.chromosome is None else "where")
+    table.add_column("sites" if signal.chromosome is None else "where", no_wrap=signal.chromosome is None)
     position = signal.position if signal.chromosome is None else None
     if position is not None:
-        table.add_column(printable(signal.axis or "position"))
+        table.add_column(printable(signal.axis or "position"), no_wrap=True, overflow="fold")
     table.add_column("sites with data", justify="right")
     table.add_column("state: probability", no_wrap=True)
     for region in report.regions[:SHOWN_REGIONS]:
@@ -137,7 +143,8 @@ def _doubts(report: Report, signal: Signal, run: Path) -> Any:
         states = "   ".join(f"{one.name}: {one.probability:.2f}" for one in rivals)
         where = [region_text(signal, segment.start, segment.stop)]
         if position is not None:
-            where.append("-".join(position_text(position[t]) for t in (segment.start, segment.stop - 1)))
+            moments = signal.range_text(segment.start, segment.stop - 1)
+            where.append(moments.replace("/", "/\n") if len(moments) > WIDEST else moments)
         table.add_row(*(Text(printable(one)) for one in where), f"{segment.n_data:,}", Text(printable(states)))
     more = doubtful - SHOWN_REGIONS
     lines = [Text(f"and {more:,} more in explanations.tsv")] if more > 0 else []

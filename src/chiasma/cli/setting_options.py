@@ -12,6 +12,10 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+# One option of fit, show and cohort: its name, and what it does.
+TABLES_ONLY = "--tables-only"
+TABLES_ONLY_HELP = "Write tables and summary.json, but no report.html and no figures; chiasma show writes them later."
+
 
 class SettingsCommand(TyperCommand):
     """A command with its own options and those of the settings.

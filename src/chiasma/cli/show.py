@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from chiasma.cli.printing import Voice
+from chiasma.cli.setting_options import TABLES_ONLY, TABLES_ONLY_HELP
+from chiasma.errors import InvalidInput
 from chiasma.files.run_directory import RunDirectory
 
 
@@ -17,7 +19,8 @@ def show(
         str | None,
         typer.Option(
             help="Look at one region, both ends included: sites 120-180; chr17 or chr17:30000000-50000000; or "
-            "positions with the name of their column, seconds:50.5-60. One site or position will do, too.",
+            "positions with the name of their column, seconds:50.5-60; or, where these are time stamps, 2024-05-01 "
+            "(the whole day) or 2024-05-01T08:00/2024-05-01T09:30. One site or position will do, too.",
             show_default=False,
         ),
     ] = None,
@@ -29,6 +32,7 @@ def show(
             "sound, complete or not, and 2 if it is damaged.",
         ),
     ] = False,
+    tables_only: Annotated[bool, typer.Option(TABLES_ONLY, help=TABLES_ONLY_HELP)] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open report.html in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Write the files, print the seed only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
@@ -37,6 +41,8 @@ def show(
     from chiasma.files.regions import find_region
     from chiasma.files.report import PAGE, region_text, write_region, write_report
 
+    if tables_only and open_page:
+        raise InvalidInput(f"--open shows report.html, which {TABLES_ONLY} does not write; drop one of the two")
     voice = Voice(quiet, as_json)
     directory = RunDirectory(run)
     if check:
@@ -50,9 +56,10 @@ def show(
     about = directory.about()
     if region is not None:
         start, stop = find_region(signal, region)
-        found = write_region(posterior, signal, start, stop, run / "figures")
+        found = write_region(posterior, signal, start, stop, run / "figures", tables_only=tables_only)
         voice.region(*found, where=region_text(signal, start, stop))
     if region is None or (open_page and not (run / PAGE).exists()):
-        voice.report(write_report(posterior, signal, run, about, voice.detail), signal, run)
+        report = write_report(posterior, signal, run, about, voice.detail, tables_only=tables_only)
+        voice.report(report, signal, run)
     if open_page:
         typer.launch((run / PAGE).resolve().as_uri())

@@ -170,7 +170,7 @@ def cohort(
             Progress(len(tasks), told, progress) as display,
         ):
             told(f"dashboard: {used.dashboard_link}")
-            for outcome in run_on(used, tasks, retries, told):
+            for outcome in run_on(used, tasks, retries, told, display.restart):
                 known[outcome.name] = outcome
                 if display.add(outcome):
                     write_cohort_table(directory.table, list(known.values()))

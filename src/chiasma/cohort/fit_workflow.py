@@ -87,7 +87,7 @@ class FitWorkflow(Workflow):
         marginals = posterior.marginals()
         return Result(
             evidence=summary.evidence,
-            warnings=summary.warnings,
+            warnings=summary.told,
             key_results={
                 "sites": signal.data.n_columns,
                 "missing": int(signal.data.missing.sum()),

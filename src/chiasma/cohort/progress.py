@@ -42,6 +42,10 @@ class Progress:
             self._line = self._bar.add_task("samples", total=self.total, note="")
             self._bar.start()
 
+    def restart(self) -> None:
+        """Samples begin only now: the time before says nothing about their pace."""
+        self.began = time.monotonic()
+
     def add(self, outcome: Outcome) -> bool:
         """Count an outcome; returns whether it is time to save what is known."""
         self.n_done += outcome.status == DONE

@@ -16,11 +16,14 @@ from chiasma.cohort.task import Task, compile_kernels, run_task
 Note = Callable[[str], None]
 
 
-def run_on(client: Any, tasks: Sequence[Task], retries: int, note: Note) -> Iterator[Outcome]:
+def run_on(
+    client: Any, tasks: Sequence[Task], retries: int, note: Note, begun: Callable[[], None] = lambda: None
+) -> Iterator[Outcome]:
     """Outcomes in the order in which samples end.
 
     Dask starts a sample again when its worker is lost, until it suspects the sample itself; it is then submitted again
-    `retries` times. Only small outcomes come back: draws stay on the workers' disk.
+    `retries` times. Only small outcomes come back: draws stay on the workers' disk. begun : is called once kernels are
+    compiled and the samples begin.
     """
     dask = distributed()
     if not client.scheduler_info()["workers"]:
@@ -38,6 +41,7 @@ def run_on(client: Any, tasks: Sequence[Task], retries: int, note: Note) -> Iter
     pending: set[Any] = set()
     try:
         client.submit(compile_kernels, tasks[0], key=f"compile-{run}", pure=False).result()
+        begun()
         pending = {submit(task) for task in tasks}
         ended = dask.as_completed(pending, loop=client.loop)
         for future in ended:

@@ -22,7 +22,7 @@ class Result:
     """What a cohort keeps of a sample.
 
     evidence : log evidence and its standard error, or None.
-    warnings : of the summary.
+    warnings : of the summary, and what to try.
     key_results : columns of cohort.tsv, by name.
     parameters : of every learned parameter: mean, sd, q05, q95.
     summaries : variables along the sites and their coordinates, which go to cohort.zarr.

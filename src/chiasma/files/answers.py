@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from chiasma.files.page import Verdict
 from chiasma.files.spelling import as_options
+from chiasma.results.remedies import in_order
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.summary import Summary, misfit_text
 from chiasma.results.warnings import count, misfit_warnings
@@ -174,7 +175,10 @@ def _fit(summary: Summary) -> list[Verdict]:
 
 def _next(summary: Summary, doubtful: Sequence[Region]) -> Verdict:
     misfits = _misfits(summary)
-    if len(summary.warnings) > len(misfits):
+    if summary.remedies:
+        told = as_options(in_order(summary.remedies))
+        text = f"{told[0].upper()}{told[1:]}. The probabilities below are not settled yet."
+    elif len(summary.warnings) > len(misfits):
         text = "Take the sampling further as told above: the probabilities below are not settled yet."
     elif misfits:
         text = "Change the model as told above and fit again: these probabilities hold only if the model is right."

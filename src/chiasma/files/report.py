@@ -79,7 +79,7 @@ class Found:
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """What was written: the summary, the content of summary.json, the uncertain segments, and the names of
-    the files.
+    the files, the page first where there is one.
     """
 
     summary: Summary
@@ -87,6 +87,10 @@ class Report:
     n_segments: int
     regions: tuple[Region, ...]
     files: tuple[str, ...]
+
+    @property
+    def has_page(self) -> bool:
+        return PAGE in self.files
 
 
 def region_text(signal: Signal, start: int, stop: int) -> str:
@@ -96,14 +100,18 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
         return sites
     if signal.position is None:
         return f"{signal.chromosome[start]} (sites {sites})"
+    if signal.zone is not None:
+        return f"{signal.chromosome[start]}:{signal.range_text(start, stop - 1)}"
     # The end itself may be where the next site begins.
     end = ends_of(signal, signal.position)[stop - 1] - 1
     return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{max(end, signal.position[stop - 1]):.0f}"
 
 
 def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
-    """The location of sites start..stop-1 in words: chromosome 16, 2.1–90.0 Mb."""
-    if labels.position is None or labels.end is None:
+    """The location of sites start..stop-1 in words: chromosome 16, 2.1–90.0 Mb; time stamps as --region takes them."""
+    if signal.zone is not None:
+        where = signal.range_text(start, stop - 1)
+    elif labels.position is None or labels.end is None:
         where = f"site {start}" if stop == start + 1 else f"sites {start}–{stop - 1}"
     else:
         ends = (labels.position[start] / labels.scale, labels.end[stop - 1] / labels.scale)
@@ -179,13 +187,21 @@ def write_report(
         clock.lap(PAGE)
         write_figures(found, run / "figures")
         clock.lap("figures")
+    elif (run / PAGE).exists():
+        say(f"{PAGE} and figures/ are those of an earlier report, and may show fewer draws")
     clock.tell()
     return Report(
         summary=found.summary,
         content=content,
         n_segments=len(found.regions),
         regions=found.doubtful,
-        files=(PAGE, *(f"{name}.tsv" for name in tables), SCHEMA, "summary.json"),
+        files=(
+            *([] if tables_only else [PAGE]),
+            *(f"{name}.tsv" for name in tables),
+            SCHEMA,
+            "summary.json",
+            *([] if tables_only else ["figures/"]),
+        ),
     )
 
 
@@ -208,10 +224,12 @@ class Clock:
 
 
 def write_region(
-    posterior: Posterior, signal: Signal, start: int, stop: int, folder: Path
+    posterior: Posterior, signal: Signal, start: int, stop: int, folder: Path, *, tables_only: bool = False
 ) -> tuple[list[Configuration], list[Path]]:
-    """The most probable configurations of sites start..stop-1, and a figure of them with the data."""
+    """The most probable configurations of sites start..stop-1, and figures of them with the data, or none."""
     found = posterior.top_configurations(start, stop, n=N_RIVALS)
+    if tables_only:
+        return found, []
     labels = labels_of(signal)
     pictures = {"configurations": _configurations(posterior, found, labels)}
     if has_levels(posterior):

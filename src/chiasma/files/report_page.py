@@ -39,6 +39,7 @@ from chiasma.plots.sites import Stretch
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
+from chiasma.results.summary import time_text
 from chiasma.results.warnings import count
 
 if TYPE_CHECKING:
@@ -427,8 +428,7 @@ def _files(found: Found, run: Path) -> Html:
 
 def _settings(content: Mapping[str, Any], about: Mapping[str, Any]) -> Html:
     run = content["run"]
-    seconds = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
-    known = {"seed": run["seed"], "chains": run["chains"], "draws per chain": run["draws"], "time": seconds or "-"}
+    known = {"seed": run["seed"], "chains": run["chains"], "draws per chain": run["draws"], "time": time_text(run)}
     shown: list[object] = [parts.facts(known)]
     if about.get("repeat"):
         shown += [parts.heading("To repeat it"), parts.code(str(about["repeat"]))]

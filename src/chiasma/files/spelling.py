@@ -39,8 +39,12 @@ def as_options(message: str) -> str:
 
 
 def in_options(summary: Summary) -> Summary:
-    """A summary whose warnings name options."""
-    return replace(summary, warnings=tuple(as_options(text) for text in summary.warnings))
+    """A summary whose warnings and remedies name options."""
+    return replace(
+        summary,
+        warnings=tuple(as_options(text) for text in summary.warnings),
+        remedies=tuple(as_options(text) for text in summary.remedies),
+    )
 
 
 def _option(found: re.Match[str], flags: dict[str, str]) -> str:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from chiasma import atomic
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.files.sheets import MISSING, Sheet, is_number, listed, read_bytes, read_sheet
+from chiasma.files.times import as_zone, seconds_of, time_text, times_text, zone_of
 from chiasma.models.observations import Observations
 from chiasma.npy import read_npy, read_npz
 from chiasma.types import Floats
@@ -71,6 +72,7 @@ class Signal:
     """The content of a data file: the observations, and the labels of their sites if the file has them.
 
     value, axis : names of the columns of the signal and of the position; None where the file gives none.
+    zone : time zone of positions that were time stamps and are seconds since 1970, see `times`; None for numbers.
     notes : what was guessed or converted, one sentence each.
     """
 
@@ -81,6 +83,7 @@ class Signal:
     gap_unit: float | None = None
     value: str | None = None
     axis: str | None = None
+    zone: str | None = None
     notes: tuple[str, ...] = ()
 
     def in_words(self) -> str:
@@ -99,12 +102,24 @@ class Signal:
             parts.append(f"distances in steps of {self.gap_unit:,g}")
         return ", ".join(parts)
 
+    def range_text(self, first: int, last: int) -> str:
+        """The positions of two sites, as --region takes them; the signal must have positions.
+
+        >>> Signal(data=Observations([1.0, 2.0]), position=np.array([0.5, 1.5])).range_text(0, 1)
+        '0.5-1.5'
+        >>> Signal(data=Observations([1.0, 2.0]), position=np.array([0.0, 60.0]), zone="").range_text(0, 1)
+        '1970-01-01T00:00/00:01'
+        """
+        assert self.position is not None
+        ends = self.position[first], self.position[last]
+        return "-".join(map(position_text, ends)) if self.zone is None else times_text(*ends, self.zone)
+
     def save(self, path: Path) -> None:
         """Save everything without loss in an NPZ file."""
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
         labels = None if self.chromosome is None else np.array(self.chromosome)
         content: dict[str, Any] = fields | {"end": self.end, "chromosome": labels, "gap_unit": self.gap_unit}
-        content |= {"value": self.value, "axis": self.axis}
+        content |= {"value": self.value, "axis": self.axis, "zone": self.zone}
         with atomic.whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
 
@@ -116,7 +131,9 @@ class Signal:
             data = Observations(content["y"], content["starts"], content.get("gaps"))
             labels, unit = content.get("chromosome"), content.get("gap_unit")
             position, end = (content.get(key) for key in ("position", "end"))
-            value, axis = (content.get(key) for key in ("value", "axis"))
+            value, axis, zone = (content.get(key) for key in ("value", "axis", "zone"))
+            if zone is not None:
+                as_zone(str(zone))
             if any(one is not None and one.shape != (data.n_columns,) for one in (labels, position, end)):
                 raise ValueError("its labels are not one per site")
             return cls(
@@ -127,6 +144,7 @@ class Signal:
                 gap_unit=None if unit is None else float(unit),
                 value=None if value is None else str(value),
                 axis=None if axis is None else str(axis),
+                zone=None if zone is None else str(zone),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
@@ -156,7 +174,10 @@ def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
         raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
     if columns.position is not None and _is_dated(sheet, clock := _find(sheet, columns.position, "position")):
         zone = "read as UTC where they name no time zone"
-        notes += (f"dates and times in column {sheet.names[clock]!r} become seconds since 1970, {zone}",)
+        notes += (
+            f"dates and times in column {sheet.names[clock]!r} become seconds since 1970, {zone}; --region of chiasma "
+            "show takes dates and times",
+        )
     return replace(_from_table(sheet, columns), notes=notes)
 
 
@@ -197,6 +218,11 @@ def position_text(position: float) -> str:
     ('1767226800', '0.1', '0.0000001')
     """
     return np.format_float_positional(position, trim="-")
+
+
+def position_or_time(position: float, zone: str | None) -> str:
+    """A position as --region takes it: a number, or a date and time where the time stamps have a zone."""
+    return position_text(position) if zone is None else time_text(position, zone)
 
 
 def same_chromosome(name: str) -> str:
@@ -243,7 +269,8 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
     if columns.position is None:
         return Signal(data=Observations(y, starts), chromosome=blocks, end=end, value=value)
     clock = _find(table, columns.position, "position")
-    position, gaps, unit = _gaps(table, clock, starts, columns.gap_unit)
+    position, zone = _times(table, clock)
+    gaps, unit = _gaps(table, clock, position, zone, starts, columns.gap_unit)
     return Signal(
         data=Observations(y, starts, gaps),
         chromosome=blocks,
@@ -252,6 +279,7 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
         gap_unit=unit,
         value=value,
         axis=table.names[clock] if table.has_header else None,
+        zone=zone,
     )
 
 
@@ -371,10 +399,14 @@ def _chromosomes(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArra
 
 
 def _gaps(
-    table: Sheet, column: int, starts: npt.NDArray[np.int64], unit: float | None
-) -> tuple[Floats, Floats | None, float]:
-    """Positions (T,), gaps (T-1,) in units of one step, None where all are 1, and that unit."""
-    position = _times(table, column)
+    table: Sheet,
+    column: int,
+    position: Floats,
+    zone: str | None,
+    starts: npt.NDArray[np.int64],
+    unit: float | None,
+) -> tuple[Floats | None, float]:
+    """Gaps (T-1,) in units of one step, None where all are 1, and that unit."""
     name = table.names[column]
     if np.isnan(position).any():
         row = table.rows[int(np.argmax(np.isnan(position)))]
@@ -389,13 +421,13 @@ def _gaps(
         more = "" if len(starts) > 1 else ", or name the chromosome column if a new one starts here"
         raise table.error(
             table.rows[t].line,
-            f"column {name!r} must increase within a chromosome, got {position_text(position[t])} after "
-            f"{position_text(position[t - 1])}; {how}{more}",
+            f"column {name!r} must increase within a chromosome, got {position_or_time(position[t], zone)} after "
+            f"{position_or_time(position[t - 1], zone)}; {how}{more}",
         )
     known = distance[inside[1:]]
     unit = unit or (float(np.median(known)) if known.size else 1.0)
     gaps = whole_steps(np.where(inside[1:], distance / unit, 1.0))
-    return position, None if np.all(gaps == 1) else gaps, unit
+    return None if np.all(gaps == 1) else gaps, unit
 
 
 def whole_steps(gaps: Floats) -> Floats:
@@ -419,19 +451,18 @@ def _is_dated(table: Sheet, column: int) -> bool:
     return not table.is_numeric(column)
 
 
-def _times(table: Sheet, column: int) -> Floats:
-    """(T,) numbers as they are; dates and times in seconds since 1970."""
+def _times(table: Sheet, column: int) -> tuple[Floats, str | None]:
+    """(T,) numbers as they are; dates and times in seconds since 1970, and their time zone."""
     if not _is_dated(table, column):
-        return table.numbers(column)
-    seconds = np.empty(len(table.rows))
-    for t, row in enumerate(table.rows):
+        return table.numbers(column), None
+    moments = []
+    for row in table.rows:
         text = row.cells[column].strip()
         try:
-            moment = datetime.fromisoformat(text)
+            moments.append(datetime.fromisoformat(text))
         except ValueError:
             raise table.error(
                 row.line,
                 f"column {table.names[column]!r} must hold dates and times, got {text!r}; write 2026-01-31 12:00",
             ) from None
-        seconds[t] = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return seconds
+    return np.array([seconds_of(moment) for moment in moments]), zone_of(moments)

@@ -6,7 +6,6 @@ equal rows are one explanation (`equal_rows.Merging`): labels may differ between
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ import xarray as xr
 from chiasma.kernels.layout import Layout, unpack_codes
 from chiasma.results.configurations import state_name
 from chiasma.results.equal_rows import Merging
-from chiasma.results.remedies import either
 
 # Two chains sit in different modes at a site where each has one explanation in at least this share of its draws, of
 # which the other has less than RARE. Chains that mix do not come near it, whatever the posterior.
@@ -80,8 +78,8 @@ def _at_site(
     return None
 
 
-def mode_warnings(apart: Apart | None, layout: Layout, moves: Sequence[str]) -> list[str]:
-    """What it means that chains are apart. moves: ways to move better (`remedies`)."""
+def mode_warnings(apart: Apart | None, layout: Layout) -> list[str]:
+    """What it means that chains are apart; `remedies.what_to_try` says what to do."""
     if apart is None:
         return []
     names = [state_name(states) for states in unpack_codes(np.array(apart.codes), layout).T.tolist()]
@@ -91,6 +89,5 @@ def mode_warnings(apart: Apart | None, layout: Layout, moves: Sequence[str]) -> 
     )
     return [
         f"the chains sit in different modes at {apart.n} of {apart.n_sites} sites, each sure of its explanation: at "
-        f"site {apart.site} {first}, {second}; each may be right, but how probable they are is not known: "
-        f"{either(moves)}"
+        f"site {apart.site} {first}, {second}; each may be right, but how probable they are is not known"
     ]

@@ -32,7 +32,6 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.label_switching import label_warnings
 from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
-from chiasma.results.remedies import remedies
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
 from chiasma.results.summary import Summary
@@ -403,19 +402,16 @@ class Posterior:
         """
         return segments.row_segments(self.codes, self.layout, self._row(row), self._starts())
 
-    def _mode_warnings(self, series: xr.DataArray) -> list[str]:
-        moves = remedies(self.info, self.betas, bool(self.parameters))
-        return mode_warnings(chains_apart(series, self.merging), self.layout, moves)
-
     def summary(self) -> Summary:
         """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, whether
-        the model fits the data, and warnings with remedies.
+        the model fits the data, warnings, and what to try.
 
         Diagnostics use the cold replica only, at no more than 200 sites.
 
         Returns
         -------
-        Summary: print it, or use its to_dict(). Its `warnings` are empty where no problem was found.
+        Summary: print it, or use its to_dict(). Its `warnings` are empty where no problem was found. Its `remedies` say
+        what to try where chains disagree or have few effective draws, the first to try first.
 
         Examples
         --------
@@ -426,7 +422,7 @@ class Posterior:
         ()
         """
         series, weights = summary.some_sites(self.draws), self._weights()
-        apart = [] if self.n_rows is None else self._mode_warnings(series)
+        apart = [] if self.n_rows is None else mode_warnings(chains_apart(series, self.merging), self.layout)
         if weights is not None:
             series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:
@@ -443,6 +439,7 @@ class Posterior:
             log_evidence=self.log_evidence,
             misfit=None if self.n_rows is None else misfit.misfit(self),
             info={**self.info, "warnings": [*apart, *self.info.get("warnings", ()), *learned]},
+            modes_apart=bool(apart),
         )
 
     def to_datatree(self) -> xr.DataTree:

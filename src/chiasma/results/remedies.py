@@ -1,4 +1,4 @@
-"""What to try where chains disagree, in the order of the page "Know that a run converged".
+"""What to try where chains disagree, or have few effective draws, in the order of the page "Know that a run converged".
 
 Only what can be taken as it stands is named: jumps serve paths of models without priors, and blocks those that are not
 drawn as a whole. A remedy is spelled for Python, see `warnings`.
@@ -6,13 +6,57 @@ drawn as a whole. A remedy is spelled for Python, see `warnings`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from chiasma.results.convergence import Convergence
+from chiasma.results.parameters import ParameterSummary
 from chiasma.results.run_info import RunInfo
+from chiasma.results.warnings import AS_TOLD, ESS_PER_CHAIN, FEWEST, MORE_RUNGS, disagree, wanted_draws
 from chiasma.types import Floats
 
 # Of a run that does not say how many starts it had, as older stores.
 USUAL_STARTS = 32
+
+
+def what_to_try(
+    parts: Sequence[Convergence],
+    parameters: Sequence[ParameterSummary],
+    n_chains: int,
+    n_draws: int,
+    moves: Sequence[str],
+    modes_apart: bool,
+    warned: Sequence[str],
+) -> list[str]:
+    """What to try for all warnings of the chains, the first to try first; nothing where there is no such warning.
+
+    moves : ways to move better (`remedies`), tried before longer runs.
+    modes_apart : chains sit in different modes, which R-hat need not show.
+    warned : other warnings of the run, whose remedies are not repeated.
+    """
+    told = any(MORE_RUNGS in text for text in warned)
+    better = [AS_TOLD if told and text.startswith(MORE_RUNGS) else text for text in moves]
+    sizes = [part.ess_worst for part in parts] + [one.ess for one in parameters]
+    ess = min((size for size in sizes if math.isfinite(size)), default=math.nan)
+    if n_draws >= FEWEST and disagree(parts, parameters):
+        wanted = wanted_draws(ess, n_chains, n_draws, least=2.0)
+        return [*better, f"warm up longer (warmup=...) and take more draws (draws={wanted})"]
+    found = better if modes_apart else []
+    if n_draws >= FEWEST and ess < ESS_PER_CHAIN * n_chains:
+        wanted = wanted_draws(ess, n_chains, n_draws)
+        found = [*found, f"take about draws={wanted}, or thin={math.ceil(wanted / n_draws)} with as many draws as now"]
+    return found
+
+
+def in_order(remedies: Sequence[str]) -> str:
+    """What to try, in one line; nothing where there is nothing to try.
+
+    >>> in_order(["sit", "walk"]), in_order(["sit"]), in_order([])
+    ('what to try, in this order: 1. sit; 2. walk', 'what to try: sit', '')
+    """
+    if len(remedies) < 2:
+        return "".join(f"what to try: {text}" for text in remedies)
+    return f"what to try, in this order: {'; '.join(f'{i}. {text}' for i, text in enumerate(remedies, start=1))}"
 
 
 def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
@@ -46,7 +90,7 @@ def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
 
 def _better_ladder(betas: Floats, moves_rows: bool) -> str:
     if betas[0] == 0:
-        return f"use more rungs (ladder=ch.Ladder.adapted({2 * len(betas)}))"
+        return f"{MORE_RUNGS}{2 * len(betas)}))"
     if moves_rows:
         # The exchange is named, since a pilot chooses where nothing is.
         what = "add a ladder with crossovers" if len(betas) == 1 else "let the ladder reach hotter"
@@ -54,11 +98,3 @@ def _better_ladder(betas: Floats, moves_rows: bool) -> str:
     if len(betas) == 1:
         return "add tempered replicas (exchange='auto', ladder='auto')"
     return "let the ladder reach hotter (ladder='auto')"
-
-
-def either(texts: Sequence[str]) -> str:
-    """
-    >>> either(["sit", "walk", "run"]), either(["sit"])
-    ('sit, walk, or run', 'sit')
-    """
-    return ", or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

@@ -24,7 +24,8 @@ class RunInfo(TypedDict, total=False):
     proper_prior: bool  # the prior is a distribution; without one there is no evidence
     settings: dict[str, Any]  # arguments of sample()
     versions: dict[str, str]
-    timings: dict[str, float]  # seconds of every stage
+    timings: dict[str, float]  # seconds of every stage, of all calls that worked on the run
+    all_timed: bool  # False: a store of an earlier version, without the seconds of calls that were killed
     complete: bool  # a stored run has all requested draws
     round_trips: list[int]  # per chain
     exchange_steps: list[int]  # per chain
@@ -32,7 +33,7 @@ class RunInfo(TypedDict, total=False):
     optima: list[dict[str, Any]]  # of the posterior of learned parameters, as Optima.to_dict describes them
 
 
-def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
+def run_info(about: dict[str, Any], timings: dict[str, float], all_timed: bool = True) -> RunInfo:
     """The entries of `Posterior.info` that come from the description of a run."""
     run = about["run"]
     return {
@@ -53,5 +54,6 @@ def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
         "settings": run,
         "versions": about["versions"],
         "timings": dict(timings),
+        "all_timed": all_timed,
         "optima": about.get("optima", []),
     }

@@ -8,6 +8,7 @@ label switching does not affect.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from chiasma.results.convergence import Convergence, convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.misfit import IMPROBABLE, Misfit
 from chiasma.results.parameters import ParameterSummary
-from chiasma.results.remedies import remedies
+from chiasma.results.remedies import in_order, remedies, what_to_try
 from chiasma.results.run_info import RunInfo
 from chiasma.results.shown import Shown
 from chiasma.results.warnings import chain_warnings, count, disagree, evidence_warnings, misfit_warnings
@@ -78,7 +79,11 @@ def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Shown):
-    """Print it, or use `to_dict()`; `warnings` is empty if no problem was found."""
+    """Print it, or use `to_dict()`; `warnings` is empty if no problem was found.
+
+    remedies : what to try where chains disagree or have few effective draws, the first to try first. Other warnings
+    name their remedies themselves.
+    """
 
     run: dict[str, Any]
     convergence: tuple[Convergence, ...]
@@ -87,6 +92,12 @@ class Summary(Shown):
     evidence: Evidence | None
     misfit: Misfit | None
     warnings: tuple[str, ...]
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The warnings, and after them what to try, if anything, in one line."""
+        return tuple(filter(None, (*self.warnings, in_order(self.remedies))))
 
     def to_dict(self) -> dict[str, Any]:
         """A dict ready for JSON. Unknown values and infinite R-hats are None; `stuck` counts the infinite R-hats."""
@@ -98,6 +109,7 @@ class Summary(Shown):
             "evidence": None if self.evidence is None else self.evidence._asdict(),
             "misfit": None if self.misfit is None else asdict(self.misfit),
             "warnings": list(self.warnings),
+            "remedies": list(self.remedies),
         }
         return _plain(content)
 
@@ -117,6 +129,11 @@ class Summary(Shown):
         if self.misfit is not None:
             parts.append(_facts([("fit", misfit_text(self.misfit))]))
         parts += [Text.assemble(("warning: ", "bold yellow"), text) for text in self.warnings]
+        if len(self.remedies) == 1:
+            parts.append(_facts([("What to try:", self.remedies[0])]))
+        elif self.remedies:
+            parts.append(Text("What to try, in this order:", style="bold"))
+            parts.append(_facts([(f"{i}.", text) for i, text in enumerate(self.remedies, start=1)]))
         return Group(*parts)
 
 
@@ -141,8 +158,11 @@ def summarise(
     log_evidence: Evidence | None,
     misfit: Misfit | None,
     info: RunInfo,
+    modes_apart: bool = False,
 ) -> Summary:
-    """draws: of the cold replica, used for their sizes only; series: (chain, draw, site, ...) at some sites."""
+    """draws: of the cold replica, used for their sizes only; series: (chain, draw, site, ...) at some sites;
+    modes_apart: whether a warning of the info says that chains sit in different modes.
+    """
     n_chains, n_draws, n_sites = draws.shape
     run = {
         "plan": info.get("plan"),
@@ -157,14 +177,14 @@ def summarise(
         "independent": bool(info.get("independent")),
         "seed": info.get("seed"),
         "seconds": dict(info.get("timings", {})),
+        "all_timed": bool(info.get("all_timed", True)),
     }
     parts = (convergence(log_joint), convergence(series))
     independent = bool(info.get("independent"))
-    warnings = (
-        []
-        if independent
-        else chain_warnings(parts, parameters, n_chains, n_draws, remedies(info, betas, bool(parameters)))
-    )
+    warnings = [] if independent else chain_warnings(parts, parameters, n_chains, n_draws)
+    moves, known = remedies(info, betas, bool(parameters)), info.get("warnings", ())
+    judged = () if independent else parts
+    learned = () if independent else parameters
     apart = len(betas) > 1 and not independent and disagree(parts, parameters)
     return Summary(
         run=run,
@@ -175,10 +195,11 @@ def summarise(
         misfit=misfit,
         warnings=(
             *warnings,
-            *info.get("warnings", ()),
+            *known,
             *evidence_warnings(log_evidence, n_draws, apart=apart),
             *misfit_warnings(misfit),
         ),
+        remedies=tuple(what_to_try(judged, learned, n_chains, n_draws, moves, modes_apart, known)),
     )
 
 
@@ -191,6 +212,21 @@ def misfit_text(found: Misfit) -> str:
     if not math.isnan(found.drift):
         parts.append(f"drift {abs(found.drift):.2f} sd")
     return "; ".join(parts)
+
+
+def time_text(run: Mapping[str, Any]) -> str:
+    """The time of every stage, of all parts of a run that was resumed.
+
+    >>> run = {"seconds": {"warmup": 1.5, "draws": 20.25}, "all_timed": True}
+    >>> time_text(run)
+    'warmup 1.5 s, draws 20.2 s'
+    >>> time_text(run | {"all_timed": False})
+    'at least warmup 1.5 s, draws 20.2 s: this store is of an earlier version, which timed no part that was killed'
+    """
+    text = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
+    if run["all_timed"]:
+        return text or "-"
+    return f"at least {text or '0 s'}: this store is of an earlier version, which timed no part that was killed"
 
 
 def _facts(rows: list[tuple[str, str]]) -> Any:
@@ -207,14 +243,13 @@ def _run_table(run: dict[str, Any], place: str) -> Any:
     sizes = [count(run["chains"], "chain"), count(run["draws"], "draw"), count(run["sites"], place)]
     sizes += [] if run["rows"] is None else [count(run["rows"], "row")]
     betas = f", beta {run['hottest_beta']:.3g} to 1" if run["replicas"] > 1 else ""
-    seconds = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
     return _facts(
         [
             ("plan", str(run["plan"] or "-")),
             ("draws", " x ".join(sizes)),
             ("replicas", f"{run['replicas']} per chain{betas}"),
             ("seed", "-" if run["seed"] is None else str(run["seed"])),
-            ("time", seconds or "-"),
+            ("time", time_text(run)),
         ]
     )
 

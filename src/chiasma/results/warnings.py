@@ -1,7 +1,8 @@
-"""Every warning about a run, in words, each with its remedy: chains, evidence, the ladder, misfit of the model.
+"""Every warning about a run, in words: chains, evidence, the ladder, misfit of the model.
 
-A remedy is spelled for Python, as an argument or an object: draws=2000, ladder=ch.Ladder.adapted(8). The command line
-makes options of them (`files/spelling.py`).
+Warnings of chains say what is wrong; what to try is the same for all of them and is told once (`remedies`). The others
+name their remedies. A remedy is spelled for Python, as an argument or an object: draws=2000,
+ladder=ch.Ladder.adapted(8). The command line makes options of them (`files/spelling.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.exchange_stats import suggested_size
 from chiasma.results.misfit import IMPROBABLE, Misfit
 from chiasma.results.parameters import ParameterSummary
-from chiasma.results.remedies import either
 
 # Vehtari and others (2021) recommend at least this effective sample size.
 ESS_PER_CHAIN = 100
+# With fewer draws per chain there is nothing to judge.
+FEWEST = 4
 # In nats: two such standard errors are a factor e in a Bayes factor.
 EVIDENCE_ERROR = 0.5
 # A warning lists at most this many parameters.
@@ -35,15 +37,19 @@ SURE = 5.0
 BEYOND, UNLIKELY, WIDER, CORRELATED, DRIFTING = 0.002, 0.005, 1.25, 0.1, 0.3
 
 
+# How a remedy begins that several warnings may have, and what stands in its place once it is told.
+MORE_RUNGS = "use more rungs (ladder=ch.Ladder.adapted("
+AS_TOLD = "use more rungs, as told above"
+
+
 def chain_warnings(
     parts: tuple[Convergence, ...],
     parameters: tuple[ParameterSummary, ...],
     n_chains: int,
     n_draws: int,
-    moves: Sequence[str] = (),
 ) -> list[str]:
-    """moves: ways to move better (`remedies`), tried before longer runs where chains disagree."""
-    if n_draws < 4:
+    """Whether chains agree and have enough effective draws; `remedies.what_to_try` says what to do."""
+    if n_draws < FEWEST:
         return [f"{count(n_draws, 'draw')} per chain are too few to judge the run; take at least {ESS_PER_CHAIN}"]
     found = []
     if n_chains == 1:
@@ -54,41 +60,33 @@ def chain_warnings(
             place = f"{part.place} {part.worst_site}"
             many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at {place}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            told = f"{what} is above {RHAT}{many} ({part.rhat_worst:.3f}){stuck}"
-            found.append(_disagree(told, _wanted(part.ess_worst, n_chains, n_draws, least=2.0), moves))
+            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3f}){stuck}"))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
-            found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", part.ess_worst, n_chains, n_draws))
+            found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", n_chains))
     apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
     if apart:
-        what = f"{_listed([f'{one.name} ({one.rhat:.3f})' for one in apart])} is above {RHAT}"
-        least_ess = min(one.ess for one in apart)
-        found.append(_disagree(what, _wanted(least_ess, n_chains, n_draws, least=2.0), moves))
+        found.append(_disagree(f"{_listed([f'{one.name} ({one.rhat:.3f})' for one in apart])} is above {RHAT}"))
     slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
     if slow:
         what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
-        found.append(_few_draws(f"{what} is low", slow[0].ess, n_chains, n_draws))
+        found.append(_few_draws(f"{what} is low", n_chains))
     return found
 
 
-def _disagree(what: str, wanted: int, moves: Sequence[str]) -> str:
-    longer = f"warm up longer (warmup=...) and take more draws (draws={wanted})"
-    return f"the chains disagree: R-hat of {what}; {either([*moves, longer])}"
+def _disagree(what: str) -> str:
+    return f"the chains disagree: R-hat of {what}"
 
 
-def _wanted(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
+def wanted_draws(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
     """Draws per chain that would be worth ESS_PER_CHAIN, at least so many times those that there are."""
     needed = ESS_PER_CHAIN * n_chains / max(ess, 1.0) if math.isfinite(ess) else least
     return _round_up(n_draws * max(needed, least))
 
 
-def _few_draws(what: str, ess: float, n_chains: int, n_draws: int) -> str:
-    wanted = _wanted(ess, n_chains, n_draws)
+def _few_draws(what: str, n_chains: int) -> str:
     each = f" ({ESS_PER_CHAIN} per chain)" if n_chains > 1 else ""
-    return (
-        f"few effective draws: bulk ESS of {what}, expected at least {ESS_PER_CHAIN * n_chains:,}{each}; take about "
-        f"draws={wanted}, or thin={math.ceil(wanted / n_draws)} with as many draws as now"
-    )
+    return f"few effective draws: bulk ESS of {what}, expected at least {ESS_PER_CHAIN * n_chains:,}{each}"
 
 
 def _listed(names: list[str]) -> str:
@@ -131,18 +129,17 @@ def evidence_warnings(evidence: Evidence | None, n_draws: int, apart: bool = Fal
         "the log evidence and its standard error are as uncertain as the draws, whose chains disagree; let these agree "
         "first"
     )
-    return [doubt] * apart + _large_error(evidence.standard_error, n_draws)
+    return [doubt] * apart + _large_error(evidence.standard_error, n_draws, apart)
 
 
-def _large_error(error: float, n_draws: int) -> list[str]:
+def _large_error(error: float, n_draws: int, apart: bool) -> list[str]:
+    """apart: chains disagree, and to let them agree comes first."""
     if error <= EVIDENCE_ERROR:
         return []
     wanted = _round_up(n_draws * ((error / EVIDENCE_ERROR) ** 2 if math.isfinite(error) else 2.0))
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
-    return [
-        f"the standard error of the log evidence is {size}; take more draws "
-        f"(draws={wanted}), or more rungs (ladder=ch.Ladder.adapted(...))"
-    ]
+    remedy = f"; take more draws (draws={wanted}), or more rungs (ladder=ch.Ladder.adapted(...))"
+    return [f"the standard error of the log evidence is {size}{'' if apart else remedy}"]
 
 
 def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], has_evidence: bool = True) -> list[str]:
@@ -150,15 +147,16 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], 
     if not stats["moves"].any():
         return []
     rejection = stats["rejection"]
+    more_rungs = f"{MORE_RUNGS}{suggested_size(stats['length'])}))"
     warnings = []
     if follows_swaps and rejection.max() > DISCONNECTED:
         worst = int(rejection.argmax())
         warnings.append(
             f"the ladder is too short: {_rungs(stats, worst)} would swap in "
-            f"{100 * (1 - rejection[worst]):.1g}% of the steps; use more rungs "
-            f"(ladder=ch.Ladder.adapted({suggested_size(stats['length'])})), or a crossover, which exchanges segments "
+            f"{100 * (1 - rejection[worst]):.1g}% of the steps; {more_rungs}, or a crossover, which exchanges segments "
             "(exchange='mosaic')"
         )
+        more_rungs = AS_TOLD
     idle = (stats["changed"] < 0.01) & (stats["moves"] > 0)
     if idle.any():
         first = int(np.argmax(idle))
@@ -170,8 +168,7 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], 
         worst = int(rejection.argmax())
         warnings.append(
             f"the log evidence cannot be trusted, nor its standard error: {_rungs(stats, worst)} hardly overlap "
-            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); use more rungs "
-            f"(ladder=ch.Ladder.adapted({suggested_size(stats['length'])})); the draws are not affected"
+            f"(rejection {rejection[worst]:.2f}, at most {UNBRIDGED} is fine); {more_rungs}; the draws are not affected"
         )
     return warnings
 

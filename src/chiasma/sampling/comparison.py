@@ -21,6 +21,7 @@ from chiasma.models.observations import Observations
 from chiasma.results.evidence import Evidence
 from chiasma.results.posterior import Posterior
 from chiasma.results.shown import Shown
+from chiasma.results.summary import Summary
 from chiasma.sampling.plan import EXACT_SECONDS, as_budget, exact_cost
 from chiasma.sampling.sampler import sample
 from chiasma.types import Floats, as_floats, is_a, shown
@@ -64,10 +65,17 @@ class Comparison(Shown):
         return self.names[int(np.argmax(self.probabilities))]
 
     @cached_property
+    def _summaries(self) -> dict[str, Summary]:
+        """Of the sampled models with warnings, by name."""
+        found = {name: posterior.summary() for name, posterior in self.posteriors.items()}
+        return {name: summary for name, summary in found.items() if summary.warnings}
+
+    @property
     def warnings(self) -> dict[str, tuple[str, ...]]:
-        """What the summaries of the sampled models warn of, by name; models without warnings are left out."""
-        found = {name: posterior.summary().warnings for name, posterior in self.posteriors.items()}
-        return {name: texts for name, texts in found.items() if texts}
+        """What the summaries of the sampled models warn of, by name, and in the last line of each what to try; models
+        without warnings are left out.
+        """
+        return {name: summary.told for name, summary in self._summaries.items()}
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain numbers by name."""
@@ -84,12 +92,12 @@ class Comparison(Shown):
         }
 
     def __rich__(self) -> Group:
-        told = self.warnings
+        told = {name: len(summary.warnings) for name, summary in self._summaries.items()}
         table = Table("model", "log evidence", "s.e.", "probability", "90% interval", *(["warnings"] if told else []))
         for name, row in self.to_dict().items():
             error = "exact" if row["standard_error"] == 0 else f"{row['standard_error']:.2f}"
             interval = "" if row["low"] == row["high"] else f"{row['low']:.3f} to {row['high']:.3f}"
-            n_warnings = [str(len(told.get(name, ())) or "")] if told else []
+            n_warnings = [str(told.get(name, ""))] if told else []
             table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval, *n_warnings)
         more = ["The attribute warnings says what is wrong with these runs, and what to do."] if told else []
         return Group(table, *more)

@@ -123,8 +123,9 @@ def find_peaks(
                 return climb(learning, free, FIRST_CLIMB)
         return None
 
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        display.begin("first climbs", starts)
+    at_once = workers or os.cpu_count() or 1
+    with ThreadPoolExecutor(at_once) as pool:
+        display.begin("first climbs", starts, at_once=at_once)
         low = [one for one in _each(pool, first, range(starts), display) if one is not None]
         if not low:
             raise InvalidInput(
@@ -133,10 +134,10 @@ def find_peaks(
                 "against the data"
             )
         chosen = merge(learning, low)[:MOST]
-        display.begin("last climbs", len(chosen))
+        display.begin("last climbs", len(chosen), at_once=at_once)
         high = list(_each(pool, lambda one: _finish(learning, one), chosen, display))
         chosen = merge(learning, high)
-        display.begin("curvatures", len(chosen))
+        display.begin("curvatures", len(chosen), at_once=at_once)
         scale = learning.parameters.scale
         peaks = list(_each(pool, lambda one: peak_at(learning, one.free, scale, one.widths), chosen, display))
     found = _apart([(peak, one.starts) for peak, one in zip(peaks, chosen, strict=True)], scale)

@@ -1,4 +1,7 @@
-"""Progress: a live display per chain on a terminal; where output is redirected, a line every so often."""
+"""Progress: a live display per chain on a terminal; where output is redirected, a line every so often.
+
+The time left follows from the pace after the first piece of work: that piece waits until its kernels are compiled.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,48 @@ if TYPE_CHECKING:
 FIRST_LINE, LONGEST_WAIT = 5.0, 60.0
 
 
+class Pace:
+    """How fast steps are made, from the moment on when each of several parts has finished its first piece.
+
+    Parts work at the same time: the chains of a run, or as many tasks as there are threads.
+
+    Examples
+    --------
+    >>> now = [0.0]
+    >>> pace = Pace(parts=1, clock=lambda: now[0])
+    >>> now[0] = 60.0  # kernels are compiled
+    >>> pace.add(10)
+    >>> pace.seconds_for(100) is None
+    True
+    >>> now[0] = 61.0
+    >>> pace.add(10)
+    >>> pace.seconds_for(100)
+    10.0
+    """
+
+    def __init__(self, parts: int, clock: Callable[[], float]):
+        self.parts, self.clock = parts, clock
+        self.begun: set[int] = set()
+        self.made = 0  # steps since the first pieces
+        self.since = self.last = 0.0
+
+    def add(self, n: int, part: int | None = None) -> None:
+        """n steps were made by a part; None: by a task of its own."""
+        now = self.clock()
+        if len(self.begun) < self.parts:
+            self.begun.add(len(self.begun) if part is None else part)
+            self.since = now
+        else:
+            self.made += n
+        self.last = now
+
+    def seconds_for(self, n: int) -> float | None:
+        """How long n steps will take, from now on; None while that is not known."""
+        if not self.made or self.last <= self.since:
+            return None
+        return max(n * (self.last - self.since) / self.made - (self.clock() - self.last), 0.0)
+
+
 class Progress:
     """One bar per chain: iterations, log joint, sites per exchange, time left; or lines without a terminal."""
 
@@ -23,6 +68,7 @@ class Progress:
         self._bars: Any = None
         self._lines: Lines | None = None
         self._tasks: list[Any] = []
+        self._paces: list[Pace] = []
         self._seed = seed
         self._untold: str | None = reason
         if not wanted:
@@ -51,13 +97,21 @@ class Progress:
 
     def _make_bars(self, console: Any) -> None:
         from rich import progress
+        from rich.text import Text
+
+        class TimeLeft(progress.ProgressColumn):
+            """Nothing before the pace is known, nor after the end."""
+
+            def render(self, task: progress.Task) -> Text:
+                left = task.fields["pace"].seconds_for(task.remaining) if task.remaining else None
+                return Text("" if left is None else f"about {_time(left)} left")
 
         self._bars = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(bar_width=24),
             progress.MofNCompleteColumn(),
             progress.TextColumn("{task.fields[note]}"),
-            progress.TimeRemainingColumn(),
+            TimeLeft(),
             console=console,
             auto_refresh=False,
         )
@@ -70,26 +124,36 @@ class Progress:
                 self._bars.console.print(f"[bold]chiasma[/bold] {self._untold} (seed {self._seed})", highlight=False)
                 self._untold = None
 
-    def begin(self, stage: str, total: int, n_chains: int = 0, done: Sequence[int] | None = None) -> None:
-        """A stage of so many steps, of every chain or (n_chains = 0) of none; done: steps each has behind it."""
+    def begin(
+        self, stage: str, total: int, n_chains: int = 0, done: Sequence[int] | None = None, at_once: int = 1
+    ) -> None:
+        """A stage of so many steps, of every chain or (n_chains = 0) of none.
+
+        done : steps each has behind it. at_once : steps of a stage without chains that are made at the same time.
+        """
         done = done or [0] * max(n_chains, 1)
         if self._lines is not None:
-            self._lines.begin(stage, total * max(n_chains, 1), sum(done))
+            unfinished = sum(own < total for own in done)
+            self._lines.begin(stage, total * max(n_chains, 1), sum(done), unfinished if n_chains else at_once)
         self.open()
         if self._bars is None or total == 0:
             return
         for task in self._tasks:
             self._bars.remove_task(task)
         names = [f"{stage}, chain {c}" for c in range(n_chains)] if n_chains else [stage]
-        tasks = zip(names, done, strict=True)
-        self._tasks = [self._bars.add_task(name, total=total, completed=own, note="") for name, own in tasks]
+        self._paces = [Pace(1 if n_chains else at_once, time.monotonic) for _ in names]
+        tasks = zip(names, done, self._paces, strict=True)
+        self._tasks = [
+            self._bars.add_task(name, total=total, completed=own, note="", pace=pace) for name, own, pace in tasks
+        ]
 
     def advance(self, chain: int, n: int, engine: Engine, draws: Draws | None) -> None:
         """Called by the chain's own thread."""
         if self._lines is not None:
-            self._lines.advance(n)
+            self._lines.advance(n, chain)
         if self._bars is None:
             return
+        self._paces[chain].add(n)
         note = ""
         if draws is not None and len(draws.log_prior):
             note = f"log joint {draws.log_prior[-1] + draws.log_lik[-1, -1]:.1f}"
@@ -104,6 +168,7 @@ class Progress:
         if self._lines is not None:
             self._lines.advance(1)
         if self._bars is not None:
+            self._paces[0].add(1)
             self._bars.update(self._tasks[0], advance=1)
         self.refresh()
 
@@ -124,13 +189,18 @@ class Lines:
 
     Examples
     --------
-    >>> times = iter([0.0, 0.0, 6.0, 6.0])
-    >>> lines = Lines("exact draws", clock=lambda: next(times), write=print)
+    >>> now = [0.0]
+    >>> lines = Lines("exact draws", clock=lambda: now[0], write=print)
     >>> lines.begin("draws", 400)
-    >>> lines.advance(100)
+    >>> now[0] = 20.0  # kernels are compiled
+    >>> lines.advance(50)
     >>> lines.tell_if_due()
     chiasma: exact draws
-    chiasma: draws 100 of 400 (25%), 6 s, about 18 s left
+    chiasma: draws 50 of 400 (12%), 20 s, time left not known yet
+    >>> now[0] = 30.0
+    >>> lines.advance(50)
+    >>> lines.tell_if_due()
+    chiasma: draws 100 of 400 (25%), 30 s, about 1 min 0 s left
     """
 
     def __init__(
@@ -145,16 +215,19 @@ class Lines:
         self.stage, self.done, self.total, self.wait = "", 0, 0, FIRST_LINE
         self.next = clock() + self.wait
         self.began, self.before = 0.0, 0
+        self.pace = Pace(1, clock)
 
-    def begin(self, stage: str, total: int, done: int = 0) -> None:
-        """done: steps of the total that were done before, which say nothing about the pace."""
+    def begin(self, stage: str, total: int, done: int = 0, parts: int = 1) -> None:
+        """done: steps of the total that were done before, which say nothing about the pace; parts: see `Pace`."""
         with self.lock:
             self.stage, self.total, self.began = stage, total, self.clock()
             self.done = self.before = done
+            self.pace = Pace(parts, self.clock)
 
-    def advance(self, n: int) -> None:
+    def advance(self, n: int, part: int | None = None) -> None:
         with self.lock:
             self.done += n
+            self.pace.add(n, part)
 
     def tell_if_due(self) -> None:
         """Write a line if the last one is long ago."""
@@ -163,14 +236,14 @@ class Lines:
         now = self.clock()
         with self.lock:
             done, total, spent = self.done, self.total, now - self.began
-            made = done - self.before
+            made, seconds = done - self.before, self.pace.seconds_for(total - done)
         if not made and spent < FIRST_LINE:
             return  # the stage has only begun
         if self.reason is not None:
             self.write(f"chiasma: {self.reason}")
             self.reason = None
-        left = f", about {_time(spent * (total - done) / made)} left" if made else ""
-        self.write(f"chiasma: {self.stage} {done:,} of {total:,} ({done / total:.0%}), {_time(spent)}{left}")
+        left = "time left not known yet" if seconds is None else f"about {_time(seconds)} left"
+        self.write(f"chiasma: {self.stage} {done:,} of {total:,} ({done / total:.0%}), {_time(spent)}, {left}")
         self.wait = min(2 * self.wait, LONGEST_WAIT)
         self.next = now + self.wait
 

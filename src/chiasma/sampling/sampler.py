@@ -52,7 +52,7 @@ from chiasma.storage.layout import Layout
 from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
-from chiasma.storage.trace import MemoryTrace, Trace
+from chiasma.storage.trace import Elapsed, MemoryTrace, Trace
 from chiasma.types import Integers, as_count, shown
 
 Model = FactorialHMM | Density
@@ -177,12 +177,13 @@ def sample(
         if trace is None:
             if isinstance(problem, LearningProblem) and problem.peaks is not None:
                 about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
-            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable)
+            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable, run.elapsed)
+        trace.time_by(run.elapsed)
         trace.restore(engines)
         if resumes and min(trace.filled):
             run.display.resume(min(trace.filled), draws)
         run.keep(trace, draws, thin)
-        trace.finish(engines, run.timings)
+        trace.finish(engines)
     if path is not None:
         del run, engines, problem, trace  # of many columns they are large, and so is what is opened now
         return open_posterior(path, model=model)
@@ -281,6 +282,7 @@ def new_trace(
     data: Observations | None,
     log_evidence: float | None,
     durable: bool = True,
+    elapsed: Elapsed = dict,
 ) -> Trace:
     """A new trace for the draws, in memory or in a store."""
     engine = engines[0]
@@ -307,7 +309,7 @@ def new_trace(
         static["starts"] = (data.starts, "sequence")
         if data.gaps is not None and len(data.gaps):
             static["gaps"] = (data.gaps, "gap")
-    return ZarrTrace.create(path, layout, static, about, log_evidence, durable)
+    return ZarrTrace.create(path, layout, static, about, log_evidence, durable, elapsed)
 
 
 class Run:
@@ -320,6 +322,7 @@ class Run:
         self.stop = Event()
         self.pool = ThreadPoolExecutor(workers)
         self.timings: dict[str, float] = {}
+        self.drawing_since: float | None = None
 
     def __enter__(self) -> Run:
         self.display.open()
@@ -364,7 +367,7 @@ class Run:
             engine.set_betas(adapted)
 
     def keep(self, trace: Trace, n_draws: int, thin: int) -> None:
-        began = time.perf_counter()
+        self.drawing_since = time.perf_counter()
         done = [engine.iteration for engine in self.engines]
         self.display.begin("draws", n_draws * thin, len(self.engines), done)
         try:
@@ -372,7 +375,13 @@ class Run:
         except KeyboardInterrupt:
             if min(trace.filled) == 0:
                 raise
-        self.timings["draws"] = time.perf_counter() - began
+        self.timings["draws"] = time.perf_counter() - self.drawing_since
+        self.drawing_since = None
+
+    def elapsed(self) -> dict[str, float]:
+        """Seconds of every stage so far; that of the draws while they are being made."""
+        since = self.drawing_since
+        return self.timings | ({} if since is None else {"draws": time.perf_counter() - since})
 
     def _all(self, task: Callable[[Engine, int], bool]) -> None:
         """Run chains in turns until each is done; an interrupt or an error stops all after the current piece."""

@@ -54,7 +54,7 @@ def learn_jumps(
         seen = engine.advance(n // 2, thin=max(1, n // 2 // KEPT)).states
         return seen[-KEPT:], engine.states[0].copy()
 
-    display.begin("scouts", SCOUTS)
+    display.begin("scouts", SCOUTS, at_once=workers)
     with ThreadPoolExecutor(workers) as pool:
         found = []
         for one in pool.map(scout, range(SCOUTS)):

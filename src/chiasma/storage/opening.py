@@ -99,7 +99,10 @@ def _open(run: Run, draws: int | None, model: FactorialHMM | Density | None) -> 
         betas=stored_betas(run),
         tallies=[_tally(run, chain) for chain in range(layout.n_chains)],
         exact_evidence=run.header["log_evidence"],
-        info={**run_info(about, run.header["timings"]), "complete": n_draws == layout.n_draws},
+        info={
+            **run_info(about, run.header["timings"], all_timed=run.header.get("all_timed", False)),
+            "complete": n_draws == layout.n_draws,
+        },
         model=rebuild_stored(run) if model is None else model,
         data=stored_data(run),
         row_counts=sum_counts(run) if level else None,

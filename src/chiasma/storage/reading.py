@@ -152,7 +152,8 @@ def _checked(header: dict[str, Any]) -> dict[str, Any]:
     for part in ("model", "data", "run"):
         dict(about[part])
     int(about["run"]["seed"])
-    dict(header["timings"])
+    if not all(isinstance(seconds, int | float) for seconds in dict(header["timings"]).values()):
+        raise ValueError(f"timings must be seconds, got {header['timings']}")
     return header
 
 

@@ -3,8 +3,9 @@
 Every file is written atomically and synced: to a temporary file, which is synced and renamed, then the directory is
 synced. A flush writes chunks of draws and a checkpoint first, then the group's metadata. That one file holds the
 consolidated metadata of all arrays and the number of committed draws, so chiasma, xarray and zarr all see the same
-finished part, whenever the process was killed. A chunk that is only partly filled is padded with zeros and later
-replaced by a fuller one. A new store is made beside its place, synced as a whole, and renamed.
+finished part, whenever the process was killed. It also holds the seconds of every stage up to then, added up over all
+calls that worked on the run. A chunk that is only partly filled is padded with zeros and later replaced by a fuller
+one. A new store is made beside its place, synced as a whole, and renamed.
 
     codes (chain, draw, site), log_prior (chain, draw), replica_log_likelihood (chain, draw, replica)
     beta (replica,), and the data: y, starts, gaps
@@ -45,7 +46,7 @@ from chiasma.storage.reading import (
     seal,
     static_digests,
 )
-from chiasma.storage.trace import Chain, Draws
+from chiasma.storage.trace import Chain, Draws, Elapsed
 
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
 CHUNK_BYTES = 8 * 2**20
@@ -97,6 +98,8 @@ class ZarrTrace:
         self.arrays: dict[str, Any] = {}  # metadata of every array
         self.row_layout = make_layout(header["provenance"].get("row_sizes") or [2] * max(layout.n_rows, 1))
         self._lock = Lock()
+        self._earlier: dict[str, float] = dict(header["timings"])  # seconds of earlier calls
+        self._elapsed: Elapsed = dict
         self._stamp: tuple[int, ...] = ()  # of the metadata that we wrote last
 
     @classmethod
@@ -108,6 +111,7 @@ class ZarrTrace:
         provenance: dict[str, Any],
         log_evidence: float | None = None,
         durable: bool = True,
+        elapsed: Elapsed = dict,
     ) -> ZarrTrace:
         """Create a new store. static: arrays of fixed size, each with the names of its dimensions."""
         check_new(path)
@@ -118,8 +122,10 @@ class ZarrTrace:
             "provenance": provenance,
             "log_evidence": log_evidence,
             "timings": {},
+            "all_timed": True,
         }
         trace = cls(atomic.partial_name(path), layout, header, durable=False)
+        trace.time_by(elapsed)
         with clear_errors(path, "create"):
             atomic.remove(atomic.partials(path.parent, [path.name]))
             try:
@@ -170,6 +176,9 @@ class ZarrTrace:
     @property
     def all_began(self) -> bool:
         return all(self.checkpoints)
+
+    def time_by(self, elapsed: Elapsed) -> None:
+        self._elapsed = elapsed
 
     def restore(self, chains: Sequence[Chain]) -> None:
         for index, (chain, checkpoint) in enumerate(zip(chains, self.checkpoints, strict=True)):
@@ -229,12 +238,10 @@ class ZarrTrace:
             buffer.checkpoint = file
         buffer.written_at = time.monotonic()
 
-    def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
+    def finish(self, chains: Sequence[Chain]) -> None:
         """Write the remaining draws and how long the run took."""
         for index, chain in enumerate(chains):
             self.flush(index, chain)
-        for name, seconds in timings.items():
-            self.header["timings"][name] = self.header["timings"].get(name, 0.0) + seconds
         with clear_errors(self.path, "write to"), self._lock:
             self._commit()
             atomic.write_files(self._own_metadata(), self.durable)
@@ -386,6 +393,11 @@ class ZarrTrace:
     def _commit(self) -> None:
         """Replace the group's metadata, which makes the flushed draws visible to readers."""
         self.header["committed"] = [buffer.flushed for buffer in self.buffers]
+        now = self._elapsed()
+        # Stages of earlier calls come first, in their order.
+        self.header["timings"] = {
+            stage: self._earlier.get(stage, 0.0) + now.get(stage, 0.0) for stage in self._earlier | dict(now)
+        }
         for name in self.layout.records:
             self.arrays[name]["shape"][1] = min(self.header["committed"])
         group = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +35,10 @@ class Chain(Protocol):
         """(2, R): log-likelihood and log prior of the current states of the replicas."""
 
 
+# Seconds of every stage of this call so far.
+Elapsed = Callable[[], Mapping[str, float]]
+
+
 class Trace(Protocol):
     """Collects draws; each chain calls it from its own thread."""
 
@@ -50,13 +54,16 @@ class Trace(Protocol):
     def all_began(self) -> bool:
         """Whether every chain has a checkpoint to continue from, and so needs no warm-up."""
 
+    def time_by(self, elapsed: Elapsed) -> None:
+        """How long this call has taken, which is kept with the draws."""
+
     def restore(self, chains: Sequence[Chain]) -> None:
         """Restore each chain to its state after its last stored draw."""
 
     def append(self, index: int, draws: Draws, chain: Chain) -> None:
         """Add draws of a chain; the chain is in the state right after the last of them."""
 
-    def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
+    def finish(self, chains: Sequence[Chain]) -> None:
         """No more draws will come."""
 
 
@@ -77,6 +84,9 @@ class MemoryTrace:
         self.filled = [0] * n_chains
         self.log_evidence = log_evidence
 
+    def time_by(self, elapsed: Elapsed) -> None:
+        """Nothing to keep: a run in memory has one part."""
+
     def restore(self, chains: Sequence[Chain]) -> None:
         """Nothing to restore: a run in memory cannot be resumed."""
 
@@ -87,6 +97,6 @@ class MemoryTrace:
             kept[index, first:stop] = new
         self.filled[index] = stop
 
-    def finish(self, chains: Sequence[Chain], timings: Mapping[str, float]) -> None:
+    def finish(self, chains: Sequence[Chain]) -> None:
         """Keep the draws that all chains have."""
         self.draws = Draws(*(part[:, : min(self.filled)] for part in self.draws))
