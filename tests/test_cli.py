@@ -25,6 +25,7 @@ from chiasma.datasets.study import Comparison, Entry, compare_updates, simulatio
 from chiasma.files.regions import find_region
 from chiasma.files.tables import Signal
 from chiasma.results.configurations import Configuration
+from conftest import lighten_pictures
 
 pytestmark = pytest.mark.usefixtures("light_pictures")
 
@@ -60,7 +61,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     data, settings, out = folder / "genome.tsv", folder / "genome.toml", folder / "run"
     assert run("simulate", data, "--seed", 1, "--sites", 60, "--quiet").exit_code == 0
-    result = run("fit", data, "--model", settings, "--out", out, "--seed", 3, *SMALL, "--quiet")
+    with pytest.MonkeyPatch.context() as patch:
+        lighten_pictures(patch)
+        result = run("fit", data, "--model", settings, "--out", out, "--seed", 3, *SMALL, "--quiet")
     assert result.exit_code == 0, result.output
     return folder
 
@@ -369,7 +372,6 @@ def test_demo__study_prints_every_update_and_the_evidence():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("light_pictures")
 def test_examples__all_run(here, monkeypatch):
     """As the help shows them, but shorter: in this order each finds the files it names. The demo has its own test."""
     monkeypatch.setattr("chiasma.sampling.plan.MOST_STARTS", 4)
