@@ -5,10 +5,8 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from functools import wraps
 
 import numpy as np
@@ -268,29 +266,6 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     for name, draws in {"some": 10, "none": 20}.items():
         assert run("fit", "genome.tsv", "--out", name, "--resume", "-q").exit_code == 0
         assert ch.open_posterior(f"{name}/run.zarr").draws.sizes["draw"] == draws
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_fit__a_real_ctrl_c(genome):
-    command = "fit genome.tsv --model genome.toml --update row --draws 100000000 --warmup 10 --chains 2 --out run"
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from chiasma.cli import main; main()", *command.split()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    while not (genome / "run/run.zarr/zarr.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert out == ""
-    assert re.search(r"interrupted: ([\d,]+ of 100,000,000 draws per chain are kept|there are no draws yet); .*", err)
-    assert "Traceback" not in err
-    assert run("show", "run", "--quiet").exit_code == 0
 
 
 def test_show__writes_the_files_again(fitted):
