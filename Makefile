@@ -8,8 +8,8 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 # Branch coverage in per cent: kernels as plain Python, everything else as it runs.
 COVERAGE_MIN ?= 98
-# For instance --no-compile: Python then compiles what it imports, and not all that is installed.
-PIP_OPTIONS ?=
+# Python compiles what it imports, on all cores; pip would compile everything that it installs, on one.
+PIP_OPTIONS ?= --no-compile
 # Without bytecode every process of the tests would compile the package, and the tests, again.
 export PYTHONDONTWRITEBYTECODE :=
 # Collecting all tests takes longer than some of these parts.
@@ -18,7 +18,7 @@ PLAIN = $(shell grep -l 'mark\.jit_off' tests/test_*.py)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test kernels test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs bench verify recompile clean
+.PHONY: help install demo test kernels test-plain test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs bench verify recompile clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -41,11 +41,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## run the demonstration
 	$(VENV)/bin/chiasma demo
 
-# Kernels are compiled by one process; the proofs, which need none of them, keep the other core busy meanwhile.
+# Kernels are compiled by one process; tests in plain Python, which need none of them, keep the other core busy meanwhile.
 test: $(STAMP) ## all tests: proofs, kernels as plain Python, then everything compiled
-	@$(MAKE) --no-print-directory -j 2 kernels test-proofs
-	@$(MAKE) --no-print-directory test-jit-off
+	@$(MAKE) --no-print-directory -j 2 kernels test-plain
 	@KERNELS_COMPILED=1 $(MAKE) --no-print-directory test-jit-on
+
+test-plain: $(STAMP) # proofs, and kernels as plain Python
+	@$(MAKE) --no-print-directory test-proofs
+	@$(MAKE) --no-print-directory test-jit-off
 
 kernels: $(STAMP) # compiled before the tests that need them
 	@$(PY) -c 'import sys; sys.path.insert(0, "tests"); import conftest; conftest.compile_kernels()'

@@ -72,8 +72,7 @@ def n_grid() -> int:
     return 4_000 if JIT else 300
 
 
-@pytest.fixture
-def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def lighten_pictures(patch: pytest.MonkeyPatch) -> None:
     """Figures are drawn once, coarsely and without a layout, and report.html is empty: both take most of the time of a
     command that writes many.
 
@@ -89,11 +88,16 @@ def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         if path.suffix == ".pdf":
             path.write_bytes(b"%PDF")
             return
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)  # any other, "none" as well, draws everything once before it is drawn
         save(figure, path, **options | {"dpi": 20})
 
-    monkeypatch.setattr(Figure, "savefig", lightly)
-    monkeypatch.setattr(report_page, "write_page", lambda found, run, *_: (run / "report.html").write_text("<p>"))
+    patch.setattr(Figure, "savefig", lightly)
+    patch.setattr(report_page, "write_page", lambda found, run, *_: (run / "report.html").write_text("<p>"))
+
+
+@pytest.fixture
+def light_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    lighten_pictures(monkeypatch)
 
 
 @pytest.fixture(scope="module")

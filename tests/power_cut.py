@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 CUTS = ("lost", "kept", "mixed")
 Names = dict[str, tuple[int, bool]]  # in one directory: inode, and whether it is a directory
+Tree = dict[Path, bytes | None]  # contents of files, None for folders, which come before what they hold
 
 
 class Moment(NamedTuple):
@@ -88,14 +89,28 @@ class Recorder:
 
     def replay(self, moment: Moment, cut: str, out: Path) -> None:
         """Write into a new folder what is there after a power cut."""
-        rng = random.Random(f"{moment.operation}{len(moment.contents)}")
-        self._write(moment, cut, rng, self.root.stat().st_ino, out)
+        write_tree(self.left(moment, cut), out)
 
-    def _write(self, moment: Moment, cut: str, rng: random.Random, folder: int, out: Path) -> None:
-        out.mkdir(parents=True)
+    def left(self, moment: Moment, cut: str) -> Tree:
+        """What is there after a power cut."""
+        rng = random.Random(f"{moment.operation}{len(moment.contents)}")
+        return dict(self._walk(moment, cut, rng, self.root.stat().st_ino, Path()))
+
+    def _walk(
+        self, moment: Moment, cut: str, rng: random.Random, folder: int, at: Path
+    ) -> Iterator[tuple[Path, bytes | None]]:
+        yield at, None
         is_lost = cut == "lost" or (cut == "mixed" and rng.random() < 0.5)
         for name, (inode, is_folder) in (moment.synced if is_lost else moment.seen).get(folder, {}).items():
             if is_folder:
-                self._write(moment, cut, rng, inode, out / name)
+                yield from self._walk(moment, cut, rng, inode, at / name)
             else:
-                (out / name).write_bytes(moment.contents.get(inode, b""))
+                yield at / name, moment.contents.get(inode, b"")
+
+
+def write_tree(tree: Tree, out: Path) -> None:
+    for path, content in tree.items():
+        if content is None:
+            (out / path).mkdir(parents=True)
+        else:
+            (out / path).write_bytes(content)

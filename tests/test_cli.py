@@ -5,10 +5,8 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import wraps
 
@@ -26,6 +24,7 @@ from chiasma.datasets.study import Comparison, Entry, compare_updates, simulatio
 from chiasma.files.regions import find_region
 from chiasma.files.tables import Signal
 from chiasma.results.configurations import Configuration
+from conftest import lighten_pictures
 
 pytestmark = pytest.mark.usefixtures("light_pictures")
 
@@ -61,7 +60,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     data, settings, out = folder / "genome.tsv", folder / "genome.toml", folder / "run"
     assert run("simulate", data, "--seed", 1, "--sites", 60, "--quiet").exit_code == 0
-    result = run("fit", data, "--model", settings, "--out", out, "--seed", 3, *SMALL, "--quiet")
+    with pytest.MonkeyPatch.context() as patch:
+        lighten_pictures(patch)
+        result = run("fit", data, "--model", settings, "--out", out, "--seed", 3, *SMALL, "--quiet")
     assert result.exit_code == 0, result.output
     return folder
 
@@ -316,29 +317,6 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
         assert ch.open_posterior(f"{name}/run.zarr").draws.sizes["draw"] == draws
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_fit__a_real_ctrl_c(genome):
-    command = "fit genome.tsv --model genome.toml --update row --draws 100000000 --warmup 10 --chains 2 --out run"
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from chiasma.cli import main; main()", *command.split()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    while not (genome / "run/run.zarr/zarr.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert out == ""
-    assert re.search(r"interrupted: ([\d,]+ of 100,000,000 draws per chain are kept|there are no draws yet); .*", err)
-    assert "Traceback" not in err
-    assert run("show", "run", "--quiet").exit_code == 0
-
-
 def test_show__writes_the_files_again(fitted):
     for name in ("states.tsv", "summary.json"):
         (fitted / "run" / name).unlink()
@@ -418,7 +396,6 @@ def test_demo__study_prints_every_update_and_the_evidence():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("light_pictures")
 def test_examples__all_run(here, monkeypatch):
     """As the help shows them, but shorter: in this order each finds the files it names. The demo has its own test."""
     monkeypatch.setattr("chiasma.sampling.plan.MOST_STARTS", 4)

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -383,3 +384,11 @@ def test_page__parameters_and_chains(tmp_path):
     for part in ("Learned parameters", "worst R-hat", "Exchange between replicas", "Distrust the sampling"):
         assert part in page.text
     assert list(parameter_columns(found.summary)[0].values) == ["sd"]
+
+
+def test_tables_only__need_no_page(fitted, tmp_path, monkeypatch):
+    """Neither the page nor what it imports, which would take longer than the tables."""
+    monkeypatch.setitem(sys.modules, "chiasma.files.report_page", None)
+    write_report(*fitted, tmp_path, {}, tables_only=True)
+    assert (tmp_path / "states.tsv").exists()
+    assert not (tmp_path / "report.html").exists()

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pysam
 import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 from scipy import integrate, stats
 from typer.testing import CliRunner
 
@@ -30,6 +32,7 @@ from chiasma.genomics.exports import (
     summary,
     write_answer,
 )
+from chiasma.genomics.figures import plot_genome
 from chiasma.genomics.genome import assembly, assembly_of, find_region
 from chiasma.genomics.landscape import Bounds, survey
 from chiasma.genomics.misfit import Misfit
@@ -37,7 +40,7 @@ from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence, mod
 from chiasma.genomics.page import comparison, write_page
 from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.reference import reference
-from chiasma.genomics.segments import segments
+from chiasma.genomics.segments import expected_depth, segments
 from chiasma.genomics.solutions import solve, surveyed, with_measured_alleles
 from chiasma.genomics.state_prior import learned, log_average
 from chiasma.genomics.tumour import analyse, read_samples, samples_apart, write_figures
@@ -441,7 +444,7 @@ def test_solve__segments_of_another_program():
     assert near[0].ploidy == pytest.approx(truth.ploidy, abs=0.15)
 
 
-def test_solve__a_flat_profile_says_so(tmp_path):
+def test_solve__a_flat_profile_says_so(tmp_path, light_pictures):
     flat = simulate_tumour(5, n_bins=400, purity=0.7, doubled=False, clones=1, events=0)
     found = solve(bins_of(flat, alleles=False), ONE_CLONE, workers=1)
     assert found.flat
@@ -482,6 +485,27 @@ def test_files__read_back(tmp_path):
 def test_figures__are_drawn(tmp_path):
     written = write_figures(answer(), tmp_path, assembly("hg38"))
     assert all(path.stat().st_size > 10_000 for path in written)
+
+
+def test_figures__segments_and_chromosomes_are_few_artists():
+    """Where they belong, and with limits that only the data have set."""
+    found, fig = answer(), Figure()
+    own = found.solutions[0].best
+    plot_genome(found, found.solutions[0], assembly("hg38"), fig)
+    depth, _, clones = fig.axes
+    parts = segments(found.data, own)
+    levels, borders = (one for one in depth.collections if isinstance(one, LineCollection))
+    expected = expected_depth(own)
+    wanted = {round(float(expected[one.first : one.stop].mean()), 9) for one in parts}
+    assert {round(float(line[0, 1]), 9) for line in levels.get_segments()} == wanted
+    assert len(borders.get_segments()) == len(found.bins.chromosomes) - 1
+    assert all((line[0, 0], line[0, 1], line[1, 1]) == (line[1, 0], 0, 1) for line in borders.get_segments())
+    assert len(depth.lines) < 20  # those at whole copies
+    bars, _, centromeres = clones.collections
+    assert len(bars.get_paths()) >= len(parts)
+    assert len(centromeres.get_paths()) == len(found.bins.chromosomes)
+    assert depth.get_ylim()[0] == 0
+    assert clones.get_ylim() == (0.5, -0.5)
 
 
 @pytest.fixture(scope="module")
@@ -545,7 +569,7 @@ def test_samples__of_a_file_and_what_does_not_belong_to_them(tmp_path):
 
 
 @pytest.mark.slow
-def test_analyse__regions_and_impossible_bounds(tmp_path):
+def test_analyse__regions_and_impossible_bounds(tmp_path, light_pictures):
     small = bins_of(simulate_tumour(3, n_bins=300, purity=0.8, doubled=False, clones=1), alleles=False)
     analyse(small, tmp_path / "a", bounds=ONE_CLONE, regions=["8q", "1:10-60Mb"], workers=1)
     assert (tmp_path / "a" / "figures" / "region-8q.png").exists()
@@ -584,7 +608,7 @@ def test_regions__by_position_and_band():
         assembly("mm1")
 
 
-def test_command__from_simulation_to_answer(tmp_path, monkeypatch):
+def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_pictures):
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
     made = run(

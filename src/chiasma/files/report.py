@@ -162,8 +162,6 @@ def write_report(
     for the page. say : is told what was written, and how long it took. tables_only : leave out
     the page and the figures, which take most of the time and space.
     """
-    from chiasma.files.report_page import write_page
-
     clock = Clock(say)
     page: dict[str, Any] = {key: about[key] for key in ("settings", "repeat", "name") if key in about}
     found = find(posterior, signal)
@@ -183,6 +181,8 @@ def write_report(
     atomic.write_text(run / "summary.json", json.dumps(content, indent=2) + "\n")
     clock.lap("tables")
     if not tables_only:
+        from chiasma.files.report_page import write_page  # not needed for tables, and slow to import
+
         write_page(found, run, content, page)
         clock.lap(PAGE)
         write_figures(found, run / "figures")

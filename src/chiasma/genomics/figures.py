@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from chiasma.files.tables import same_chromosome
@@ -27,6 +28,7 @@ MEGABASE = 1e6
 MOST_LINES = 16
 # Where so many bases have no data nothing is drawn.
 LONG_GAP = 4e6
+Span = tuple[float, float]  # left and right ends, in megabases
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,12 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
         lw=0,
         label="above",
     )
+    levels = []
     for one in found:
         level = float(expected[one.first : one.stop].mean())
         if level < top:
-            for span in _spans(answer.bins, one.first, one.stop, where):
-                ax.plot(span, [level, level], color=BLACK, lw=1.4, solid_capstyle="butt")
+            levels += [(span, level) for span in _spans(answer.bins, one.first, one.stop, where)]
+    _draw_levels(ax, levels, BLACK, 1.4)
     ax.set_ylim(0, top)
     ax.set_ylabel("depth")
     _mark_copies(ax, own, top).set_ylabel("copies")
@@ -133,6 +136,12 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
             va="bottom",
             fontsize=7,
         )
+
+
+def _draw_levels(ax: Axes, levels: Sequence[tuple[Span, float]], colours: str | Sequence[str], width: float) -> None:
+    """A horizontal line over every span. They are one artist: one for each would take most of the time of a figure."""
+    lines = [[(left, level), (right, level)] for (left, right), level in levels]
+    ax.add_collection(LineCollection(lines, colors=colours, linewidths=width, capstyle="butt"), autolim=False)
 
 
 def _copy_levels(own: Explanation) -> list[float]:
@@ -162,11 +171,12 @@ def draw_alleles(ax: Axes, answer: Answer, own: Explanation, where: Places) -> N
         ax.scatter(x, share, s=2, c=NEUTRAL, lw=0, alpha=0.35, rasterized=True)
     expected = expected_fraction(own)
     cuts = np.unique(np.concatenate([answer.bins.starts, np.flatnonzero(np.abs(np.diff(expected)) > 0.004) + 1]))
+    levels = []
     for first, stop in zip(cuts, [*cuts[1:], len(expected)], strict=True):
         level = float(expected[first:stop].mean())
-        span = [where.left[first] / MEGABASE, where.right[stop - 1] / MEGABASE]
-        for height in (level, 1 - level):
-            ax.plot(span, [height, height], color=BLACK, lw=1.1, solid_capstyle="butt")
+        span = where.left[first] / MEGABASE, where.right[stop - 1] / MEGABASE
+        levels += [(span, level), (span, 1 - level)]
+    _draw_levels(ax, levels, BLACK, 1.1)
     ax.set_ylim(0, 1)
     ax.set_yticks([0, 0.5, 1])
     ax.set_ylabel("allele\nfraction")
@@ -186,13 +196,16 @@ def draw_clones(ax: Axes, bins: Bins, own: Explanation, found: Sequence[CopySegm
     """Copies of every clone as colours, with the clones' shares of all cells."""
     shares = own.parameters.clone_fractions[1:]
     for row in range(len(shares)):
+        spans, colours = [], []
         for one in found:
             state = one.clones[row]
             colour = COPY_COLOURS[min(state.total, len(COPY_COLOURS) - 1)]
             if state.total == 2 and state.major == 2 and own.states.alleles:
                 colour = LOH
-            for span in _spans(bins, one.first, one.stop, where):
-                ax.fill_between(span, row - 0.42, row + 0.42, color=colour, lw=0)
+            own_spans = _spans(bins, one.first, one.stop, where)
+            spans += [(left, right - left) for left, right in own_spans]
+            colours += [colour] * len(own_spans)
+        ax.broken_barh(spans, (row - 0.42, 0.84), facecolors=colours, lw=0)
     names = ["main", *(f"subclone {j}" for j in range(1, len(shares)))]
     ax.set_yticks(range(len(shares)), labels=[f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True)], fontsize=8)
     ax.set_ylim(len(shares) - 0.5, -0.5)
@@ -227,22 +240,25 @@ def _colour(one: CopySegment) -> str:
     return LOH if one.seen.text == "2+0" else NEUTRAL
 
 
-def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[list[float]]:
+def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[Span]:
     """Left and right ends, in megabases, of what the bins first..stop-1 cover: without long gaps in the data."""
     seen = first + np.flatnonzero(~np.isnan(bins.depth[first:stop]))
     if not len(seen):
         return []
     breaks = np.flatnonzero(where.left[seen[1:]] - where.right[seen[:-1]] > LONG_GAP)
     starts, ends = np.append(seen[0], seen[breaks + 1]), np.append(seen[breaks], seen[-1])
-    return [[where.left[a] / MEGABASE, where.right[b] / MEGABASE] for a, b in zip(starts, ends, strict=True)]
+    return [(where.left[a] / MEGABASE, where.right[b] / MEGABASE) for a, b in zip(starts, ends, strict=True)]
 
 
 def mark_chromosomes(ax: Axes, where: Places) -> None:
     ax.set_xlim(where.edges[0][1] / MEGABASE, where.edges[-1][2] / MEGABASE)
-    for _, _, end in where.edges[:-1]:
-        ax.axvline(end / MEGABASE, color="0.3", lw=0.5)
-    for a, b in where.centromeres:
-        ax.axvspan(a / MEGABASE, b / MEGABASE, color="0.85", lw=0, zorder=0)
+    place = ax.get_xaxis_transform()
+    borders = [[(end / MEGABASE, 0), (end / MEGABASE, 1)] for _, _, end in where.edges[:-1]]
+    ax.add_collection(LineCollection(borders, colors="0.3", linewidths=0.5, transform=place), autolim=False)
+    centromeres = [(a / MEGABASE, (b - a) / MEGABASE) for a, b in where.centromeres]
+    limits = ax.get_ylim()
+    ax.broken_barh(centromeres, (0, 1), facecolors="0.85", lw=0, zorder=0, transform=place)
+    ax.set_ylim(limits)  # bars along the whole height are no data
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -325,10 +341,12 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         above = copies > top
         ax.scatter(x[~above], np.maximum(copies[~above], -0.5), s=1.5, c="0.7", lw=0, rasterized=True)
         ax.scatter(x[above], np.full(int(above.sum()), top), s=9, marker="^", c="0.5", lw=0, clip_on=False)
+        levels, colours = [], []
         for one in segments(answer.data, own):
-            colour = _colour(one) if one.seen.total != 2 else BLACK
-            for span in _spans(answer.bins, one.first, one.stop, where):
-                ax.plot(span, [one.copies] * 2, color=colour, lw=2, solid_capstyle="butt")
+            spans = _spans(answer.bins, one.first, one.stop, where)
+            levels += [(span, one.copies) for span in spans]
+            colours += [_colour(one) if one.seen.total != 2 else BLACK] * len(spans)
+        _draw_levels(ax, levels, colours, 2)
         ax.set_ylim(-0.5, top)
         ax.set_yticks(range(0, int(top) + 1, 1 if top < 7 else 2))
         ax.grid(axis="y", lw=0.4, color="0.85")
