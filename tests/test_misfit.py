@@ -124,6 +124,42 @@ def test_misfit__finds_what_is_wrong(what):
     assert summary.to_dict()["misfit"]["n"] == 2_000
 
 
+BASELINE, WEIGHTS, ROWS = "Is there a baseline", "Are the weights right", "Are there enough rows"
+
+
+@pytest.mark.parametrize("forgotten", ["a baseline", "right weights", "a row"])
+def test_misfit__asks_first_for_what_the_model_lacks(forgotten):
+    """The questions stand once, before waves and trends, and before the noise, which these cannot be blamed on."""
+    true = model_of(ch.Gaussian([1.0, 2.0], sd=0.2), 0.01)
+    y = true.simulate(1_000, seed=3)[1] + (0.5 if forgotten == "a baseline" else 0.0)
+    weights = {"a baseline": [1.0, 2.0], "right weights": [0.6, 1.5], "a row": [2.0]}[forgotten]
+    told = misfit_warnings(misfit(fit(model_of(ch.Gaussian(weights, sd=0.2), 0.01), y)))
+    words = "\n".join(told)
+    assert "correlated" in words
+    places = [words.index(text) for text in (BASELINE, WEIGHTS, ROWS, "waves")]
+    assert places == sorted(places)
+    assert words.count(ROWS) == 1
+    assert places[2] < words.find("times the width") or "times the width" not in words
+
+
+def test_misfit__asks_only_for_what_the_model_may_lack():
+    emission = ch.Gaussian(ch.Gamma([2.0, 2.0], 1.0), sd=0.2)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.01, 0.01), emission=emission, fixed_rows={1: 1})
+    rng = np.random.default_rng(1)
+    y = np.repeat([0.0, 1.0, 0.0, 1.0], 100) + np.convolve(rng.normal(0, 0.2, 404), np.ones(5) / 2, "valid")
+    found = misfit(fit(model, y, update="exact", exchange=None, warmup=50))
+    assert (found.has_baseline, found.learns_weights) == (True, True)
+    words = "\n".join(misfit_warnings(found))
+    assert ROWS in words
+    assert BASELINE not in words
+    assert WEIGHTS not in words
+    off = ch.FactorialHMM(chains=ch.BinaryChains(0.01, 0.01), emission=ch.Gaussian([1.0, 2.0]), fixed_rows={1: 0})
+    assert not misfit(fit(off, y)).has_baseline
+    row = ch.Row(values=[0, 1], weight=ch.Gamma(2.0, 1.0), chain=ch.Switch(0.1, 0.1), name="oven")
+    learned = fit(ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=0.3)), y[:50], warmup=50)
+    assert misfit(learned).learns_weights
+
+
 def test_misfit__learned_parameters_and_channels():
     emission = ch.Gaussian([[1.0, 0.0], [0.0, 2.0]], depth=3.0, sd=0.5)
     model = model_of(emission)

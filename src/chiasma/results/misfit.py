@@ -36,6 +36,8 @@ DRAWS = 8
 IMPROBABLE = 0.001
 # Windows of equal numbers of sites in which a drift is looked for, and the fewest sites of one.
 WINDOWS, FEWEST_PER_WINDOW = 20, 30
+# Parameters that say what a row adds.
+WEIGHTS = ("weights", "weight", "values")
 # Residuals are held within this many standard deviations: beyond, probabilities are 0 in floating point.
 FARTHEST = 8.0
 
@@ -49,7 +51,8 @@ class Misfit:
     highest, or below the lowest, reachable level. spread : standard deviation of the residuals, 1 under the model.
     autocorrelation : correlation of the residuals of neighbouring sites, 0 under the model. drift : the largest mean
     of residuals in a window of sites, in standard deviations of the noise, 0 under the model. drift_sites : the window,
-    first and last site. per_window : values in a window.
+    first and last site. per_window : values in a window. has_baseline : a row is fixed, and not off. learns_weights :
+    what the rows add is learned.
     """
 
     n: int
@@ -63,6 +66,8 @@ class Misfit:
     drift: float
     drift_sites: tuple[int, int]
     per_window: int
+    has_baseline: bool = False
+    learns_weights: bool = False
 
 
 def misfit(posterior: Posterior) -> Misfit | None:
@@ -89,6 +94,8 @@ def _checks(posterior: Posterior) -> Misfit | None:
     starts[posterior.data.starts] = True
     pairs = seen[1:] & seen[:-1] & ~starts[1:, None]
     drift, drift_sites, per_window = _drift(z, seen)
+    model = posterior.model
+    assert isinstance(model, FactorialHMM)
     return Misfit(
         n=int(seen.sum()),
         improbable=float(extreme[:, seen].mean()),
@@ -101,6 +108,8 @@ def _checks(posterior: Posterior) -> Misfit | None:
         drift=drift,
         drift_sites=drift_sites,
         per_window=per_window,
+        has_baseline=any(model.fixed_rows.values()),
+        learns_weights=any(name.rpartition(".")[2] in WEIGHTS for name in model.parameters.names),
     )
 
 

@@ -194,6 +194,7 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
                 "reach: add a row or a state, change the weights or learn them (weights=ch.Gamma(...)); the states at "
                 "these sites mean little"
             )
+    warnings += _level_warnings(found)
     rest = found.improbable - sum(far.values())
     if _is_excess(rest, UNLIKELY, IMPROBABLE, found.n):
         warnings.append(
@@ -209,19 +210,35 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
             f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; change "
             "sd or learn it (sd=ch.HalfNormal(...))"
         )
+    return warnings
+
+
+def _level_warnings(found: Misfit) -> list[str]:
+    """Residuals that stay on one side of the level: mostly the model lacks something, which is asked first, once."""
+    warnings = []
+    first_ask = f"{_questions(found)} If so, "
     r, n = found.autocorrelation, found.n_pairs
     if abs(r) > CORRELATED and abs(r) * math.sqrt(n) > SURE:
         warnings.append(
-            f"residuals of neighbouring sites are correlated ({r:.2f}, expected 0): waves or filtered noise, so that "
-            "the fit is surer than it should be; correct the data for the waves, or average over wider sites"
+            f"residuals of neighbouring sites are correlated ({r:.2f}, expected 0): the fit is surer than it should be. "
+            f"{first_ask}there are waves or filtered noise: correct the data for the waves, or average over wider sites"
         )
+        first_ask = "After the questions above: "
     if abs(found.drift) > DRIFTING and abs(found.drift) * math.sqrt(found.per_window) > SURE + 1:
         first, last = found.drift_sites
         warnings.append(
             f"the signal drifts: between sites {first} and {last} it is {abs(found.drift):.2f} standard deviations of "
-            f"the noise {'above' if found.drift > 0 else 'below'} its level; subtract the trend, or fit shorter pieces"
+            f"the noise {'above' if found.drift > 0 else 'below'} its level. {first_ask}subtract the trend, or fit "
+            "shorter pieces"
         )
     return warnings
+
+
+def _questions(found: Misfit) -> str:
+    """What a model lacks most often, if it may lack it."""
+    asked = [] if found.has_baseline else ["Is there a baseline (a row fixed on)?"]
+    asked += [] if found.learns_weights else ["Are the weights right (learn them: weights=ch.Gamma(...))?"]
+    return " ".join([*asked, "Are there enough rows?"])
 
 
 def _is_excess(share: float, large: float, expected: float, n: int) -> bool:
