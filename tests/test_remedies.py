@@ -10,6 +10,7 @@ import pytest
 import chiasma as ch
 from chiasma.results.remedies import remedies, what_to_try
 from chiasma.results.run_info import RunInfo
+from chiasma.results.warnings import DISCONNECTED, UNBRIDGED, wanted_rungs
 from chiasma.sampling import updates
 from chiasma.sampling.plan import larger_blocks
 
@@ -24,6 +25,7 @@ OVEN = ch.Row(values=[0, 1, 3], chain=ch.Sticky(0.1))
 ROWS = ch.FactorialHMM(rows=[LAMPS, OVEN], emission=ch.Gaussian(sd=0.3))
 VECTOR = ch.Density(lambda x: -(x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk(scale=1.0))
 ALONE = {"exchange": None}
+FEW_RUNGS = {"ladder": ch.Ladder(betas=(0.0, 1.0)), "draws": 40}
 TWO_RUNGS = {"exchange": "mosaic", "ladder": [1, 5]}
 
 AUTO, BLOCKS, JUMPS, LADDER = (
@@ -40,13 +42,15 @@ CASES = {
     "jumps": (THREE, {"update": ch.Jumps(size=2)} | ALONE, [AUTO, BLOCKS, LADDER]),
     "what auto chose": (THREE, {"exact_seconds": 0} | ALONE, [JUMPS, LADDER]),
     "a short ladder": (THREE, {"update": "row"} | TWO_RUNGS, [AUTO, BLOCKS, JUMPS, "let the ladder reach hotter"]),
-    "a whole ladder": (THREE, {"update": "row"}, [AUTO, BLOCKS, JUMPS, "use more rungs"]),
+    "a whole ladder": (THREE, {"update": "row", "draws": 100, "warmup": 200}, [AUTO, BLOCKS, JUMPS]),
+    "few rungs": (THREE, {"update": "row"} | FEW_RUNGS, [AUTO, BLOCKS, JUMPS, "use more rungs"]),
     "exact draws on a ladder": (THREE, {"update": "exact"} | TWO_RUNGS, [AUTO, "let the ladder reach hotter"]),
     "equal rows": (ROWS, {"update": "row"} | ALONE, [AUTO, BLOCKS, JUMPS, LADDER]),
     "learned given the paths": (LEARNED, {"update": "row"} | ALONE, [AUTO, BLOCKS, LADDER]),
     "learned by slices": (LEARNED, {"update": "exact"} | ALONE, [AUTO, "add tempered replicas"]),
     "learned by gradients": (LEARNED, {"update": ch.Collapsed(starts=2)}, [AUTO, "look for optima from more starts"]),
     "a density": (VECTOR, ALONE, ["add tempered replicas"]),
+    "a density on a ladder": (VECTOR, {"ladder": ch.Ladder.adapted(8)}, []),
 }  # fmt: skip
 
 
@@ -66,7 +70,8 @@ def arguments(text):
 def test_remedies__can_be_taken_as_they_stand(name):
     model, options, expected = CASES[name]
     posterior = sampled(model, options)
-    found = remedies(posterior.info, posterior.betas, bool(posterior.parameters))
+    rungs = wanted_rungs(posterior.exchange_stats)
+    found = remedies(posterior.info, posterior.betas, bool(posterior.parameters), rungs)
     assert [text for text, begins in zip(found, expected, strict=True) if not text.startswith(begins)] == []
     for text in found:
         sampled(model, options | arguments(text))
@@ -123,16 +128,25 @@ def test_larger_blocks__fit_in_memory(monkeypatch):
 
 
 def test_page__has_the_same_order():
-    words = ("auto", "larger blocks", "jumps be learned", "ladder with crossovers", "more draws")
+    words = ("auto", "larger blocks", "jumps be learned", "ladder with crossovers", "more rungs", "more draws")
     steps = re.findall(r"^\*\*(\d)\. (.*?)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert [(number, word in title) for (number, title), word in zip(steps, words, strict=True)] == [
-        (str(i), True) for i in range(1, 6)
+        (str(i), True) for i in range(1, 7)
     ]
     part = replace(sampled(THREE, {"draws": 8}).summary().convergence[0], rhat_worst=1.4)
     posterior = sampled(THREE, CASES["rows one by one"][1])
     moves = remedies(posterior.info, posterior.betas, learns=False)
     found = what_to_try((part,), (), 4, 100, moves, modes_apart=False, warned=())
-    assert [word in text for word, text in zip(words, found, strict=True)] == [True] * 5
+    assert [word in text for word, text in zip(words[:4] + words[5:], found, strict=True)] == [True] * 5
+    moves = remedies(posterior.info, np.array([0.0, 1.0]), learns=False, rungs=9)
+    found = what_to_try((part,), (), 4, 100, moves, modes_apart=False, warned=())
+    assert [word in text for word, text in zip(words[:3] + words[4:], found, strict=True)] == [True] * 5
+
+
+def test_page__has_the_limits_of_the_ladder():
+    text = PAGE.read_text(encoding="utf-8")
+    for words in (f"at most {UNBRIDGED}", f"worst rejection above {UNBRIDGED}", f"above {DISCONNECTED} swaps"):
+        assert words in text
 
 
 def stuck(**options):
@@ -186,3 +200,36 @@ def test_what_to_try__does_not_repeat_what_the_ladder_was_warned_of():
     )
     assert what_to_try((part,), (), 4, 100, moves, False, warned)[0] == "use more rungs, as told above"
     assert what_to_try((part,), (), 4, 100, moves, False, ())[0] == moves[0]
+
+
+def test_wanted_rungs__only_where_rungs_are_far_apart():
+    """Where rejection is fine more rungs would not help, however often they are doubled: longer runs do."""
+    near = {"moves": np.array([9, 9]), "rejection": np.array([0.43, UNBRIDGED]), "length": np.array([0.43, 0.8])}
+    assert wanted_rungs(near) is None
+    assert wanted_rungs(near | {"rejection": np.array([0.43, 0.95]), "length": np.array([0.43, 3.0])}) == 8
+    assert wanted_rungs(near | {"rejection": np.array([0.0, 0.95]), "length": np.array([0.0, 0.95])}) == 4
+    assert wanted_rungs(near | {"moves": np.zeros(2, int), "rejection": np.ones(2)}) is None
+    part = stuck(**ALONE).convergence[0]
+    apart = replace(part, rhat_worst=1.4, ess_worst=200.0)
+    assert what_to_try((apart,), (), 4, 1000, [], modes_apart=False, warned=())[0].startswith("warm up longer")
+    fine = replace(part, rhat_worst=1.0, ess_worst=4000.0)
+    assert what_to_try((fine,), (), 4, 1000, [], modes_apart=True, warned=()) == [
+        "warm up longer (warmup=...) and take more draws (draws=2000)"
+    ]
+
+
+def test_remedies__of_a_density_with_fine_rejection_are_longer_runs():
+    def two_hills(x):
+        return np.logaddexp(-((x - 6) ** 2).sum(axis=1), -((x + 6) ** 2).sum(axis=1))
+
+    def wide(x):
+        return -((x / 10) ** 2).sum(axis=1)
+
+    density = ch.Density(two_hills, size=2, init=[0.0, 0.0], update=ch.RandomWalk(scale=0.3), log_prior=wide)
+    options = {"draws": 60, "warmup": 60, "chains": 4, "exchange": "swap", "ladder": ch.Ladder.adapted(8)}
+    found = sampled(density, options).summary()
+    assert found.run["hottest_beta"] == 0
+    assert found.exchanges.worst_rejection < UNBRIDGED
+    assert any("disagree" in text for text in found.warnings)
+    (text,) = found.remedies
+    assert text.startswith("warm up longer")

@@ -61,7 +61,7 @@ def warnings() -> list[str]:
     found = chain_warnings((BAD_PART,), (), 1, 100)
     for betas, update in RUNS:
         info = RunInfo(update_kind=update, update_named=True, larger_blocks=3)
-        moves = remedies(info, np.array(betas), learns=False)
+        moves = remedies(info, np.array(betas), learns=False, rungs=9)
         found += [*chain_warnings((BAD_PART,), (), 4, 100), *mode_warnings(APART, make_layout([2, 2])), *tried(moves)]
     slow = replace(BAD_PART, rhat_worst=1.0)
     return [

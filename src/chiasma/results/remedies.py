@@ -38,7 +38,7 @@ def what_to_try(
     better = [AS_TOLD if told and text.startswith(MORE_RUNGS) else text for text in moves]
     sizes = [part.ess_worst for part in parts] + [one.ess for one in parameters]
     ess = min((size for size in sizes if math.isfinite(size)), default=math.nan)
-    if n_draws >= FEWEST and disagree(parts, parameters):
+    if n_draws >= FEWEST and (disagree(parts, parameters) or (modes_apart and not better)):
         wanted = wanted_draws(ess, n_chains, n_draws, least=2.0)
         return [*better, f"warm up longer (warmup=...) and take more draws (draws={wanted})"]
     found = better if modes_apart else []
@@ -59,8 +59,9 @@ def in_order(remedies: Sequence[str]) -> str:
     return f"what to try, in this order: {'; '.join(f'{i}. {text}' for i, text in enumerate(remedies, start=1))}"
 
 
-def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
-    """Ways to move better, the first to try first. learns: whether the model has parameters to learn.
+def remedies(info: RunInfo, betas: Floats, learns: bool, rungs: int | None = None) -> list[str]:
+    """Ways to move better, the first to try first. learns: whether the model has parameters to learn. rungs: how many
+    the ladder should have (`wanted_rungs`); None: its rungs are near enough, and more of them would not help.
 
     >>> import numpy as np
     >>> info = RunInfo(update_kind="RowGibbs", update_named=True, larger_blocks=3)
@@ -83,14 +84,14 @@ def remedies(info: RunInfo, betas: Floats, learns: bool) -> list[str]:
     if len(betas) == 1 and kind == "Collapsed":
         starts = 2 * (info.get("starts") or USUAL_STARTS)
         found.append(f"look for optima from more starts (update=ch.Collapsed(starts={starts}))")
-    else:
+    elif betas[0] > 0:
         found.append(_better_ladder(betas, moves_rows))
+    elif rungs is not None:
+        found.append(f"{MORE_RUNGS}{rungs}))")
     return found
 
 
 def _better_ladder(betas: Floats, moves_rows: bool) -> str:
-    if betas[0] == 0:
-        return f"{MORE_RUNGS}{2 * len(betas)}))"
     if moves_rows:
         # The exchange is named, since a pilot chooses where nothing is.
         what = "add a ladder with crossovers" if len(betas) == 1 else "let the ladder reach hotter"

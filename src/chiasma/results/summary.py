@@ -22,7 +22,14 @@ from chiasma.results.parameters import ParameterSummary
 from chiasma.results.remedies import in_order, remedies, what_to_try
 from chiasma.results.run_info import RunInfo
 from chiasma.results.shown import Shown
-from chiasma.results.warnings import chain_warnings, count, disagree, evidence_warnings, misfit_warnings
+from chiasma.results.warnings import (
+    chain_warnings,
+    count,
+    disagree,
+    evidence_warnings,
+    misfit_warnings,
+    wanted_rungs,
+)
 from chiasma.types import Floats
 
 if TYPE_CHECKING:
@@ -182,7 +189,8 @@ def summarise(
     parts = (convergence(log_joint), convergence(series))
     independent = bool(info.get("independent"))
     warnings = [] if independent else chain_warnings(parts, parameters, n_chains, n_draws)
-    moves, known = remedies(info, betas, bool(parameters)), info.get("warnings", ())
+    moves = remedies(info, betas, bool(parameters), wanted_rungs(exchange_stats))
+    known = info.get("warnings", ())
     judged = () if independent else parts
     learned = () if independent else parameters
     apart = len(betas) > 1 and not independent and disagree(parts, parameters)

@@ -30,7 +30,8 @@ EVIDENCE_ERROR = 0.5
 SHOWN_NAMES = 4
 # Neighbouring rungs with a higher rejection than this hardly ever swap.
 DISCONNECTED = 0.98
-# With a higher rejection, two rungs overlap too little to estimate the evidence (verification/results/evidence.md).
+# With a higher rejection, two rungs overlap too little to estimate the evidence (verification/results/evidence.md), and
+# more of them may help chains to agree.
 UNBRIDGED = 0.8
 # A misfit is told where it is large, and so many standard errors from 0 that chance makes it in one of a million runs.
 SURE = 5.0
@@ -173,6 +174,14 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], 
     return warnings
 
 
+def wanted_rungs(stats: Mapping[str, Any]) -> int | None:
+    """More rungs than there are, where some are too far apart; None where they are near enough."""
+    rejection = np.asarray(stats["rejection"])
+    if not np.any(stats["moves"]) or rejection.max() <= UNBRIDGED:
+        return None
+    return max(suggested_size(np.asarray(stats["length"])), len(rejection) + 2)
+
+
 def _rungs(stats: Mapping[str, npt.NDArray[Any]], pair: int) -> str:
     """
     >>> _rungs({"beta_low": np.array([0.0]), "beta_high": np.array([0.01])}, 0)
@@ -216,12 +225,12 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
 def _level_warnings(found: Misfit) -> list[str]:
     """Residuals that stay on one side of the level: mostly the model lacks something, which is asked first, once."""
     warnings = []
-    first_ask = f"{_questions(found)} If so, "
+    first_ask = f"{_questions(found)} If so: "
     r, n = found.autocorrelation, found.n_pairs
     if abs(r) > CORRELATED and abs(r) * math.sqrt(n) > SURE:
         warnings.append(
-            f"residuals of neighbouring sites are correlated ({r:.2f}, expected 0): the fit is surer than it should be. "
-            f"{first_ask}there are waves or filtered noise: correct the data for the waves, or average over wider sites"
+            f"residuals of neighbouring sites are correlated ({r:.2f}, expected 0): the fit is surer than it should "
+            f"be. {first_ask}waves or filtered noise; correct the data for the waves, or average over wider sites"
         )
         first_ask = "After the questions above: "
     if abs(found.drift) > DRIFTING and abs(found.drift) * math.sqrt(found.per_window) > SURE + 1:
