@@ -97,8 +97,11 @@ def test_chains_in_different_modes_are_told_of():
 
 def test_the_remedy_fits_the_ladder():
     stuck = np.tile(np.array([1, 6])[:, None, None], (1, 50, 2))
-    for betas, remedy in (([1.0], "add tempered"), ([0.2, 1.0], "hotter"), ([0.0, 0.2, 1.0], "adapted(6)")):
+    for betas, remedy in (([1.0], "add tempered"), ([0.2, 1.0], "hotter"), ([0.0, 0.2, 1.0], "warm up longer")):
         assert remedy in by_hand(stuck, betas=np.array(betas)).summary().remedies[0]
+    for rejection, remedy in (([0.4, 0.5], "warm up longer"), ([0.9, 0.9], "adapted(5)")):
+        run = by_hand(stuck, betas=np.array(betas), exchange_stats=pairs(rejection))
+        assert remedy in run.summary().remedies[0]
 
 
 def test_slow_chains_are_told_how_many_draws_to_take():
@@ -279,6 +282,14 @@ def test_some_sites__are_evenly_spaced_and_fewer_in_long_runs(monkeypatch):
     monkeypatch.setattr(summary, "VALUES", 6)
     assert some_sites(draws).shape == (2, 3, 20)
     assert some_sites(draws[:, :, :7]).shape == (2, 3, 7)
+
+
+def test_summary__says_at_how_many_of_the_sites_it_looked():
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=0.3))
+    for n_sites, title in ((500, "Chains of the cold replica (level: 200 of 500 sites)\n"), (200, "cold replica\n")):
+        _, y = model.simulate(n_sites, seed=1)
+        found = str(ch.sample(model, y, draws=10, seed=1, progress=False).summary())
+        assert title in "\n".join(line.rstrip() for line in found.splitlines())
 
 
 def test_tied__levels_that_differ_by_rounding_are_equal():

@@ -43,9 +43,13 @@ VALUES = 8_000_000
 def some_sites(draws: xr.DataArray) -> xr.DataArray:
     """(chain, draw, site) draws at evenly spaced sites, in memory."""
     n_chains, n_draws, n_sites = draws.shape
-    n = min(n_sites, max(FEWEST_SITES, min(SITES, VALUES // (n_chains * n_draws))))
+    n = _n_checked(n_chains, n_draws, n_sites)
     sites = np.linspace(0, n_sites - 1, n).round().astype(int)
     return draws.isel(site=sites).load()
+
+
+def _n_checked(n_chains: int, n_draws: int, n_sites: int) -> int:
+    return min(n_sites, max(FEWEST_SITES, min(SITES, VALUES // (n_chains * n_draws))))
 
 
 def tied(levels: xr.DataArray) -> xr.DataArray:
@@ -125,7 +129,7 @@ class Summary(Shown):
         from rich.text import Text
 
         place = self.convergence[-1].place
-        parts: list[Any] = [_run_table(self.run, place), _convergence_table(self.convergence)]
+        parts: list[Any] = [_run_table(self.run, place), _convergence_table(self.convergence, self.run)]
         if self.parameters:
             parts.append(_parameter_table(self.parameters))
         if self.exchanges is not None:
@@ -271,8 +275,11 @@ def _plain_table(title: str) -> Any:
     return Table(title=title, title_justify="left", title_style="bold", **look)
 
 
-def _convergence_table(parts: tuple[Convergence, ...]) -> Any:
-    table = _plain_table("Chains of the cold replica")
+def _convergence_table(parts: tuple[Convergence, ...], run: Mapping[str, Any]) -> Any:
+    n_sites = run["sites"]
+    n = _n_checked(run["chains"], run["draws"], n_sites)
+    some = f" ({parts[-1].name.replace('_', ' ')}: {n:,} of {count(n_sites, parts[-1].place)})" if n < n_sites else ""
+    table = _plain_table(f"Chains of the cold replica{some}")
     table.add_column("")
     two_lines = ("R-hat\nworst", "R-hat\nmedian", "bulk ESS\nworst", "bulk ESS\nmedian")
     for name in ("series", *two_lines, "constant", f"worst\n{parts[-1].place}"):

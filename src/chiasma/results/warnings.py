@@ -179,7 +179,7 @@ def wanted_rungs(stats: Mapping[str, Any]) -> int | None:
     rejection = np.asarray(stats["rejection"])
     if not np.any(stats["moves"]) or rejection.max() <= UNBRIDGED:
         return None
-    return max(suggested_size(np.asarray(stats["length"])), len(rejection) + 2)
+    return max(suggested_size(np.asarray(stats.get("length", rejection))), len(rejection) + 2)
 
 
 def _rungs(stats: Mapping[str, npt.NDArray[Any]], pair: int) -> str:
