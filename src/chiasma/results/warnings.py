@@ -174,7 +174,7 @@ def ladder_warnings(follows_swaps: bool, stats: Mapping[str, npt.NDArray[Any]], 
     return warnings
 
 
-def wanted_rungs(stats: Mapping[str, Any]) -> int | None:
+def wanted_rungs(stats: Mapping[Any, Any]) -> int | None:
     """More rungs than there are, where some are too far apart; None where they are near enough."""
     rejection = np.asarray(stats["rejection"])
     if not np.any(stats["moves"]) or rejection.max() <= UNBRIDGED:
