@@ -129,7 +129,8 @@ class Summary(Shown):
         from rich.text import Text
 
         place = self.convergence[-1].place
-        parts: list[Any] = [_run_table(self.run, place), _convergence_table(self.convergence, self.run)]
+        parts: list[Any] = [_run_table(self.run, place)]
+        parts.append(_convergence_table(self.convergence, _checked_text(self.convergence[-1], self.run)))
         if self.parameters:
             parts.append(_parameter_table(self.parameters))
         if self.exchanges is not None:
@@ -275,11 +276,15 @@ def _plain_table(title: str) -> Any:
     return Table(title=title, title_justify="left", title_style="bold", **look)
 
 
-def _convergence_table(parts: tuple[Convergence, ...], run: Mapping[str, Any]) -> Any:
-    n_sites = run["sites"]
-    n = _n_checked(run["chains"], run["draws"], n_sites)
-    some = f" ({parts[-1].name.replace('_', ' ')}: {n:,} of {count(n_sites, parts[-1].place)})" if n < n_sites else ""
-    table = _plain_table(f"Chains of the cold replica{some}")
+def _checked_text(part: Convergence, run: Mapping[str, Any]) -> str:
+    """At how many of the sites the chains were looked at, if not at all of them."""
+    n = _n_checked(run["chains"], run["draws"], run["sites"])
+    what = f"{part.name.replace('_', ' ')}: {n:,} of {count(run['sites'], part.place)}"
+    return f" ({what})" if n < run["sites"] else ""
+
+
+def _convergence_table(parts: tuple[Convergence, ...], checked: str = "") -> Any:
+    table = _plain_table(f"Chains of the cold replica{checked}")
     table.add_column("")
     two_lines = ("R-hat\nworst", "R-hat\nmedian", "bulk ESS\nworst", "bulk ESS\nmedian")
     for name in ("series", *two_lines, "constant", f"worst\n{parts[-1].place}"):
