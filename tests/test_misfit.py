@@ -136,6 +136,7 @@ def test_misfit__asks_first_for_what_the_model_lacks(forgotten):
     told = misfit_warnings(misfit(fit(model_of(ch.Gaussian(weights, sd=0.2), 0.01), y)))
     words = "\n".join(told)
     assert "correlated" in words
+    assert ("add a baseline, a row or a state" in words) == ("far above" in words)
     places = [words.index(text) for text in (BASELINE, WEIGHTS, ROWS, "waves")]
     assert places == sorted(places)
     assert words.count(ROWS) == 1

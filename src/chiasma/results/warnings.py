@@ -195,13 +195,14 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
     if found is None:
         return []
     warnings = []
+    missing = "" if found.has_baseline else "a baseline, "
     far = {"above the highest": found.above, "below the lowest": found.below}
     for where, share in far.items():
         if _is_excess(share, BEYOND, IMPROBABLE / 2, found.n):
             warnings.append(
                 f"{share:.1%} of the data ({round(share * found.n):,} values) lie far {where} level that the rows can "
-                "reach: add a row or a state, change the weights or learn them (weights=ch.Gamma(...)); the states at "
-                "these sites mean little"
+                f"reach: add {missing}a row or a state, change the weights or learn them (weights=ch.Gamma(...)); the "
+                "states at these sites mean little"
             )
     warnings += _level_warnings(found)
     rest = found.improbable - sum(far.values())
