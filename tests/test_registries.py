@@ -444,12 +444,12 @@ def test_plugin__with_a_default_prior_of_its_own(plugin, here, given, table, hel
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("0.5", "line 6: InvalidInput: default_prior must be a prior, such as ch.HalfNormal(0.5), or a function of the"),
+        ("0.5", "line 6: InvalidInput: default_prior must be a prior, such as ch.HalfNormal(0.5), or a function of"),
         ("('HalfNormal(x)', ch.HalfNormal)", "such as lambda x: ch.HalfNormal(x), got ('HalfNormal(x)', <class"),
         ("lambda x: x", "default_prior must return a prior of the number x, such as ch.HalfNormal(x), got 0.5 for x ="),
         ("ch.Normal", "for x = 0.5 it raised TypeError: Normal.__init__() missing 1 required"),
         ("lambda x: ch.HalfNormal(1 - x)", "scale = 1.5 makes no default prior: default_prior must return a prior of"),
-        ("ch.HalfNormal([1, 2])", "HalfNormal([1.0, 2.0]) is a prior of numbers of shape (2,), got numbers of shape ()"),
+        ("ch.HalfNormal([1, 2])", "HalfNormal([1.0, 2.0]) is a prior of numbers of shape (2,), got numbers of"),
     ],
 )
 def test_plugin__with_a_default_prior_that_is_wrong(plugin, here, given, message):

@@ -76,8 +76,8 @@ def _as_default_prior(given: Any, takes: str) -> DefaultPrior:
         return DefaultPrior(repr(given), lambda x: given, low=-np.inf, takes_zero=True)
     if not callable(given):
         raise InvalidInput(
-            "default_prior must be a prior, such as ch.HalfNormal(0.5), or a function of the number x that returns one, "
-            f"such as lambda x: ch.HalfNormal(x), got {shown(given)}"
+            "default_prior must be a prior, such as ch.HalfNormal(0.5), or a function of the number x that returns "
+            f"one, such as lambda x: ch.HalfNormal(x), got {shown(given)}"
         )
     make = _checked(given)
     refused = []
