@@ -50,7 +50,6 @@ profile.mkdir(parents=True, exist_ok=True)
 os.environ["IPYTHONDIR"] = str(profile.parent)
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-suppress_warnings = ["myst.xref_missing"]  # links to files of the repository that are no pages
 
 default_role = "code"  # of `text` in docstrings
 autosummary_generate = True
@@ -125,6 +124,23 @@ def link_names(app: Any, tree: nodes.document) -> None:
                     link += literal
 
 
+def unlink_files(app: Any, tree: nodes.document) -> None:
+    """Show links to files and folders of the repository, which the site does not have, as text: paths as code."""
+    docs = Path(app.srcdir)
+
+    def exists(name: str) -> bool:
+        # CONTRIBUTING.md, which a page includes, has links from the folder above.
+        return bool(name) and any((folder / name).exists() for folder in (docs, docs.parent))
+
+    for link in list(tree.findall(addnodes.pending_xref)):
+        if link.get("reftype") != "myst":
+            continue
+        target, is_page = link["reftarget"], link.get("refdomain") == "doc"
+        if target not in app.env.found_docs and exists(f"{target}.md" if is_page else target):
+            text = link.astext()
+            link.replace_self(nodes.literal("", text) if exists(text) else nodes.Text(text))
+
+
 def hide_magic(app: Any, tree: nodes.document) -> None:
     """Show cells without their first line %%bash or %%writefile, so that they can be copied as they stand."""
     for block in tree.findall(nodes.literal_block):
@@ -158,6 +174,7 @@ def add_mathjax(app: Any, page: str, template: str, context: dict[str, Any], tre
 
 def setup(app: Any) -> None:
     app.connect("html-page-context", add_mathjax)
+    app.connect("doctree-read", unlink_files)
     app.connect("doctree-read", link_names)
     app.connect("doctree-read", hide_magic)
     app.connect("autodoc-process-docstring", join_lines, priority=100)  # before numpydoc

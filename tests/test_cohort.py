@@ -622,7 +622,9 @@ def test_command__says_how_to_get_dask(inputs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     line = refused(inputs / "sheet.tsv", "--model", inputs / "model.toml", "--out", tmp_path / "out")
     assert "needs dask.distributed, which is not installed" in line
-    assert "pip install 'chiasma[cohort]'" in line
+    assert "install it in the source directory: pip install -c constraints.txt '.[cohort]', or run the samples" in line
+    assert clusters.INSTALL in (Path(__file__).parents[1] / "docs/cohort-laptop.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "out").exists()
 
 
 def test_cores__are_those_of_the_process(monkeypatch):

@@ -401,7 +401,7 @@ def test_warning__names_optima_that_no_chain_connects():
     apart = named_parameters(np.array([[[1.0], [1.1]], [[3.0], [2.9]]]), model)
     (text,) = connection_warnings(optima, apart)
     assert text.startswith(
-        "no chain went between optimum 1 (visited by chain 0) and optimum 2 (visited by chain 1; log evidence -0.8): "
+        "no chain went between optimum 1 (visited by chain 0) and optimum 2 (visited by chain 1; log evidence -0.8). "
     )
     (text,) = connection_warnings(optima, named_parameters(np.array([[[1.0], [1.1]]]), model))
     assert "optimum 2 (not visited; log evidence -0.8)" in text

@@ -174,7 +174,7 @@ def test_auto__learning_compares_effective_draws():
     slow = plan_learning(target, "auto", "auto", "auto")
     assert slow.update == ch.BlockGibbs(size=5)
     assert slow.exchange == ch.MosaicCrossover()
-    assert "given the paths, and the search for 4 optima takes" in slow.reason
+    assert "if paths were sampled, too, and the search for 4 optima takes" in slow.reason
     few = Learning(
         ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1))),
         ch.Observations(np.zeros(20)),

@@ -424,6 +424,48 @@ def test_plugin__is_known_to_every_command(plugin, here, monkeypatch):
     assert "--plugin stands before the command: chiasma --plugin FILE.py fit ..." in said
 
 
+@pytest.mark.parametrize(
+    ("given", "table", "helped"),
+    [
+        ("ch.HalfNormal(0.5)", {"half_normal": 0.5}, "HalfNormal(0.5)"),
+        ("ch.HalfNormal", {"half_normal": 1.5}, "HalfNormal(0.5) for x = 0.5"),
+        ("lambda x: ch.Gamma(2, 2 / x)", {"gamma": [2, 2 / 1.5]}, "Gamma(2, 4) for x = 0.5"),
+        ("lambda x: ch.LogNormal(np.log(x - 1), 1)", {"log_normal": [np.log(0.5), 1]}, "LogNormal(0, 1) for x = 2"),
+    ],
+)
+def test_plugin__with_a_default_prior_of_its_own(plugin, here, given, table, helped):
+    (here / plugin).write_text(PLUGIN.replace("required=True", f"required=True, default_prior={given}"))
+    result = run("--plugin", plugin, *FIT, *CAUCHY, "--learn", "scale", "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert Settings.read(Path("run/settings.toml")).sections["priors"]["scale"] == table
+    assert f"scale: {helped}" in fit_help()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("0.5", "line 6: InvalidInput: default_prior must be a prior, such as ch.HalfNormal(0.5), or a function of"),
+        ("('HalfNormal(x)', ch.HalfNormal)", "such as lambda x: ch.HalfNormal(x), got ('HalfNormal(x)', <class"),
+        ("lambda x: x", "default_prior must return a prior of the number x, such as ch.HalfNormal(x), got 0.5 for x ="),
+        ("ch.Normal", "for x = 0.5 it raised TypeError: Normal.__init__() missing 1 required"),
+        ("lambda x: ch.HalfNormal(1 - x)", "scale = 1.5 makes no default prior: default_prior must return a prior of"),
+        ("ch.HalfNormal([1, 2])", "HalfNormal([1.0, 2.0]) is a prior of numbers of shape (2,), got numbers of"),
+    ],
+)
+def test_plugin__with_a_default_prior_that_is_wrong(plugin, here, given, message):
+    (here / plugin).write_text(PLUGIN.replace("required=True", f"required=True, default_prior={given}"))
+    assert message in refused("--plugin", plugin, *FIT, *CAUCHY, "--learn", "scale", "--out", "none")
+
+
+def test_default_prior__of_one_number_serves_a_list():
+    about = ch.Argument("weights.", takes="list", default_prior=ch.Gamma(2, 1))
+    made = about.default_prior.centred_on("weights", [0.0, 3.0])
+    assert repr(made) == "Gamma([2.0, 2.0], [1.0, 1.0])"
+    about = ch.Argument("weights.", takes="list", default_prior=lambda x: ch.Gamma(2, 2 / x.mean()))
+    assert repr(about.default_prior.centred_on("weights", [1.0, 3.0])) == "Gamma([2.0, 2.0], [1.0, 1.0])"
+    assert repr(about.default_prior) == "Gamma(2, 4) for x = 0.5"
+
+
 def test_plugin__goes_with_the_tasks_of_a_cohort(plugin, here):
     (here / "sheet.csv").write_text("sample,path\na,y.csv\n")
     plugins.load_plugins([plugin])

@@ -3,12 +3,13 @@
 The site is what `make docs` wrote to build/site. It is served as `python -m http.server` does, and opened as files.
 """
 
+import re
 import threading
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, unquote
 
 import pytest
 
@@ -137,3 +138,18 @@ def test_names__link_to_the_reference():
     assert 'href="../reference/api/chiasma.compare.html#chiasma.compare"' in page
     page = (SITE / "how-to/resume.html").read_text(encoding="utf-8")
     assert 'href="../reference/api/chiasma.Posterior.html#chiasma.Posterior.levels"' in page
+
+
+def test_links__lead_to_files_and_anchors_of_the_site():
+    texts = {path.resolve(): path.read_text(encoding="utf-8") for path in SITE.rglob("*.html")}
+    anchors = {path: set(re.findall(r'\b(?:id|name)="([^"]+)"', text)) for path, text in texts.items()}
+    broken = []
+    for path, text in texts.items():
+        for link in re.findall(r'<a [^>]*?href="([^"]*)"', text):
+            if re.match(r"[a-z]+:", link):
+                continue
+            file, _, anchor = unquote(link).partition("#")
+            target = (path.parent / file.partition("?")[0]).resolve() if file else path
+            if not target.exists() or (anchor and anchor not in anchors.get(target, ())):
+                broken.append(f"{path.relative_to(SITE.resolve())}: {link}")
+    assert broken == []

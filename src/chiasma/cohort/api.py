@@ -11,7 +11,7 @@ from typing import Any
 
 import xarray as xr
 
-from chiasma.cohort.clusters import SchedulerLost, cores, local_client
+from chiasma.cohort.clusters import SchedulerLost, cores, distributed, local_client
 from chiasma.cohort.directory import CohortDirectory
 from chiasma.cohort.fit_workflow import plain
 from chiasma.cohort.merging import collect, merge
@@ -147,6 +147,8 @@ def cohort(
     >>> cohort.summaries()["probability"].sel(sample="tumour-7")  # doctest: +SKIP
     """
     told = note or (_to_stderr if progress else _nowhere)
+    if client is None and not CohortDirectory(out).plan.exists():
+        distributed()  # must be there before anything is written; a cohort that is resumed may have nothing left to run
     directory, plan = begin_cohort(
         sheet,
         out,

@@ -17,6 +17,8 @@ from chiasma.errors import ChiasmaError, InvalidInput
 
 # Seconds to wait for a scheduler.
 PATIENCE = 30
+# As the page on cohorts says it.
+INSTALL = "pip install -c constraints.txt '.[cohort]'"
 
 
 class SchedulerLost(ChiasmaError):
@@ -29,8 +31,8 @@ def distributed() -> ModuleType:
         import distributed as found
     except ImportError as error:
         raise InvalidInput(
-            f"a cohort on workers needs dask.distributed, which is not installed ({error}); install it with: "
-            "pip install 'chiasma[cohort]', or run the cohort as jobs: chiasma cohort init --help"
+            f"a cohort on workers needs dask.distributed, which is not installed ({error}); install it in the "
+            f"source directory: {INSTALL}, or run the samples one after the other: chiasma cohort init --help"
         ) from error
     return found
 

@@ -1,6 +1,6 @@
 """Genome coordinates: assemblies, chromosome bands, centromeres, and regions such as 8:100-120Mb, 8q or 8q24.
 
-Bands and lengths come from bioframe, an optional dependency: pip install 'chiasma[genomics]'.
+Bands and lengths come from bioframe, an optional dependency, the extra `genomics`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from chiasma.genomics.bins import Bins
 
 # Tried in this order. A bin may reach past the end of a chromosome by its own length.
 ASSEMBLIES = ("hg38", "hg19")
-NEEDS_BIOFRAME = "chromosome bands come from bioframe; install it with: pip install 'chiasma[genomics]'"
+NEEDS_BIOFRAME = (
+    "chromosome bands come from bioframe; install it in the source directory: "
+    "pip install -c constraints.txt '.[genomics]'"
+)
 MOST = 0.6
 UNITS = {"": 1, "b": 1, "bp": 1, "k": 1_000, "kb": 1_000, "m": 1_000_000, "mb": 1_000_000}
 

@@ -8,16 +8,19 @@ A class needs only this line: it adds the option --scale, the key `scale` in a s
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.models.priors import Beta, Dirichlet, Gamma, LogNormal, Normal, Prior
-from chiasma.types import Floats, as_floats
+from chiasma.models.priors import Beta, Dirichlet, Gamma, Independent, LogNormal, Normal, Prior
+from chiasma.types import Floats, as_floats, is_a, shown
 
 # Weights are often rounded to a few digits, so their sum may miss 1 by this much.
 SUM_TOLERANCE = 1e-6
+# Numbers with which a user's function is tried: the help shows the prior of the first for which it makes one.
+TRIED = (0.5, 2.0, 20.0)
 
 
 class DefaultPrior(NamedTuple):
@@ -27,21 +30,81 @@ class DefaultPrior(NamedTuple):
     make: Callable[[Floats], Prior]
     low: float = 0.0
     high: float = np.inf
+    takes_zero: bool = False
+
+    def __repr__(self) -> str:
+        return self.formula
 
     def centred_on(self, name: str, value: Any) -> Prior:
-        """The prior for x = value, which must be between low and high and not 0.
+        """The prior for x = value, of its shape. The value must be between low and high, and 0 only where it may be.
 
         >>> LOG_NORMAL.centred_on("sd", 1.0)
         LogNormal(0, 0.5)
         """
         x = as_floats(name, value)
-        if not np.all(np.isfinite(x) & (x > self.low) & (x < self.high) & (x != 0)):
+        if not np.all(np.isfinite(x) & (x > self.low) & (x < self.high) & ((x != 0) | self.takes_zero)):
             wanted = "between 0 and 1" if self.high == 1 else "above 0" if self.low == 0 else "other than 0"
+            wanted = "that is finite" if self.takes_zero else wanted
             raise InvalidInput(
                 f"the default prior of {name} needs a number {wanted}, got {x.tolist()}; give such a number, or a "
                 f"prior of {name} in [priors] of the --model file"
             )
-        return self.make(x)
+        try:
+            return _of_shape(self.make(x), x.shape)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{name} = {x.tolist()} makes no default prior: {error}; give another number, or a prior of {name} in "
+                "[priors] of the --model file"
+            ) from error
+
+
+def _of_shape(prior: Prior, shape: tuple[int, ...]) -> Prior:
+    """The prior for every entry, where it is that of one number."""
+    if prior.shape == shape:
+        return prior
+    if prior.shape == () and isinstance(prior, Independent):
+        return type(prior)(*(np.broadcast_to(getattr(prior, name), shape) for name in prior.arguments))
+    raise InvalidInput(f"{prior!r} is a prior of numbers of shape {prior.shape}, got numbers of shape {shape}")
+
+
+def _as_default_prior(given: Any, takes: str) -> DefaultPrior:
+    """What a user gives as default_prior: a prior, or a function of x that returns one."""
+    if is_a(given, DefaultPrior):
+        own: DefaultPrior = given
+        return own
+    if is_a(given, Prior):
+        return DefaultPrior(repr(given), lambda x: given, low=-np.inf, takes_zero=True)
+    if not callable(given):
+        raise InvalidInput(
+            "default_prior must be a prior, such as ch.HalfNormal(0.5), or a function of the number x that returns "
+            f"one, such as lambda x: ch.HalfNormal(x), got {shown(given)}"
+        )
+    make = _checked(given)
+    refused = []
+    for number in TRIED:
+        try:
+            prior = make(np.full(2, number) if takes == "list" else np.array(number))
+        except InvalidInput as error:
+            refused.append(error)
+        else:
+            return DefaultPrior(f"{prior!r} for x = {number:g}", make, low=-np.inf, takes_zero=True)
+    raise refused[0]
+
+
+def _checked(function: Callable[[Any], Any]) -> Callable[[Floats], Prior]:
+    """A user's function, with errors that say what it is for."""
+
+    def make(x: Floats) -> Prior:
+        wanted = "default_prior must return a prior of the number x, such as ch.HalfNormal(x)"
+        try:
+            made = function(float(x) if x.ndim == 0 else x)
+        except Exception as error:  # it may raise anything
+            raise InvalidInput(f"{wanted}; for x = {x.tolist()} it raised {type(error).__name__}: {error}") from error
+        if not isinstance(made, Prior):
+            raise InvalidInput(f"{wanted}, got {shown(made)} for x = {x.tolist()}")
+        return made
+
+    return make
 
 
 def _of_weights(x: Floats) -> Prior:
@@ -61,7 +124,8 @@ RARE = DefaultPrior("Beta(1, 1/x - 1)", lambda x: Beta(1.0, 1 / x - 1), high=1.0
 EITHER = DefaultPrior("Beta(2x, 2 - 2x)", lambda x: Beta(2 * x, 2 * (1 - x)), high=1.0)
 
 
-class Argument(NamedTuple):
+@dataclass(frozen=True, init=False)
+class Argument:
     """Description of an argument of an emission: what settings files, options and their help say about it.
 
     Parameters
@@ -71,21 +135,42 @@ class Argument(NamedTuple):
     required : whether settings must give it, even where the constructor has a default.
     same_as : the key whose value is used when this one is not given.
     takes : what the option accepts: one "number", one or several "numbers" with commas between, or always a "list".
-    default_prior : the prior that --learn makes from a number x. Default: LogNormal(log x, 0.5).
+    default_prior : the prior that --learn gives it: a prior, whatever the number x of the option is, or a function of x
+        that returns a prior. A prior of one number serves every entry of a list. Default: LogNormal(log x, 0.5).
 
     Examples
     --------
     >>> import chiasma as ch
     >>> ch.Argument("scale of the noise.", required=True).takes
     'number'
+
+    The help of --learn shows the prior, or what the function makes of one number:
+
+    >>> ch.Argument("scale of the noise.", default_prior=ch.HalfNormal(0.5)).default_prior
+    HalfNormal(0.5)
+    >>> ch.Argument("scale of the noise.", default_prior=lambda x: ch.HalfNormal(2 * x)).default_prior
+    HalfNormal(1) for x = 0.5
     """
 
     help: str
-    key: str = ""
-    required: bool = False
-    same_as: str = ""
-    takes: Literal["number", "numbers", "list"] = "number"
-    default_prior: DefaultPrior = LOG_NORMAL
+    key: str
+    required: bool
+    same_as: str
+    takes: Literal["number", "numbers", "list"]
+    default_prior: DefaultPrior
+
+    def __init__(
+        self,
+        help: str,
+        key: str = "",
+        required: bool = False,
+        same_as: str = "",
+        takes: Literal["number", "numbers", "list"] = "number",
+        default_prior: Prior | Callable[[Any], Prior] | DefaultPrior = LOG_NORMAL,
+    ):
+        given = {"help": help, "key": key, "required": required, "same_as": same_as, "takes": takes}
+        for name, value in (given | {"default_prior": _as_default_prior(default_prior, takes)}).items():
+            object.__setattr__(self, name, value)
 
 
 WEIGHTS = Argument("one weight per row: 0.2,0.3,0.5.", required=True, takes="list", default_prior=WEIGHTS_PRIOR)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -35,7 +36,7 @@ _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 _FARTHEST = 60.0
 
 DEPTH = Argument("signal of a level of 1.", default_prior=NORMAL)
-COUNTS_DEPTH = DEPTH._replace(default_prior=NARROW_LOG_NORMAL)  # above 0
+COUNTS_DEPTH = replace(DEPTH, default_prior=NARROW_LOG_NORMAL)  # above 0
 SD = Argument("standard deviation of the noise.", required=True)
 BACKGROUND = Argument("mean where no row is on.")
 
@@ -156,7 +157,7 @@ class IntegratedDepth(Additive):
 
     arguments: ClassVar[Mapping[str, Argument]] = {
         "weights": WEIGHTS,
-        "depth_mean": DEPTH._replace(key="depth", required=True),
+        "depth_mean": replace(DEPTH, key="depth", required=True),
         "depth_sd": Argument("standard deviation of the depth.", required=True),
         "sd": SD,
     }

@@ -166,9 +166,9 @@ def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Data
         for i in apart
     )
     return [
-        f"no chain went between optimum 1 ({_where(visited[:, matter[0]])}) and {rivals}: shares in the draws are not "
-        "probabilities; log evidences are Laplace's approximations relative to optimum 1; run longer, or look at them "
-        "one by one (ch.optimise)"
+        f"no chain went between optimum 1 ({_where(visited[:, matter[0]])}) and {rivals}. Shares in the draws are "
+        "therefore not probabilities. Log evidences are Laplace's approximations, relative to optimum 1. Run longer, "
+        "or look at the optima one by one (ch.optimise)"
     ]
 
 

@@ -312,7 +312,7 @@ def _auto_learning(target: AnyTarget, exchange: Any, exact_seconds: float) -> tu
     given_paths = EFFECTIVE_PER_ITERATION / (TYPICAL_RUNGS * (sweep + PARAMETER_SECONDS))
     integrated = 1 / (FILTERS_PER_DRAW * seconds)
     starts = int(min(MOST_STARTS, exact_seconds / (FILTERS_PER_START * seconds)))
-    rates = f"about {_rate(integrated)} effective draws per second, {_rate(given_paths)} given the paths"
+    rates = f"about {_rate(integrated)} effective draws per second, {_rate(given_paths)} if paths were sampled, too"
     swaps = exchange is None or exchange in ("auto", "swap") or isinstance(exchange, Swap)
     if swaps and integrated >= given_paths and starts >= FEWEST_STARTS and memory <= MEMORY:
         return Collapsed(starts=starts), f"parameters with the paths integrated out, by gradients: {rates}"

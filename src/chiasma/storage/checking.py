@@ -37,8 +37,8 @@ class StoreCheck:
     --------
     >>> import chiasma as ch
     >>> found = ch.StoreCheck(n_files=12, n_bytes=4096, problems=(), n_draws=300, draws_wanted=500)
-    >>> found.problems, found.complete
-    ((), False)
+    >>> found
+    StoreCheck(complete=False, problems=(), n_draws=300, draws_wanted=500, n_files=12, n_bytes=4096)
     """
 
     n_files: int
@@ -51,6 +51,10 @@ class StoreCheck:
     def complete(self) -> bool:
         """Whether all draws that were asked for are stored. They are sound only if there are no `problems`."""
         return self.n_draws >= self.draws_wanted
+
+    def __repr__(self) -> str:
+        names = ("complete", "problems", "n_draws", "draws_wanted", "n_files", "n_bytes")
+        return f"StoreCheck({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
 def check_store(path: str | Path) -> StoreCheck:
