@@ -15,7 +15,7 @@ import chiasma as ch
 from chiasma.files import charts, report_page
 from chiasma.files.answers import answers
 from chiasma.files.report import find, labels_of, place_text, region_text, write_region, write_report
-from chiasma.files.run_tables import parameter_columns, segment_columns, state_columns
+from chiasma.files.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
 from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
@@ -185,6 +185,14 @@ def test_report__the_schema_describes_every_column_and_the_document_too(written,
                         kinds[field["type"]](row[field["name"]])
                 generic = re.sub(r"^p_\w+$", "p_ROW", re.sub(r"^p_\w+=\d$", "p_ROW=STATE", field["name"]))
                 assert (generic, field["type"], field["description"]) in documented
+
+
+def test_report__the_schema_has_the_unit_of_time_stamps():
+    dated = Signal(data=ch.Observations([1.0, 2.0]), position=np.array([0.0, 60.0]), zone="")
+    for signal, unit in ((dated, " In seconds since 1970, UTC."), (replace(dated, zone=None), "")):
+        columns = {column.name: column.text for column in explanation_columns(signal, [], False)}
+        assert columns["start"] == f"Position of the first site.{unit}"
+        assert columns["end"].endswith(f"position of the next site.{unit}")
 
 
 def test_report__summary_is_json_with_a_version_and_figures_are_pictures(written):
