@@ -5,11 +5,13 @@ import json
 import re
 import sys
 from dataclasses import replace
+from datetime import UTC, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from bokeh.models import CustomJSTickFormatter
 
 import chiasma as ch
 from chiasma.files import charts, report_page
@@ -19,6 +21,7 @@ from chiasma.files.run_tables import explanation_columns, parameter_columns, seg
 from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
+from chiasma.plots.sites import Stretch
 from chiasma.results.configurations import code_text
 from chiasma.results.rivals import CERTAIN
 from chiasma.results.warnings import misfit_warnings
@@ -400,3 +403,21 @@ def test_tables_only__need_no_page(fitted, tmp_path, monkeypatch):
     write_report(*fitted, tmp_path, {}, tables_only=True)
     assert (tmp_path / "states.tsv").exists()
     assert not (tmp_path / "report.html").exists()
+
+
+def test_charts__time_stamps_are_dates_on_the_axis():
+    labels = {"position": 1714550400 + np.arange(3.0), "axis": "time"}
+    for zone, ahead in ((None, None), (UTC, 0.0), (timezone(timedelta(hours=2)), 7200.0)):
+        known = ch.plots.Labels(**labels, zone=zone)
+        stretch = Stretch(None, 0, 3, known)
+        sites = charts.Sites(
+            stretch=stretch, data=Observations([1.0, 2.0, 1.0]), band=None, rows=[("row_0", np.zeros((1, 3)))],
+            places=["", "", ""], states=["s0"] * 3, shares=np.ones(3), value="watts",
+        )  # fmt: skip
+        _, below = charts.signal_chart(sites)
+        assert below.xaxis[0].formatter.args["zone"] == ahead
+        assert below.xaxis[0].ticker.args["zone"] == ahead
+        region = charts.region_chart("region", known)
+        assert isinstance(region.xaxis[0].formatter, CustomJSTickFormatter) == (zone is not None)
+        exact = charts.region_points(stretch, np.zeros(3))["x"] == [1714550400.5, 1714550401.5, 1714550402.5]
+        assert exact == (zone is not None)
