@@ -311,9 +311,14 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     assert result.exit_code == 0
     assert "some/run.zarr is sound: " in checked
     assert "5 of 10 draws per chain are stored: not complete, continue with: chiasma fit DATA" in checked
-    assert "there is no run in none: it has no draws yet" in refused("show", "none")
+    for command in (["show", "none"], ["show", "none", "--check"]):
+        assert "the run in none has no draws yet: the first are stored after warm-up." in (line := refused(*command))
+        assert line.endswith("If it was stopped, continue with: chiasma fit DATA --out none --resume")
     for name, draws in {"some": 10, "none": 20}.items():
-        assert run("fit", "genome.tsv", "--out", name, "--resume", "-q").exit_code == 0
+        result = run("fit", "genome.tsv", "--out", name, "--resume", "--tables-only")
+        assert result.exit_code == 0, result.output
+        from_start = "nothing was stored before the run stopped: it begins from the start" in result.stderr
+        assert from_start == (name == "none")
         assert ch.open_posterior(f"{name}/run.zarr").draws.sizes["draw"] == draws
 
 
@@ -540,7 +545,13 @@ def test_fit__takes_and_shows_dates(here):
         sites, moments = (cell.strip() for cell in line.split("│")[1:3])
         assert find_region(stored, moments) == find_region(stored, sites)
     shown = run("show", "run", "--region", "2024-05-01 08:00 - 2024-05-01 09:30", "--tables-only")
-    assert "16-19: the" in shown.stdout
+    assert "16-19 (2024-05-01T08:00/09:30): the" in shown.stdout
+    assert re.search(r"s[01]{2} 16-\d+ \(2024-05-01T08:00[^)]*\)", shown.stdout)
+    content = json.loads(run("show", "run", "--region", "16-19", "--tables-only", "--json").stdout)
+    assert (content["region"], content["times"]) == ("16-19", "2024-05-01T08:00/09:30")
+    assert content["configurations"][0]["runs"][0]["times"].startswith("2024-05-01T08:00")
+    *_, look, _, _ = result.stdout.splitlines()
+    assert look == f"chiasma show run --region {lines[0].split('│')[2].strip()}"
     replace(stored, zone=None).save(here / "run/data.npz")
     assert "delete its data.npz and resume the fit" in refused("show", "run", "--region", "2024-05-01")
     (here / "run/data.npz").unlink()

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, timedelta, timezone
 from itertools import pairwise
 
 import matplotlib as mpl
@@ -621,3 +622,34 @@ def test_given_figures_are_used(posterior):
 def test_pictures_are_not_imported_with_the_package():
     code = "import sys, chiasma; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "zone", "labels", "offset"),
+    [
+        (300.0, UTC, ["08:30", "09:00", "09:30", "10:00"], "2024-05-01"),
+        (300.0, timezone(timedelta(hours=2)), ["10:30", "11:00", "11:30", "12:00"], "2024-05-01"),
+        (3600.0, UTC, ["20:00", "2024-05-02", "04:00"], "2024-05-01 – 2024-05-02"),
+        (1.0, UTC, ["05", "10", "15", "20"], "2024-05-01 08:00"),
+    ],
+)
+def test_level__time_stamps_are_dates_on_the_axis(posterior, step, zone, labels, offset):
+    data = ch.Observations(posterior.data.y)
+    position = 1714550400 + step * np.arange(24)  # 2024-05-01 08:00
+    ax = plots.plot_level(
+        replace(posterior, data=data), start=2, labels=plots.Labels(position=position, axis="time", zone=zone)
+    )
+    ax.figure.canvas.draw()
+    shown = [text.get_text() for text in ax.get_xticklabels()]
+    assert set(labels) <= set(shown)
+    assert ax.xaxis.get_offset_text().get_text() == offset
+    assert ax.get_xlabel() == "time"
+
+
+def test_level__time_stamps_of_one_sequence(posterior):
+    position = 1714550400 + 300 * np.arange(24.0)
+    known = plots.Labels(position=position, names=("house a", "house b"), axis="time", zone=UTC)
+    ax = plots.plot_level(posterior, start=12, labels=known)
+    ax.figure.canvas.draw()
+    assert ax.get_xlabel() == "house b, time"
+    assert "09:10" in [text.get_text() for text in ax.get_xticklabels()]

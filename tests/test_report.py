@@ -5,20 +5,23 @@ import json
 import re
 import sys
 from dataclasses import replace
+from datetime import UTC, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from bokeh.models import CustomJSTickFormatter
 
 import chiasma as ch
 from chiasma.files import charts, report_page
 from chiasma.files.answers import answers
 from chiasma.files.report import find, labels_of, place_text, region_text, write_region, write_report
-from chiasma.files.run_tables import parameter_columns, segment_columns, state_columns
+from chiasma.files.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
 from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
+from chiasma.plots.sites import Stretch
 from chiasma.results.configurations import code_text
 from chiasma.results.rivals import CERTAIN
 from chiasma.results.warnings import misfit_warnings
@@ -185,6 +188,14 @@ def test_report__the_schema_describes_every_column_and_the_document_too(written,
                         kinds[field["type"]](row[field["name"]])
                 generic = re.sub(r"^p_\w+$", "p_ROW", re.sub(r"^p_\w+=\d$", "p_ROW=STATE", field["name"]))
                 assert (generic, field["type"], field["description"]) in documented
+
+
+def test_report__the_schema_has_the_unit_of_time_stamps():
+    dated = Signal(data=ch.Observations([1.0, 2.0]), position=np.array([0.0, 60.0]), zone="")
+    for signal, unit in ((dated, " In seconds since 1970, UTC."), (replace(dated, zone=None), "")):
+        columns = {column.name: column.text for column in explanation_columns(signal, [], False)}
+        assert columns["start"] == f"Position of the first site.{unit}"
+        assert columns["end"].endswith(f"position of the next site.{unit}")
 
 
 def test_report__summary_is_json_with_a_version_and_figures_are_pictures(written):
@@ -392,3 +403,21 @@ def test_tables_only__need_no_page(fitted, tmp_path, monkeypatch):
     write_report(*fitted, tmp_path, {}, tables_only=True)
     assert (tmp_path / "states.tsv").exists()
     assert not (tmp_path / "report.html").exists()
+
+
+def test_charts__time_stamps_are_dates_on_the_axis():
+    labels = {"position": 1714550400 + np.arange(3.0), "axis": "time"}
+    for zone, ahead in ((None, None), (UTC, 0.0), (timezone(timedelta(hours=2)), 7200.0)):
+        known = ch.plots.Labels(**labels, zone=zone)
+        stretch = Stretch(None, 0, 3, known)
+        sites = charts.Sites(
+            stretch=stretch, data=Observations([1.0, 2.0, 1.0]), band=None, rows=[("row_0", np.zeros((1, 3)))],
+            places=["", "", ""], states=["s0"] * 3, shares=np.ones(3), value="watts",
+        )  # fmt: skip
+        _, below = charts.signal_chart(sites)
+        assert below.xaxis[0].formatter.args["zone"] == ahead
+        assert below.xaxis[0].ticker.args["zone"] == ahead
+        region = charts.region_chart("region", known)
+        assert isinstance(region.xaxis[0].formatter, CustomJSTickFormatter) == (zone is not None)
+        exact = charts.region_points(stretch, np.zeros(3))["x"] == [1714550400.5, 1714550401.5, 1714550402.5]
+        assert exact == (zone is not None)

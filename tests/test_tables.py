@@ -110,6 +110,45 @@ def test_guess__columns_by_their_names_and_contents(write):
     assert rising.data.gaps is None
 
 
+POWER = "{},kilowatt,temperature,room\n2024-05-01 08:00,1,20,a\n2024-05-01 08:05,2,20,b\n2024-05-01 08:10,1,20,b\n"
+
+
+def test_guess__names_all_columns_that_are_not_used(write):
+    signal = read_signal(write(POWER.format("logged_at"), "a.csv"), guess=True)
+    assert signal.position is None
+    unused = "not used: 'logged_at', 'temperature', 'room' (choose with --value)"
+    assert signal.notes == (
+        f"column 'kilowatt' is taken as the signal; {unused}",
+        "'logged_at' looks like time stamps: use --position logged_at",
+    )
+    named = read_signal(write(POWER.format("logged at"), "b.csv"), Columns(value="kilowatt"), guess=True)
+    assert named.notes == ("'logged at' looks like time stamps: use --position 'logged at'",)
+
+
+@pytest.mark.parametrize("name", ["timestamp", "Date", "datetime", "date_time", "Time"])
+def test_guess__time_stamps_by_their_name(write, name):
+    signal = read_signal(write(POWER.format(name), "a.csv"), guess=True)
+    assert signal.axis == name
+    assert signal.zone == ""
+    assert signal.gap_unit == 300
+    assert signal.in_words() == "3 sites, distances in steps of 300 seconds"
+
+
+def test_guess__dates_that_are_no_positions_are_not_used(write):
+    many = read_signal(write("date,hour,kilowatt\n2024-05-01,1,5\n2024-05-01,2,7\n", "a.csv"), guess=True)
+    assert many.notes == ("column 'hour' is taken as the signal; not used: 'date', 'kilowatt' (choose with --value)",)
+    other = read_signal(write("date,kilowatt\n01/05/2024,5\n02/05/2024,7\n", "b.csv"), guess=True)
+    expected = "it must hold numbers or time stamps such as 2024-05-01 08:00, got '01/05/2024'"
+    assert other.notes[-1] == f"'date' is not used: {expected}; write them in this way to use it"
+
+
+def test_read__a_position_that_is_neither_number_nor_time_stamp(write):
+    path = write("time,y\n01/05/2024 08:00,1\n01/05/2024 08:05,2\n", "a.csv")
+    expected = "line 2: column 'time' must hold numbers or time stamps such as 2024-05-01 08:00, got '01/05/2024 08:00'"
+    with pytest.raises(InvalidInput, match=re.escape(f"{expected}; write them in this way")):
+        read_signal(path, guess=True)
+
+
 def test_positions__that_are_even_but_for_rounding_are_no_gaps(write):
     """Decimal fractions are not exact in binary, and times since 1970 have few digits left for them."""
     for first in (0.0, 1_700_000_000.0):
@@ -266,6 +305,13 @@ def test_region__refuses_what_is_not_there(write):
         find_region(Signal(data=signal.data, chromosome=signal.chromosome), "1:0-5")
     with pytest.raises(InvalidInput, match="this run has no chromosomes"):
         find_region(Signal(data=Observations([1.0])), "chr1")
+
+
+def test_region__dates_of_a_run_without_positions():
+    with pytest.raises(
+        InvalidInput, match=r"this run has no positions \(time stamps\); .* with --position COLUMN; got"
+    ):
+        find_region(Signal(data=Observations([1.0])), "2024-05-01")
 
 
 def test_region__by_the_name_of_the_position():

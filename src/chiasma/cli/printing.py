@@ -69,8 +69,8 @@ class Voice:
             later = f"For report.html and figures: {RunDirectory(run).how_to_show()}"
             console.print(printable(page if report.has_page else later), soft_wrap=True, markup=False)
 
-    def region(self, found: list[Configuration], figures: list[Path], where: str) -> None:
-        """Print the most probable configurations of a region."""
+    def region(self, found: list[Configuration], figures: list[Path], where: str, signal: Signal | None = None) -> None:
+        """Print the most probable configurations of a region, with dates and times where the signal has time stamps."""
         from chiasma.results.configurations import state_name
 
         configurations = [
@@ -79,18 +79,23 @@ class Voice:
                 "standard_error": _known(one.standard_error),
                 "runs": [
                     {"first_site": a, "last_site": b - 1, "state": state_name(one.states[:, a - one.start])}
+                    | _times(signal, a, b)
                     for a, b, _ in one.runs
                 ],
             }
             for one in found
         ]
         if self.as_json:
-            typer.echo(json.dumps({"region": where, "configurations": configurations}, indent=2))
+            times = {} if not found else _times(signal, found[0].start, found[0].stop)
+            typer.echo(json.dumps({"region": where} | times | {"configurations": configurations}, indent=2))
         elif not self.quiet:
             from rich.console import Console
 
             console = Console(highlight=False)
-            console.print(_configurations(configurations, where))
+            shown = where
+            if signal is not None and signal.zone is not None and signal.chromosome is None:
+                shown = f"{where} ({signal.range_text(found[0].start, found[0].stop - 1)})"
+            console.print(_configurations(configurations, shown))
             if figures:
                 console.print(printable(f"Wrote {' and '.join(map(str, figures))}"), soft_wrap=True, markup=False)
 
@@ -108,8 +113,16 @@ def _configurations(found: list[dict[str, Any]], where: str) -> Any:
     for one in found:
         error = f" ± {one['standard_error']:.1g}" if one["standard_error"] else ""
         runs = [f"{run['state']} {run['first_site']}-{run['last_site']}" for run in one["runs"]]
-        table.add_row(f"{one['probability']:.3f}{error}", ", ".join(runs))
+        dated = [f"{text} ({run['times']})" for text, run in zip(runs, one["runs"], strict=True) if "times" in run]
+        table.add_row(f"{one['probability']:.3f}{error}", "\n".join(dated) or ", ".join(runs))
     return table
+
+
+def _times(signal: Signal | None, start: int, stop: int) -> dict[str, str]:
+    """The dates and times of sites start..stop-1, as --region takes them, where the signal has time stamps."""
+    if signal is None or signal.zone is None:
+        return {}
+    return {"times": signal.range_text(start, stop - 1)}
 
 
 def _known(number: float) -> float | None:
@@ -149,8 +162,9 @@ def _doubts(report: Report, signal: Signal, run: Path) -> Any:
     more = doubtful - SHOWN_REGIONS
     lines = [Text(f"and {more:,} more in explanations.tsv")] if more > 0 else []
     first = report.regions[0]
-    name, sites = first.explanations[0].name, f"{first.segment.start}-{first.segment.stop - 1}"
-    look = f"{RunDirectory(run).how_to_show()} --region {sites}"
+    name, here = first.explanations[0].name, (first.segment.start, first.segment.stop)
+    dated = None if signal.chromosome is not None else _times(signal, *here).get("times")
+    look = f"{RunDirectory(run).how_to_show()} --region {dated or f'{here[0]}-{here[1] - 1}'}"
     return Group(
         table,
         *lines,

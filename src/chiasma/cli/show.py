@@ -57,7 +57,7 @@ def show(
     if region is not None:
         start, stop = find_region(signal, region)
         found = write_region(posterior, signal, start, stop, run / "figures", tables_only=tables_only)
-        voice.region(*found, where=region_text(signal, start, stop))
+        voice.region(*found, where=region_text(signal, start, stop), signal=signal)
     if region is None or (open_page and not (run / PAGE).exists()):
         report = write_report(posterior, signal, run, about, voice.detail, tables_only=tables_only)
         voice.report(report, signal, run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from bokeh.resources import Resources
 
 from chiasma.files.page import Html
 from chiasma.models.observations import Observations
-from chiasma.plots.sites import Stretch
+from chiasma.plots.sites import Labels, Stretch
 from chiasma.plots.style import BLACK, BLUE, LOOKS, ORANGE, SKY, VERMILLION, block_means, robust_limits
 from chiasma.results.expected import Band
 from chiasma.types import Floats
@@ -41,6 +42,8 @@ MOST_SITES, MOST_BLOCKS = 12_000, 4_000
 PRECISION = 200
 # How far from the edge the marks of values beyond the axis are, as a share of its height.
 EDGE = 0.02
+# Seconds from 1970 that no time stamp is away.
+LATEST = 1e12
 # Points of a trace.
 TRACE_POINTS = 500
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -65,11 +68,14 @@ if (seen.length > 4) {
   return named.map((name) => name.at);
 }
 const rough = span / Math.max(2, Math.min(8, document.body.clientWidth / 110));
-const unit = 10 ** Math.floor(Math.log10(rough));
-const step = [1, 2, 5, 10].map((m) => m * unit).find((s) => s >= rough);
+const day = 86400, clock = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, day];
+const base = zone !== null && rough > day ? day : 1;
+const unit = base * 10 ** Math.floor(Math.log10(rough / base));
+const round = zone !== null && rough > 1 && rough <= day ? clock : [1, 2, 5, 10].map((m) => m * unit);
+const step = round.find((s) => s >= rough);
 const ticks = [];
 for (const p of seen) {
-  const shift = p.offset - p.left;
+  const shift = p.offset - p.left + (zone ?? 0);
   const low = Math.max(p.left, range.start) + shift, high = Math.min(p.right, range.end) + shift;
   for (let i = Math.ceil(low / step); i * step <= high; i++) ticks.push(i * step - shift);
 }
@@ -86,7 +92,16 @@ if (!here) return "";
 if (seen.length > 4) return here.name;
 const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : range.end - range.start;
 const digits = Math.min(20, Math.max(0, Math.ceil(1e-6 - Math.log10(step))));
-const text = (tick - here.left + here.offset).toLocaleString("en", {maximumFractionDigits: digits});
+const position = (x, p) => x - p.left + p.offset;
+let text = position(tick, here).toLocaleString("en", {maximumFractionDigits: digits});
+if (zone !== null) {
+  // Rounded to milliseconds: a tick a moment before midnight would have the wrong day.
+  const moment = (x, p) => new Date(Math.round(1000 * (position(x, p) + zone))).toISOString();
+  const [date, time] = moment(tick, here).slice(0, -1).split("T");
+  const before = index > 0 && of(ticks[index - 1]) == here ? moment(ticks[index - 1], here).split("T")[0] : "";
+  const clock = step >= 60 ? time.slice(0, 5) : step >= 1 ? time.slice(0, 8) : time;
+  text = step >= 86400 ? date : before == date ? clock : `${date} ${clock}`;
+}
 return pieces.length > 1 && (index == 0 || of(ticks[index - 1]) != here) ? `${here.name}: ${text}` : text;
 """
 )
@@ -179,7 +194,7 @@ def signal_chart(sites: Sites) -> tuple[Model, Model]:
     return top, below
 
 
-def region_chart(name: str, value: str) -> Model:
+def region_chart(name: str, labels: Labels) -> Model:
     """An empty chart of one region; the page fills it with its data and the levels of its explanations."""
     fig = _figure(name=name, height=240, x_range=_height(0, 1), y_range=_height(0, 1))
     points = ColumnDataSource(name=f"{name}-points", data={"x": [], "y": []})
@@ -192,7 +207,9 @@ def region_chart(name: str, value: str) -> Model:
         text_color=VERMILLION,
     )  # fmt: skip
     fig.add_layout(BoxAnnotation(name=f"{name}-inside", fill_color=ORANGE, fill_alpha=0.12, line_color=None))
-    fig.yaxis.axis_label = value
+    fig.yaxis.axis_label = labels.value
+    if labels.zone is not None:
+        _ticks(fig, [{"name": "", "left": -LATEST, "right": LATEST, "offset": -LATEST}], labels)
     fig.legend.visible = False
     return fig
 
@@ -415,9 +432,20 @@ def _axis_along_sites(fig: Any, stretch: Stretch) -> None:
         fig.xaxis.formatter = NumeralTickFormatter(format="0,0")
         return
     pieces = [piece._asdict() for piece in stretch.pieces]
-    known = {"pieces": pieces, "range": fig.x_range}
+    _ticks(fig, pieces, stretch.labels)
+
+
+def _ticks(fig: Any, pieces: list[dict[str, Any]], labels: Labels) -> None:
+    """Ticks at names of sequences and at round positions, which are dates and times where these are time stamps."""
+    known = {"pieces": pieces, "range": fig.x_range, "zone": _seconds_ahead(labels.zone)}
     fig.xaxis.ticker = CustomJSTicker(args=known, major_code=TICKS)
     fig.xaxis.formatter = CustomJSTickFormatter(args=known, code=NAMES)
+
+
+def _seconds_ahead(zone: tzinfo | None) -> float | None:
+    """Seconds that a time zone is ahead of UTC; those of data files are the same all year."""
+    ahead = None if zone is None else datetime.now(zone).utcoffset()
+    return None if ahead is None else ahead.total_seconds()
 
 
 def _runs(stretch: Stretch, shown: npt.NDArray[np.bool_], a: Floats, b: Floats) -> dict[str, Floats]:
@@ -444,7 +472,9 @@ def as_numbers(values: Floats, digits: int = 5) -> list[float | None]:
 def region_points(stretch: Stretch, y: Floats) -> Mapping[str, list[float | None]]:
     """The data of a stretch as points: each block by its lowest and its highest value."""
     low, high = stretch.lowest(y), stretch.highest(y)
+    # Seconds since 1970 have ten digits before the point.
+    digits = 9 if stretch.labels.zone is None else 16
     if not stretch.is_thinned:
-        return {"x": as_numbers(stretch.centre, 9), "y": as_numbers(y)}
+        return {"x": as_numbers(stretch.centre, digits), "y": as_numbers(y)}
     x = np.repeat(stretch.centre, 2)
-    return {"x": as_numbers(x, 9), "y": as_numbers(np.stack([low, high], axis=1).ravel())}
+    return {"x": as_numbers(x, digits), "y": as_numbers(np.stack([low, high], axis=1).ravel())}

@@ -88,6 +88,8 @@ def fit_file(
     wanted = settings.sections["sampler"]["draws"]
     arguments = {"workers": workers} | settings.sampler()
     with directory.writing():
+        if resume and not directory.store.exists():
+            note("nothing was stored before the run stopped: it begins from the start")
         directory.begin(settings, signal, source, resume)
         try:
             posterior = sample(model, signal.data, **arguments, store=directory.store, resume=resume, progress=progress)

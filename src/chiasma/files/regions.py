@@ -76,7 +76,11 @@ def find_region(signal: Signal, text: str) -> tuple[int, int]:
 def _between(signal: Signal, text: str) -> tuple[int, int]:
     """A region of a signal without chromosomes, by the name of its position, seconds:50.5-60, or by dates."""
     if signal.position is None:
-        raise InvalidInput(f"this run has no chromosomes; give the region as sites, such as 0-99, got {text!r}")
+        without = "no positions (time stamps)" if names_a_day(text) else "no chromosomes and no positions"
+        raise InvalidInput(
+            f"this run has {without}; give the region as sites, such as 0-99, or fit again with --position COLUMN; "
+            f"got {text!r}"
+        )
     axis = signal.axis or "position"
     name, _, span = text.partition(":")
     if names_a_day(text):

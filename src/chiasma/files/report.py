@@ -38,6 +38,7 @@ from chiasma.files.run_tables import (
 )
 from chiasma.files.spelling import in_options
 from chiasma.files.tables import Signal
+from chiasma.files.times import as_zone
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
 from chiasma.plots.paths import configurations_size, marginals_size
 from chiasma.plots.sites import Labels, chromosome
@@ -130,6 +131,7 @@ def labels_of(signal: Signal) -> Labels:
         end=end,
         value=signal.value or "signal",
         axis=signal.axis or "position",
+        zone=None if signal.zone is None else as_zone(signal.zone),
     )
 
 

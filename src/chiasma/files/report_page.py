@@ -234,7 +234,7 @@ def _rivals(found: Found, charts: Charts) -> Html:
     chart = Html("")
     if found.band is not None:
         chart = parts.chart(
-            charts.add("region", region_chart("region", found.labels.value)),
+            charts.add("region", region_chart("region", found.labels)),
             "The data of the chosen region (shaded) and around it; lines are the signals of its explanations.",
             "Chart of the chosen region with the signals of its explanations",
         )

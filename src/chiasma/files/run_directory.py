@@ -126,10 +126,7 @@ class RunDirectory:
         from chiasma.files.tables import Signal
         from chiasma.results.provenance import describe_data
 
-        if not self.store.exists():
-            begun = self.settings_file.exists()
-            how = "it has no draws yet" if begun else "give a directory that chiasma fit --out wrote"
-            raise InvalidInput(f"there is no run in {self.path}: {how}")
+        self._need_draws()
         self._refuse_links()
         posterior = ch.open_posterior(self.store)
         signal = Signal.load(self.data_file)
@@ -140,10 +137,22 @@ class RunDirectory:
             )
         return posterior if posterior.data is not None else replace(posterior, data=signal.data), signal
 
+    def _need_draws(self) -> None:
+        """Raise InvalidInput where nothing is stored; a store is there as a whole or not at all."""
+        if self.store.exists():
+            return
+        if self.settings_file.exists():
+            raise InvalidInput(
+                f"the run in {self.path} has no draws yet: the first are stored after warm-up. If it was stopped, "
+                f"{self.how_to_resume()}"
+            )
+        raise InvalidInput(f"there is no run in {self.path}: give a directory that chiasma fit --out wrote")
+
     def check(self) -> str:
         """Read every file of the run and compare it with its digest: a sentence, or a StoreError with all problems."""
         import chiasma as ch
 
+        self._need_draws()
         found = ch.check_store(self.store)
         if found.problems:
             raise StoreError("; ".join(found.problems))

@@ -38,6 +38,8 @@ END = (
     "End of the last site, as in the data file; otherwise its position and the usual distance between sites, or the "
     "position of the next site."
 )
+# Added to both ends where positions were time stamps.
+SECONDS = " In seconds since 1970, UTC."
 
 
 @dataclass(frozen=True)
@@ -225,8 +227,9 @@ def _labels(signal: Signal, first: Any, last: Any) -> list[Column]:
         columns.append(label("chromosome", "Chromosome, as in the data file.", names))
     if signal.position is not None:
         end = ends_of(signal, signal.position)
-        columns.append(Column("start", "number", "Position of the first site.", signal.position[first]))
-        columns.append(Column("end", "number", END, end[last]))
+        unit = "" if signal.zone is None else SECONDS
+        columns.append(Column("start", "number", f"Position of the first site.{unit}", signal.position[first]))
+        columns.append(Column("end", "number", f"{END}{unit}", end[last]))
     return columns
 
 

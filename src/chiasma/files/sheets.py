@@ -54,9 +54,12 @@ class Sheet(NamedTuple):
     def texts(self, column: int) -> list[str]:
         return [row.cells[column].strip() for row in self.rows]
 
-    def numbers(self, column: int) -> Floats:
-        """A column as floats, NaN where missing; errors name the line of a text or an infinity."""
-        return np.array([self._number(row, column) for row in self.rows])
+    def numbers(self, column: int, expected: str = "numbers") -> Floats:
+        """A column as floats, NaN where missing; errors name the line of a text or an infinity.
+
+        expected : what the column may hold, in words.
+        """
+        return np.array([self._number(row, column, expected) for row in self.rows])
 
     def is_numeric(self, column: int) -> bool:
         """Whether the first lines hold numbers or missing values, at least one number among them."""
@@ -67,7 +70,7 @@ class Sheet(NamedTuple):
             return bool(later) and is_number(later)
         return all(is_number(cell) for cell in known)
 
-    def _number(self, row: Line, column: int) -> float:
+    def _number(self, row: Line, column: int, expected: str) -> float:
         text = row.cells[column].strip()
         if text.lower() in MISSING:
             return math.nan
@@ -77,8 +80,9 @@ class Sheet(NamedTuple):
             number = None
         where = f"column {self.names[column]!r}"
         if number is None:
-            remedy = "write decimals with a point" if _has_decimal_comma(text) else "correct it or write NA"
-            raise self.error(row.line, f"{where} must hold numbers, got {text!r}; {remedy}")
+            other = "correct it or write NA" if expected == "numbers" else "write them in this way"
+            remedy = "write decimals with a point" if _has_decimal_comma(text) else other
+            raise self.error(row.line, f"{where} must hold {expected}, got {text!r}; {remedy}")
         if math.isinf(number):
             raise self.error(row.line, f"{where} must be finite, got {text!r}; write NA for a missing value")
         return number

@@ -9,9 +9,11 @@ from __future__ import annotations
 import csv
 import math
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,10 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 # Names that say what a column is, without case, spaces and punctuation.
 CHROMOSOME_NAMES = ("chromosome", "chrom", "chr", "chrs", "contig", "seqnames", "seqname")
 START_NAMES = ("start", "position", "pos", "locstart", "startpos", "chromstart", "time")
+# Names of time stamps. They may belong to another thing than the site: a date may be that of many lines.
+STAMP_NAMES = ("timestamp", "datetime", "date")
+# What a position may be, in words.
+STAMPS = "numbers or time stamps such as 2024-05-01 08:00"
 # Steps by which a gap may miss a whole number, because positions were rounded when they were written or read.
 ROUNDING = 1e-5
 END_NAMES = ("end", "stop", "locend", "endpos", "chromend")
@@ -99,7 +105,8 @@ class Signal:
         if n_missing:
             parts.append(f"{n_missing:,} missing")
         if self.gap_unit is not None:
-            parts.append(f"distances in steps of {self.gap_unit:,g}")
+            unit = "" if self.zone is None else " second" if self.gap_unit == 1 else " seconds"
+            parts.append(f"distances in steps of {self.gap_unit:,g}{unit}")
         return ", ".join(parts)
 
     def range_text(self, first: int, last: int) -> str:
@@ -306,6 +313,10 @@ def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
         column = column_called(table, names)
         if column is not None and getattr(columns, field) is None:
             found[field] = str(column + 1)
+    if columns.position is None and "position" not in found:
+        stamps = column_called(table, STAMP_NAMES)
+        if stamps is not None and _could_be_positions(table, stamps):
+            found["position"] = str(stamps + 1)
     placed = found.keys() & {"position", "chromosome"} or columns.position or columns.chromosome
     if not placed and _is_clock(table, columns):
         found["position"] = "1"
@@ -313,16 +324,38 @@ def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
         del found["end"]
     for field, number in found.items():
         notes.append(f"column {table.names[int(number) - 1]!r} is taken as the {field}")
-    if columns.value is None and len(table.names) > 1 and not set(VALUE_NAMES) & set(table.names):
-        taken = {int(number) - 1 for number in found.values()}
-        taken |= {_find(table, name, "") for name in (columns.chromosome, columns.position, columns.end) if name}
-        free = [c for c in range(len(table.names)) if c not in taken and table.is_numeric(c)]
-        if free:
-            found["value"] = str(free[0] + 1)
-            unused = [table.names[c] for c in free[1:]]
-            more = f"; not used: {listed(unused)} (choose with --value)" if unused else ""
-            notes.append(f"column {table.names[free[0]]!r} is taken as the signal{more}")
+    taken = {int(number) - 1 for number in found.values()}
+    taken |= {_find(table, name, "") for name in (columns.chromosome, columns.position, columns.end) if name}
+    taken |= set(_named_values(table, columns))
+    free = [c for c in range(len(table.names)) if c not in taken]
+    numeric = [c for c in free if table.is_numeric(c)]
+    if len(table.names) > 1 and numeric and not _named_values(table, columns):
+        found["value"] = str(numeric[0] + 1)
+        free.remove(numeric[0])
+        more = f"; not used: {listed(table.names[c] for c in free)} (choose with --value)" if free else ""
+        notes.append(f"column {table.names[numeric[0]]!r} is taken as the signal{more}")
+    if columns.position is None and "position" not in found:
+        notes += _unused_stamps(table, free)
     return replace(columns, **found), tuple(notes)  # type: ignore[arg-type]
+
+
+def _unused_stamps(table: Sheet, free: Iterable[int]) -> list[str]:
+    """What to do about a column that could be the position, or that its name promises to be."""
+    for column in free:
+        name = table.names[column]
+        if _is_dated(table, column) and _could_be_positions(table, column):
+            return [f"{name!r} looks like time stamps: use --position {shlex.quote(name)}"]
+    for column in free:
+        name, first = table.names[column], table.rows[0].cells[column].strip()
+        if plain_name(name) in STAMP_NAMES and not (_is_dated(table, column) or table.is_numeric(column)):
+            return [f"{name!r} is not used: it must hold {STAMPS}, got {first!r}; write them in this way to use it"]
+    return []
+
+
+def _could_be_positions(table: Sheet, column: int) -> bool:
+    """Whether these are numbers or time stamps, and no two neighbours are the same."""
+    known = table.is_numeric(column) or _is_dated(table, column)
+    return known and all(a != b for a, b in pairwise(table.texts(column)))
 
 
 def _is_clock(table: Sheet, columns: Columns) -> bool:
@@ -454,7 +487,7 @@ def _is_dated(table: Sheet, column: int) -> bool:
 def _times(table: Sheet, column: int) -> tuple[Floats, str | None]:
     """(T,) numbers as they are; dates and times in seconds since 1970, and their time zone."""
     if not _is_dated(table, column):
-        return table.numbers(column), None
+        return table.numbers(column, STAMPS), None
     moments = []
     for row in table.rows:
         text = row.cells[column].strip()

@@ -9,6 +9,7 @@ sites that are apart, a stretch is blank.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import tzinfo
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ class Labels:
     position, end : (T,) where each site begins and ends; default of the ends: `site_ends`.
     value : the name of the signal.
     axis : the name of the positions where there are no chromosomes.
+    zone : time zone of positions that are seconds since 1970, such as datetime.UTC: the axis has dates and times.
+        Default: positions are numbers.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class Labels:
     end: Floats | None = None
     value: str = "signal"
     axis: str = "position"
+    zone: tzinfo | None = None
 
     def __post_init__(self) -> None:
         for name in ("position", "end"):
@@ -58,12 +62,12 @@ class Labels:
     @property
     def scale(self) -> float:
         """What one unit of the axis is in the units of the positions: a megabase where there are chromosomes."""
-        return MEGABASE if self.names is not None else 1.0
+        return MEGABASE if self.unit else 1.0
 
     @property
     def unit(self) -> str:
         """Of the axis; empty where positions have no unit."""
-        return "Mb" if self.names is not None else ""
+        return "Mb" if self.names is not None and self.zone is None else ""
 
 
 class Piece(NamedTuple):
@@ -131,7 +135,8 @@ class Stretch:
             return "chromosome" if self.labels.names is not None else "sequence"
         if self.labels.names is None:
             return self.labels.axis
-        return f"{chromosome(self.pieces[0].name)}, position ({self.labels.unit})"
+        where = self.labels.axis if self.labels.zone is not None else f"position ({self.labels.unit})"
+        return f"{chromosome(self.pieces[0].name)}, {where}"
 
     def lowest(self, values: Floats) -> Floats:
         """(n,) of (stop - start,) values; NaN where all are."""

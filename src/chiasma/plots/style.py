@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import tzinfo
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
+from matplotlib import dates
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.legend import Legend
 from matplotlib.patches import StepPatch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import Formatter, Locator, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from chiasma.errors import InvalidInput
@@ -36,6 +38,9 @@ FAR = 6.0
 # in units of it.
 BELOW, ABOVE = 8, 7
 LETTER, SPACE = 0.64, 0.15
+# Matplotlib counts days since 1970; this part of it has no types.
+DAY = 86_400.0
+DATES: Any = dates
 
 
 class Look(NamedTuple):
@@ -188,8 +193,54 @@ def label_sites(ax: Axes, stretch: Stretch) -> None:
         ax.tick_params(axis="x", length=0, labelsize=BELOW)
     elif not stretch.has_positions:
         whole_ticks(ax.xaxis)
+    elif stretch.labels.zone is not None:
+        ax.xaxis.set_major_locator(Moments(stretch.labels.zone))
+        ax.xaxis.set_major_formatter(MomentFormatter(stretch.labels.zone))
     dotted = " (dotted: starts)" if len(stretch.pieces) > 1 and not stretch.has_positions else ""
     ax.set_xlabel(f"{stretch.axis_name}{dotted}")
+
+
+class Moments(Locator):
+    """Ticks at round dates and times of an axis in seconds since 1970."""
+
+    def __init__(self, zone: tzinfo):
+        self.dates = DATES.AutoDateLocator(tz=zone, minticks=3, maxticks=7)
+
+    def __call__(self) -> Sequence[float]:
+        assert self.axis is not None
+        return self.tick_values(*sorted(self.axis.get_view_interval()))
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        days = self.dates.tick_values(DATES.num2date(vmin / DAY), DATES.num2date(vmax / DAY))
+        return [DAY * float(day) for day in days]
+
+
+class MomentFormatter(Formatter):
+    """Short labels of such ticks; what they have in common, such as the day, is at the end of the axis."""
+
+    def __init__(self, zone: tzinfo):
+        self.zone, self.offset = zone, ""
+        self.dates = DATES.ConciseDateFormatter(
+            DATES.AutoDateLocator(tz=zone),
+            tz=zone,
+            offset_formats=["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"],
+            zero_formats=["", "%Y", "%b", "%Y-%m-%d", "%H:%M", "%H:%M"],
+        )
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return str(self.dates(x / DAY, pos))
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        # Rounded to microseconds: a tick a moment before midnight would have the wrong day.
+        days = np.round(np.asarray(values), 6) / DAY
+        labels = list(self.dates.format_ticks(days))
+        last = str(self.dates.get_offset())
+        first = DATES.num2date(days[0], self.zone).strftime("%Y-%m-%d %H:%M")[: len(last)] if labels else ""
+        self.offset = last if first == last else f"{first} – {last}"
+        return labels
+
+    def get_offset(self) -> str:
+        return self.offset
 
 
 def _roomy(ax: Axes, stretch: Stretch, points: float) -> tuple[list[float], list[str]]:
