@@ -31,6 +31,8 @@ SEEDS = (1, 2, 3)
 PROCESSES = 2
 # CPU seconds of the longest run of a sampler, where explanations are far apart, and where an ensemble pays.
 LIMIT, FAR_LIMIT, ANEW_LIMIT = 5.0, 10.0, 20.0
+# Draws of a run that is not timed, since kernels are compiled in it: `auto` has kernels of its pilot, too.
+COMPILING, COMPILING_AUTO = 60, 2700
 # Draws of the first run, and how fast they grow.
 FIRST, GROWTH = 100, 3.0
 # Times as long as the fastest sampler so far, to the first goal and to the second, after which others are given up; and
@@ -140,7 +142,7 @@ def measure(
 
     longest : seconds after which it is given up before it has reached a goal. hopeless : as HOPELESS.
     """
-    run_once(hard, settings, 60, 1)  # compiles
+    run_once(hard, settings, COMPILING_AUTO if settings in AUTO.values() else COMPILING, 1)
     seconds, errors, plan, draws = [], [], "", FIRST
     while True:
         took, off, plans = zip(*(run_once(hard, settings, draws, seed) for seed in SEEDS), strict=True)

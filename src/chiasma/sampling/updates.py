@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -672,6 +673,13 @@ class GaussianSweep(Sweep):
 
 def make_parts(steps: Floats, size: int) -> gaussian_blocks.Parts:
     """Parts of the rows, and the sets of at most `size` rivals of each. steps (K, D) in standard deviations."""
+    return _make_parts(steps.shape, np.ascontiguousarray(steps, float).tobytes(), size)
+
+
+@lru_cache(maxsize=16)
+def _make_parts(shape: tuple[int, int], contents: bytes, size: int) -> gaussian_blocks.Parts:
+    """The same, once for all chains of a run and candidates of its pilot."""
+    steps = np.frombuffer(contents).reshape(shape)
     rows = independent_parts(steps)
     found = [rival_sets(steps[own], size) for own in rows]
     width = max(sets.shape[1] for sets, _ in found)
