@@ -436,13 +436,14 @@ def test_store__many_exact_draws_of_a_long_signal_take_no_more_memory_than_few(t
     monkeypatch.setattr(engines, "BATCH_COLUMNS", 2**15)
     model, _ = paths()
     y = np.random.default_rng(6).normal(1.2, 0.7, 100 * T)
-    peaks = []
-    for n, draws in enumerate((1, 10, 100)):  # the first one imports and compiles
+    peaks: dict[int, list[int]] = {1: [], 10: [], 100: []}
+    # The first one imports and compiles. Two of each: what other threads of the process allocate is traced, too.
+    for n, draws in enumerate((1, 10, 10, 100, 100)):
         tracemalloc.start()
         ch.sample(model, y, update="exact", draws=draws, chains=1, seed=1, store=tmp_path / str(n), progress=False)
-        peaks.append(tracemalloc.get_traced_memory()[1])
+        peaks[draws].append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[2] < peaks[1] + 45 * y.nbytes  # all draws together have 100 times as many bytes
+    assert min(peaks[100]) < min(peaks[10]) + 45 * y.nbytes  # all draws together have 100 times as many bytes
 
 
 def test_flush__waits_for_a_full_chunk_or_a_while(tmp_path, monkeypatch):
