@@ -14,9 +14,7 @@ import numpy as np
 from hard import GOALS, Course, _seconds, fits, measure
 from hard_problems import (
     Hard,
-    along_a_line,
     around_a_ring,
-    down_a_tree,
     going_together,
     known,
     lattice,
@@ -24,7 +22,6 @@ from hard_problems import (
     random_weights,
     sizes_only,
     sums_of_three,
-    wired_anew,
 )
 from hard_problems import states as state_rows
 
@@ -49,10 +46,6 @@ NEAR: dict[str, Callable[[int], Hard]] = {
     "sharp and sticky": lambda seed: random_weights(14, 600, 0.1, 0.01, seed),
     "seven rows at once": lambda seed: lattice(600, seed),
     "7 rows of 3 states": lambda seed: state_rows([3] * 7, 300, 0.3, seed),
-}
-ANEW: dict[str, Callable[[int], Hard]] = {
-    "differences along lines": lambda seed: wired_anew(along_a_line, 13, 1000, 2, 0.28, seed),
-    "differences down trees": lambda seed: wired_anew(down_a_tree, 13, 1000, 2, 0.28, seed),
 }
 JUMPS = "jumps (3)"
 SAMPLERS: dict[str, dict[str, Any]] = {
@@ -180,55 +173,6 @@ def measure_pools(hard: Hard) -> Course:
     return Course(seconds, [run_pools(hard, one, 1) for one in seconds], "")
 
 
-# ---- Not in use: rungs that are not swept in every iteration ---------------------------------------------------------
-
-# Iterations, and the schedules: sweeps of the cold rung and of the hot one, each in every n-th iteration.
-ITERATIONS = 1200
-SCHEDULES = {
-    "both rungs in every iteration": (1, 1),
-    "the cold rung in every second": (2, 1),
-    "the cold rung in every third": (3, 1),
-    "the hot rung in every second": (1, 2),
-    "the hot rung in every third": (1, 3),
-}
-
-
-def run_schedule(hard: Hard, hot: ch.Update, every: tuple[int, int], n: int, seed: int) -> tuple[float, float]:
-    """CPU seconds and error of n iterations of two rungs, temperatures 1 and 5, with a mosaic crossover in each."""
-    target, rng = hard.model.target(hard.data), np.random.default_rng(seed)
-    sweeps = ch.BlockGibbs(size=3).prepare(target, 1.0), hot.prepare(target, 0.2)
-    exchange = ch.MosaicCrossover().prepare(target, target, 1.0, 0.2)
-    rungs = target.sample_prior(rng), target.sample_prior(rng)
-    began, kept = process_time(), []
-    for i in range(n):
-        for sweep, codes, own in zip(sweeps, rungs, every, strict=True):
-            if i % own == 0:
-                sweep.step(codes, rng)
-        exchange.step(*rungs, rng)
-        kept.append(rungs[0].copy())
-    seconds = process_time() - began
-    found = unpack_codes(np.array(kept[n // 5 :]), hard.model.layout).mean(axis=0)
-    return seconds, float(np.mean([np.abs(own - exact[1]) for own, exact in zip(found, hard.exact, strict=True)]))
-
-
-def compare_schedules(report: Report, hards: list[Hard]) -> None:
-    ways = {name: (ch.BlockGibbs(size=3), every) for name, every in SCHEDULES.items()}
-    ways["both, the hot one by row Gibbs"] = (ch.RowGibbs(), (1, 1))
-    lines = []
-    for name, way in ways.items():
-        run_schedule(hards[0], *way, 10, 1)  # compiles
-        found = [run_schedule(hard, *way, ITERATIONS, 1) for hard in hards]
-        lines.append(
-            [
-                name,
-                ", ".join(f"{off:.4f}" for _, off in found),
-                ", ".join(f"{took:.2g} s" for took, _ in found),
-                ", ".join(_seconds(Course([took], [off], "").needed(GOALS[0])) for took, off in found),
-            ]
-        )
-    report.table(["sweeps of", "error", "after", f"to {GOALS[0]}, about"], lines)
-
-
 def run(report: Report) -> None:
     report.text(
         "CPU seconds (one process, one chain, learning and warm-up included, compilation not) until the mean error of "
@@ -258,12 +202,3 @@ def run(report: Report) -> None:
                 ],
             )
             report.write()
-    report.text("## Rivals of their own in every sequence: which rungs to sweep")
-    report.text(
-        f"Two rungs, temperatures 1 and 5, blocks of three rows, a mosaic crossover in each of {ITERATIONS:,} "
-        "iterations. The last column: if the error falls with the root of the work."
-    )
-    for name, make in ANEW.items():
-        report.text(f"### {name}")
-        compare_schedules(report, [make(seed) for seed in SEEDS])
-        report.write()
