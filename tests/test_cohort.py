@@ -680,7 +680,7 @@ def test_scheduler__by_address_and_by_file__and_killed(inputs, tmp_path, cluster
     rows = [[f"s{i}", inputs / f"{NAMES[i % 4]}.tsv"] for i in range(8)]
     write_table(tmp_path / "sheet.tsv", ["sample", "path"], rows)
     write_table(tmp_path / "two.tsv", ["sample", "path"], rows[:2])
-    until(file.exists)
+    until(lambda: file.exists() and file.read_text().endswith("}"))  # not the empty file that the scheduler begins with
     address = json.loads(file.read_text())["address"]
     result = command(
         tmp_path / "two.tsv", "--scheduler", address, "--model", model, "--seed", SEED, "--tables-only", "--out", out
