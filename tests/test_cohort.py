@@ -291,6 +291,23 @@ def test_task__that_was_given_up_does_no_harm(inputs, serial, tmp_path):
     assert differences(serial / "samples/a", directory.samples / "a") == []
 
 
+def test_merge__removes_what_killed_attempts_left(inputs, tmp_path):
+    """A worker killed just after its sample was done leaves its lock; one that was slower, a run directory as well."""
+    directory, plan = planned(inputs, tmp_path / "out")
+    assert run_task(task_of(directory, plan, plan.samples[0])).status == "done"
+    begun = {directory.unfinished / f"d@{i}" for i in (3, 5)}
+    with directory.attempt("a") as alive:
+        for left in (directory.unfinished / "a@1", *begun):
+            left.mkdir()
+        for left in ("a@1", "a@2", "d@3", "d@4"):
+            (directory.unfinished / f"{left}.lock").write_text(json.dumps({"process": -1, "host": "", "since": ""}))
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(merge_cohort, directory).result()
+        locks = {one for one in directory.unfinished.iterdir() if one.suffix == ".lock"}
+        assert {one.name for one in locks} == {f"{alive.name}.lock", "d@3.lock"}
+        assert set(directory.unfinished.iterdir()) - locks == {*begun, alive}
+
+
 def test_task__a_bug_has_a_traceback(inputs, tmp_path, monkeypatch):
     directory, plan = planned(inputs, tmp_path / "out")
     monkeypatch.setattr("chiasma.cohort.fit_workflow.fit_file", lambda *_, **__: 1 / 0)
@@ -705,6 +722,8 @@ def test_scheduler__by_address_and_by_file__and_killed(inputs, tmp_path, cluster
     done = cohort(tmp_path / "sheet.tsv", out, client, resume=True, progress=False)
     assert done.in_words == "8 of 8 samples done", done.failed
     run_serially(inputs, tmp_path / "serial", tmp_path / "sheet.tsv")
+    # The worker that is left without a scheduler may still run a sample that the others have done.
+    until(lambda: not any((out / "unfinished").iterdir()))
     assert differences(tmp_path / "serial", out) == []
 
 

@@ -11,7 +11,8 @@ import pytest
 import chiasma as ch
 from chiasma.files.answers import answers
 from chiasma.files.options import all_settings
-from chiasma.files.spelling import as_options, in_options
+from chiasma.files.spelling import as_options, on_command_line
+from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.results.chain_modes import Apart, mode_warnings
 from chiasma.results.convergence import Convergence
@@ -120,10 +121,12 @@ def test_packages_of_the_library__never_say_options(package):
 def test_report__speaks_of_options():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
     found = ch.sample(model, [0.1, 1.0, 0.9], draws=20, seed=1, progress=False).summary()
-    bad = in_options(
-        replace(found, misfit=BAD_FIT, warnings=("run chains=4", *misfit_warnings(BAD_FIT)), remedies=("draws=9",))
-    )
+    told = ("run chains=4", *misfit_warnings(BAD_FIT))
+    signal = Signal(data=ch.Observations(np.zeros(100)), position=np.arange(100) * 60.0, zone="")
+    bad = on_command_line(replace(found, misfit=BAD_FIT, warnings=told, remedies=("draws=9",)), signal)
     assert bad.told[-1] == "what to try: --draws 9"
+    assert "worst at site 5 (1970-01-01T00:05)" in " ".join(bad.warnings)
+    assert "between sites 10 and 20 (1970-01-01T00:10/00:20) it is" in " ".join(bad.warnings)
     verdicts = answers(bad, (), (), lambda start, stop: "", (), "")
     texts = {one.answer: one.text for one in verdicts}
     assert texts["Distrust the sampling:"] == "run --chains 4"

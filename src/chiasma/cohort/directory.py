@@ -117,6 +117,13 @@ class CohortDirectory:
             return outcome
         return self.outcome(outcome.name, outcome.seed)
 
+    def remove_leftovers(self) -> None:
+        """Remove what killed attempts left of samples that are done: run directories, and locks without any."""
+        for left in {one.with_suffix("") if one.suffix == ".lock" else one for one in self.unfinished.glob("*@*")}:
+            if self.is_done(left.name.rpartition("@")[0]) or not left.exists():
+                with suppress(StoreError), only_writer(left):  # unless its owner is alive
+                    self.discard(left)
+
     def discard(self, own: Path) -> None:
         shutil.rmtree(own, ignore_errors=True)
 

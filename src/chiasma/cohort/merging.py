@@ -17,6 +17,7 @@ def collect(directory: CohortDirectory, plan: Plan) -> list[Outcome]:
 
 def merge(directory: CohortDirectory, plan: Plan) -> list[Outcome]:
     """Write the files of the whole cohort from the run directories; may be done again at any time."""
+    directory.remove_leftovers()
     outcomes = collect(directory, plan)
     write_cohort_table(directory.table, outcomes)
     write_cohort_store(directory, outcomes)

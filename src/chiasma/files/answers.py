@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chiasma.files.page import Verdict
-from chiasma.files.spelling import as_options
 from chiasma.results.remedies import in_order
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.summary import Summary, misfit_text
-from chiasma.results.warnings import count, misfit_warnings
+from chiasma.results.warnings import count
 
 Where = Callable[[int, int], str]
 
@@ -27,7 +26,8 @@ def answers(
 ) -> list[Verdict]:
     """The verdicts at the top of a report.
 
-    where : the location of sites start..stop-1 in words. rows : their names. sequences : how many there are, in words.
+    summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. rows : their
+    names. sequences : how many there are, in words.
     """
     return [
         _found(regions, doubtful, sequences),
@@ -137,14 +137,8 @@ def _percent(share: float) -> str:
     return "more than 99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
 
 
-def _misfits(summary: Summary) -> list[str]:
-    """Those of the warnings that are about the model."""
-    return [as_options(text) for text in misfit_warnings(summary.misfit)]
-
-
 def _sampling(summary: Summary) -> list[Verdict]:
-    told = _misfits(summary)
-    wrong = [text for text in map(as_options, summary.warnings) if text not in told]
+    wrong = summary.warnings[: len(summary.warnings) - len(summary.about_the_model)]
     if wrong:
         return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in wrong]
     if summary.run.get("independent"):
@@ -164,9 +158,8 @@ def _sampling(summary: Summary) -> list[Verdict]:
 def _fit(summary: Summary) -> list[Verdict]:
     if summary.misfit is None:
         return [Verdict(tone="note", answer="Whether the model fits was not checked:", text="it has no residuals.")]
-    wrong = _misfits(summary)
-    if wrong:
-        return [Verdict(tone="bad", answer="Distrust the model:", text=f"{text}.") for text in wrong]
+    if summary.about_the_model:
+        return [Verdict(tone="bad", answer="Distrust the model:", text=f"{text}.") for text in summary.about_the_model]
     text = f"Residuals: {misfit_text(summary.misfit)}. A good fit does not tell rivals of the same signal apart."
     if not summary.parameters:
         text += " The numbers of the model (what rows add, noise, switching) were taken as given, not learned."
@@ -174,9 +167,9 @@ def _fit(summary: Summary) -> list[Verdict]:
 
 
 def _next(summary: Summary, doubtful: Sequence[Region]) -> Verdict:
-    misfits = _misfits(summary)
+    misfits = summary.about_the_model
     if summary.remedies:
-        told = as_options(in_order(summary.remedies))
+        told = in_order(summary.remedies)
         text = f"{told[0].upper()}{told[1:]}. The probabilities below are not settled yet."
     elif len(summary.warnings) > len(misfits):
         text = "Take the sampling further as told above: the probabilities below are not settled yet."

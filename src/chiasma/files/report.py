@@ -36,7 +36,7 @@ from chiasma.files.run_tables import (
     state_columns,
     write_tables,
 )
-from chiasma.files.spelling import in_options
+from chiasma.files.spelling import on_command_line
 from chiasma.files.tables import Signal
 from chiasma.files.times import as_zone
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
@@ -142,7 +142,7 @@ def find(posterior: Posterior, signal: Signal) -> Found:
         posterior=posterior,
         signal=signal,
         labels=labels_of(signal),
-        summary=in_options(posterior.summary()),
+        summary=on_command_line(posterior.summary(), signal),
         regions=tuple(regions),
         doubtful=tuple(uncertain(regions)),
         band=expected_signal(posterior) if has_levels(posterior) else None,

@@ -1,4 +1,4 @@
-"""Messages on the command line: what Python calls an argument is an option there.
+"""Messages on the command line: what Python calls an argument is an option there, and sites have positions.
 
 The package writes every message once, for Python: `draws=2000`, `update=ch.BlockGibbs(size=8)`. Whatever a command
 prints, or writes for people, passes through `as_options`, which spells known arguments as options.
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from chiasma.errors import InvalidInput
 from chiasma.files.options import all_settings
+from chiasma.files.tables import Signal
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
 from chiasma.results.summary import Summary
@@ -19,6 +20,8 @@ from chiasma.sampling.updates import UPDATES
 
 # name=value, where the value is a call such as ch.Ladder.adapted(8), a quoted word, a list, a number, or ... for any.
 _ARGUMENT = re.compile(r"\b(\w+)=(?:ch\.([\w.]+)\(([^()]*)\)|'([\w-]+)'|\[([^\]]*)\]|(True|None|\.\.\.|[\d.]*\d))")
+
+_SITES = re.compile(r"\bsites? (\d+)(?: and (\d+))?")
 
 
 def as_options(message: str) -> str:
@@ -38,11 +41,30 @@ def as_options(message: str) -> str:
     return _ARGUMENT.sub(lambda found: _option(found, flags), message)
 
 
-def in_options(summary: Summary) -> Summary:
-    """A summary whose warnings and remedies name options."""
+def with_positions(message: str, signal: Signal) -> str:
+    """The message with the positions, dates or times of the sites it names, where the data file has them.
+
+    >>> import numpy as np
+    >>> from chiasma.models.observations import Observations
+    >>> signal = Signal(data=Observations([1.0, 2.0, 3.0]), position=np.array([0.0, 60.0, 120.0]), zone="")
+    >>> with_positions("it drifts between sites 0 and 2, worst at site 1; 3 of 3 sites", signal)
+    'it drifts between sites 0 and 2 (1970-01-01T00:00/00:02), worst at site 1 (1970-01-01T00:01); 3 of 3 sites'
+    """
+    if signal.position is None:
+        return message
+
+    def placed(found: re.Match[str]) -> str:
+        first, last = int(found[1]), int(found[2] or found[1])
+        return f"{found[0]} ({signal.site_text(first, last)})"
+
+    return _SITES.sub(placed, message)
+
+
+def on_command_line(summary: Summary, signal: Signal) -> Summary:
+    """A summary whose warnings and remedies name options, and sites with their positions."""
     return replace(
         summary,
-        warnings=tuple(as_options(text) for text in summary.warnings),
+        warnings=tuple(with_positions(as_options(text), signal) for text in summary.warnings),
         remedies=tuple(as_options(text) for text in summary.remedies),
     )
 

@@ -121,6 +121,22 @@ class Signal:
         ends = self.position[first], self.position[last]
         return "-".join(map(position_text, ends)) if self.zone is None else times_text(*ends, self.zone)
 
+    def site_text(self, first: int, last: int) -> str:
+        """Where two sites are, or one where they are the same, with chromosomes; the signal must have positions.
+
+        >>> Signal(data=Observations([1.0]), position=np.array([0.5])).site_text(0, 0)
+        '0.5'
+        >>> genome = Signal(data=Observations([1.0, 2.0], starts=[1]), position=np.ones(2), chromosome=("1", "2"))
+        >>> genome.site_text(0, 1), genome.site_text(1, 1)
+        ('1:1 to 2:1', '2:1')
+        """
+        assert self.position is not None
+        names = ["" if self.chromosome is None else f"{self.chromosome[t]}:" for t in (first, last)]
+        ends = [position_or_time(self.position[t], self.zone) for t in (first, last)]
+        if names[0] != names[1]:
+            return f"{names[0]}{ends[0]} to {names[1]}{ends[1]}"
+        return names[0] + (ends[0] if first == last else self.range_text(first, last))
+
     def save(self, path: Path) -> None:
         """Save everything without loss in an NPZ file."""
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}

@@ -106,6 +106,11 @@ class Summary(Shown):
     remedies: tuple[str, ...] = ()
 
     @property
+    def about_the_model(self) -> tuple[str, ...]:
+        """The last of the warnings: those about how the model fits the data, and not about the sampling."""
+        return self.warnings[len(self.warnings) - len(misfit_warnings(self.misfit)) :]
+
+    @property
     def told(self) -> tuple[str, ...]:
         """The warnings, and after them what to try, if anything, in one line."""
         return tuple(filter(None, (*self.warnings, in_order(self.remedies))))
