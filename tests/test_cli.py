@@ -145,6 +145,22 @@ def test_fit__tables_only_leaves_out_the_page_and_the_figures(genome):
     assert {name: (genome / "run" / name).read_bytes() for name in tables} == tables
 
 
+def test_fit__resume_remembers_tables_only(genome):
+    first = run("fit", "genome.tsv", "--model", "genome.toml", "--out", "run", "--tables-only", *SMALL)
+    assert first.exit_code == 0, first.output
+    result = run("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 25)
+    assert result.exit_code == 0, result.output
+    assert not (genome / "run/report.html").exists()
+    assert not (genome / "run/figures").exists()
+    assert "For report.html and figures: chiasma show run\n" in result.stdout
+    assert json.loads((genome / "run/summary.json").read_text())["run"]["draws"] == 25
+    text = (genome / "run/settings.toml").read_text()
+    (genome / "run/settings.toml").write_text(text.replace("tables_only = true", "tables_only = 1"))
+    assert refused("fit", "genome.tsv", "--out", "run", "--resume") == (
+        "error: tables_only of [output] must be true or false, got 1; correct it in the settings file"
+    )
+
+
 def test_fit__tables_only_says_that_an_earlier_page_stays(fitted):
     page = (fitted / "run/report.html").read_bytes()
     result = run("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 25, "--tables-only")

@@ -93,11 +93,12 @@ def test_model__refuses(section, what):
     [
         (
             "[modle]\nsd = 1\n",
-            "expected the sections [data], [model], [priors], [sampler], got 'modle'; did you mean 'model'?",
+            "expected the sections [data], [model], [priors], [sampler], [output], got 'modle'; did you mean 'model'?",
         ),
         ("sd = 1\n", "expected the sections"),
         ("[model]\nstd = 1\n", "section [model] has no setting 'std'; did you mean 'sd'?"),
         ("[sampler]\nqqq = 1\n", "section [sampler] has no setting 'qqq'; it knows draws, warmup"),
+        ("[output]\ntable_only = true\n", "section [output] has no setting 'table_only'; did you mean 'tables_only'?"),
         ("[model\n", "is not a TOML file"),
     ],
 )

@@ -41,7 +41,7 @@ class FitCommand(SettingsCommand):
     """`fit` with its options."""
 
     def function(self) -> Callable[..., None]:
-        resume = "Resume the run in --out with its settings; --draws can be raised."
+        resume = "Resume the run in --out with its settings, and --tables-only if it had it; --draws can be raised."
         quiet = "Print nothing but the seed and errors."
         as_json = "Print the summary as JSON, and nothing else on stdout."
         parameters = [
@@ -77,7 +77,7 @@ def _fit(
     settings = directory.stored_settings() if resume else Settings()
     if model is not None:
         file = Settings.read(model)
-        settings = settings.merged(**file.sections, row=file.row)
+        settings = settings.merged(**file.sections, row=file.row, output=file.output)
     settings, voice = settings.merged(**as_sections(options)), Voice(quiet, as_json)
     run_fit(data, settings, directory, voice, resume, parse_names(learn), tables_only=tables_only)
 

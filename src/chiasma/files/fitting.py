@@ -67,12 +67,14 @@ def fit_file(
     resume : continue the run in the directory up to the draws of the settings.
     workers : threads of the sampler, where the settings name no number; it does not change the draws.
     tables_only : leave out report.html and the figures, which take most of the time of a short run; `chiasma show`
-        can write them later.
+        can write them later. Kept with the settings of the run, which may ask for it, too.
     progress : show the display of `chiasma.sample`.
     read : reads the data file; `chiasma.genomics.signals.read_any` knows more formats.
     begun : is called once the file and the settings have proved sound.
     note, detail : are told what happens, a line at a time; detail: what took long in the report.
     """
+    settings = settings.merged(output={"tables_only": True} if tables_only else {})
+    tables_only = settings.tables_only()
     settings.check_learned(learn)
     signal = read(source, settings.columns())
     given = settings

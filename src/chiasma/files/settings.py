@@ -4,6 +4,7 @@
     [model]    emission, its parameters, those of the chains, fixed_rows
     [priors]   priors of parameters of the model, which are then learned: sd = {half_normal = 20}
     [sampler]  arguments of chiasma.sample
+    [output]   what is written: tables_only = true leaves out report.html and figures
     [[row]]    rows with any number of states, in place of weights, enter and leave (`chiasma.files.row_settings`)
 
 `chiasma.files.options` lists every setting. A key is the option of the command line with _ in place of -. A parameter
@@ -49,13 +50,17 @@ from chiasma.sampling.updates import UPDATES
 
 Section = dict[str, Any]
 
+# Kept apart from the sections of the table of settings: it changes no result, and is no setting of a single sample.
+OUTPUT = {"output": ["tables_only"]}
+
 
 class Settings:
     """Sections of plain values, and the objects built from them: columns, a model, arguments of the sampler."""
 
-    def __init__(self, row: Sequence[Section] = (), **sections: Any):
+    def __init__(self, row: Sequence[Section] = (), output: Section | None = None, **sections: Any):
         self.sections: dict[str, Section] = {name: dict(sections.get(name, {})) for name in keys()}
         self.row: list[Section] = list(row)  # the [[row]] tables
+        self.output: Section = dict(output or {})
 
     @classmethod
     def read(cls, path: Path) -> Settings:
@@ -72,7 +77,7 @@ class Settings:
         own = content.get("model")
         if isinstance(own, dict):
             _emission_of(own, f"{path}: ")  # first: of an emission that is unknown, so are the parameters
-        known = keys()
+        known = keys() | OUTPUT
         for name, section in content.items():
             if name == "row":
                 read_rows(section)
@@ -85,7 +90,7 @@ class Settings:
                     raise InvalidInput(f"{path}: section [{name}] has no setting {key!r}{_hint(key, known[name])}")
         return cls(**content)
 
-    def merged(self, row: Any = (), **sections: Any) -> Settings:
+    def merged(self, row: Any = (), output: Section | None = None, **sections: Any) -> Settings:
         """A copy with other values for some settings; None changes nothing. row: all [[row]] tables, or none."""
         later = {
             name: {key: value for key, value in sections.get(name, {}).items() if value is not None}
@@ -95,7 +100,7 @@ class Settings:
         merged["priors"] = {
             key: table for key, table in merged["priors"].items() if key in later["priors"] or key not in later["model"]
         }
-        return Settings(row or self.row, **merged)
+        return Settings(row or self.row, self.output | (output or {}), **merged)
 
     def check_learned(self, names: Sequence[str]) -> None:
         """Raise InvalidInput for names that are no parameters of the model."""
@@ -125,7 +130,7 @@ class Settings:
     def write(self, path: Path, title: str) -> None:
         """Write a TOML file that `read` accepts; the write is atomic."""
         lines = [f"# {title}"]
-        for name, section in self.sections.items():
+        for name, section in (self.sections | {"output": self.output}).items():
             if section:
                 lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section.items())]
         for table in self.row:
@@ -194,6 +199,15 @@ class Settings:
                 f"{len(weights)}; correct one, or leave out the weights"
             )
         return priors
+
+    def tables_only(self) -> bool:
+        """Whether report.html and figures are left out."""
+        given = self.output.get("tables_only", False)
+        if not isinstance(given, bool):
+            raise InvalidInput(
+                f"tables_only of [output] must be true or false, got {given!r}; correct it in the settings file"
+            )
+        return given
 
     def sampler(self) -> dict[str, Any]:
         """Arguments of chiasma.sample."""
