@@ -187,8 +187,8 @@ def test_show__tables_only(fitted):
     )
 
 
-def test_tables_only__is_one_option_of_three_commands():
-    texts = {name: run(name, "--help").stdout for name in ("fit", "show", "cohort")}
+def test_tables_only__is_one_option_of_four_commands():
+    texts = {name: run(name, "--help").stdout for name in ("fit", "show", "cohort", "tumour")}
     for name, text in texts.items():
         assert "--tables-only" in text, name
 

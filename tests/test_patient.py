@@ -326,6 +326,10 @@ def test_command__one_patient(tmp_path, monkeypatch):
     page = (tmp_path / "answer" / "report.html").read_text()
     assert 'href="p_2/report.html"' in page
     assert "Solved together." in (tmp_path / "answer" / "p_1" / "report.html").read_text()
+    done = run(app, ["tumour", "p.bb", "--one-patient", "--max-copies", "3", *given[:-1], "tables", "--tables-only"])
+    assert "Wrote solutions.tsv and clone fractions to tables/, and a directory for every sample" in done.stdout
+    assert (tmp_path / "tables" / "p_2" / "solutions.tsv").exists()
+    assert not list((tmp_path / "tables").rglob("*.png")) + list((tmp_path / "tables").rglob("*.html"))
     for arguments, what in (
         (["tumour", "p.bb", "--one-patient", "--sample", "p_1"], "--one-patient needs two samples or more, got one"),
         (["tumour", "p.bb", "p.bb", "--one-patient"], "several samples are called 'p_1'"),

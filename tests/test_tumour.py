@@ -624,11 +624,20 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
     content = json.loads(done.stdout)
     assert content["kind"] == "HATCHet .bb"
     assert (tmp_path / "answer" / "figures" / "purity-ploidy.png").exists()
+    narrow = ["--clones", "1", "--purity", "0.7", "--workers", "1", "--tables-only"]
+    done = run(app, ["tumour", "t.bb", *narrow, "--out", "tables"])
+    assert done.exit_code == 0, done.output
+    assert "Wrote solutions.tsv, segments, SEG, BED and VCF to tables/" in done.stdout
+    assert not list((tmp_path / "tables").rglob("*.png")) + list((tmp_path / "tables").rglob("*.html"))
+    assert (tmp_path / "tables" / "solution_1" / "segments.tsv").exists()
+    done = run(app, ["tumour", "t.bb", *narrow, "--out", "answer"])
+    assert "report.html and figures/ are those of an earlier answer" in done.stderr
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     for arguments, what in (
         (["tumour", "t.bb", "--purity", "2"], "--purity takes a number or LOW-HIGH within 0.05-1, got '2'"),
         (["tumour", "t.bb", "--clones", "5"], "--clones takes a number or LOW-HIGH within 1-3, got '5'"),
+        (["tumour", "t.bb", "--region", "8", "--tables-only"], "--region draws a figure, which --tables-only does not"),
         (["tumour", "t.bb", "--out", "mine"], "exists and holds no earlier answer"),
         (["simulate", "t.bb", "--tumour"], "t.bb exists already"),
         (["simulate", "u.tsv", "--purity", "0.5"], "describe a tumour; add --tumour"),

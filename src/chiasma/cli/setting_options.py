@@ -12,9 +12,10 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-# One option of fit, show and cohort: its name, and what it does.
+# One option of fit, show, cohort and tumour: its name, and what it does. Answers of tumours are not for chiasma show.
 TABLES_ONLY = "--tables-only"
-TABLES_ONLY_HELP = "Write tables and summary.json, but no report.html and no figures; chiasma show writes them later."
+TABLES_ONLY_TUMOUR = "Write tables and summary.json, but no report.html and no figures."
+TABLES_ONLY_HELP = f"{TABLES_ONLY_TUMOUR[:-1]}; chiasma show writes them later."
 
 
 class SettingsCommand(TyperCommand):

@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chiasma.cli.printing import Voice
+from chiasma.cli.setting_options import TABLES_ONLY, TABLES_ONLY_TUMOUR
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def tumour(
         list[str] | None, typer.Option(help="Show the rivals of a region: 8:100-120Mb, 8q, 8q24. Can be repeated.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory for tables and figures.")] = OUT,
+    tables_only: Annotated[bool, typer.Option(TABLES_ONLY, help=TABLES_ONLY_TUMOUR)] = False,
     workers: Annotated[int, typer.Option(min=1, help="Threads.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
@@ -72,7 +74,8 @@ def tumour(
 
     Purity and ploidy that explain the depth (and the alleles, if there are any) are searched for, and ranked by their
     exact evidence. Depth alone often cannot tell a genome from its double: both are then listed. The directory has
-    solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures.
+    solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures. With --tables-only there
+    is no report.html and there are no figures.
 
     Samples of one patient, in one file or in several, share their clones. With --one-patient they are solved together;
     each has a purity, a ploidy and fractions of the clones of its own:
@@ -93,11 +96,13 @@ def tumour(
         region=region or (),
     )
     settings.check()
+    if tables_only and region:
+        raise InvalidInput(f"--region draws a figure, which {TABLES_ONLY} does not write; drop one of the two")
     if out.exists() and any(out.iterdir()) and not _is_ours(out):
         raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
     samples = read_files(data, settings, sample or [], alleles or [])
     solve_all = solve_together if one_patient else solve_apart
-    solve_all(samples, out, Voice(quiet, as_json), settings, workers=workers, seed=seed)
+    solve_all(samples, out, Voice(quiet, as_json), settings, workers=workers, seed=seed, tables_only=tables_only)
 
 
 def read_files(
@@ -122,7 +127,14 @@ def read_files(
 
 
 def solve_together(
-    samples: Sequence[Bins], out: Path, voice: Voice, settings: TumourSettings, *, workers: int = 2, seed: int = 0
+    samples: Sequence[Bins],
+    out: Path,
+    voice: Voice,
+    settings: TumourSettings,
+    *,
+    workers: int = 2,
+    seed: int = 0,
+    tables_only: bool = False,
 ) -> Patient:
     """Solve the samples of one patient together, and print."""
     from chiasma.genomics.patient_exports import patient_summary
@@ -131,27 +143,36 @@ def solve_together(
         raise InvalidInput("--one-patient needs two samples or more, got one; give another file, or drop the option")
     for bins in samples:
         _tell(bins, voice)
-    patient = settings.solve_patient(samples, out, lambda text: voice.note(f"  {text}"), workers=workers, seed=seed)
+    how: dict[str, Any] = {"workers": workers, "seed": seed, "tables_only": tables_only}
+    patient = settings.solve_patient(samples, out, lambda text: voice.note(f"  {text}"), **how)
     if voice.as_json:
         typer.echo(json.dumps(patient_summary(patient, seed), indent=2))
     elif not voice.quiet:
-        _print_patient(patient, out)
+        _print_patient(patient, out, tables_only)
     return patient
 
 
 def solve_apart(
-    samples: Sequence[Bins], out: Path, voice: Voice, settings: TumourSettings, *, workers: int = 2, seed: int = 0
+    samples: Sequence[Bins],
+    out: Path,
+    voice: Voice,
+    settings: TumourSettings,
+    *,
+    workers: int = 2,
+    seed: int = 0,
+    tables_only: bool = False,
 ) -> list[Answer]:
     """Solve every sample by itself, and print."""
     from chiasma.genomics.exports import summary
     from chiasma.genomics.tumour import samples_apart
 
+    how: dict[str, Any] = {"workers": workers, "seed": seed, "tables_only": tables_only}
     answers = []
     for bins, folder in samples_apart(samples, out):
         _tell(bins, voice)
-        answers.append(settings.solve(bins, folder, lambda text: voice.note(f"  {text}"), workers=workers, seed=seed))
+        answers.append(settings.solve(bins, folder, lambda text: voice.note(f"  {text}"), **how))
         if not (voice.quiet or voice.as_json):
-            _print(answers[-1], folder)
+            _print(answers[-1], folder, tables_only)
     if voice.as_json:
         contents = [summary(answer, seed) for answer in answers]
         typer.echo(json.dumps(contents if len(contents) > 1 else contents[0], indent=2))
@@ -168,7 +189,7 @@ def _is_ours(out: Path) -> bool:
     return (out / "solutions.tsv").exists() or any(out.glob("*/solutions.tsv"))
 
 
-def _print(answer: Answer, folder: Path) -> None:
+def _print(answer: Answer, folder: Path, tables_only: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -194,14 +215,12 @@ def _print(answer: Answer, folder: Path) -> None:
     console.print(table)
     for text in entries[0]["warnings"]:
         console.print(f"Warning: {text}.", soft_wrap=True, markup=False)
-    console.print(
-        f"Wrote report.html, solutions.tsv, segments, SEG, BED, VCF and figures to {folder}/",
-        soft_wrap=True,
-        markup=False,
-    )
+    all_files = "report.html, solutions.tsv, segments, SEG, BED, VCF and figures"
+    files = "solutions.tsv, segments, SEG, BED and VCF" if tables_only else all_files
+    console.print(f"Wrote {files} to {folder}/", soft_wrap=True, markup=False)
 
 
-def _print_patient(patient: Patient, folder: Path) -> None:
+def _print_patient(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -230,8 +249,6 @@ def _print_patient(patient: Patient, folder: Path) -> None:
     for sample, own in zip(patient.samples, entries, strict=True):
         for text in own[0]["warnings"]:
             console.print(f"Warning, {sample}: {text}.", soft_wrap=True, markup=False)
-    console.print(
-        f"Wrote report.html, solutions.tsv, clone fractions and figures to {folder}/, and a directory for every sample",
-        soft_wrap=True,
-        markup=False,
-    )
+    all_files = "report.html, solutions.tsv, clone fractions and figures"
+    files = "solutions.tsv and clone fractions" if tables_only else all_files
+    console.print(f"Wrote {files} to {folder}/, and a directory for every sample", soft_wrap=True, markup=False)

@@ -85,7 +85,7 @@ def analyse(
     known, wanted = _places_of(bins, assembly_name, regions)
     answer = solve(bins, bounds, most, workers, note)
     _check_found(answer)
-    note("writing tables" if tables_only else "writing tables and figures")
+    note(_what_is_written(out, tables_only))
     about = _about(known, seed)
     write_answer(answer, out, about, seed)
     if not tables_only:
@@ -110,7 +110,7 @@ def analyse_patient(
     known, wanted = _places_of(samples[0], assembly_name, regions)
     patient = solve_patient(samples, bounds, most, workers, note)
     _check_found(patient.answers[0])
-    note("writing tables" if tables_only else "writing tables and figures")
+    note(_what_is_written(out, tables_only))
     about = _about(known, seed)
     drawn = draws(patient.answers, N_DRAWS, seed)
     write_patient(patient, out, drawn, about, seed)
@@ -129,6 +129,13 @@ def analyse_patient(
 def _places_of(bins: Bins, name: str | None, regions: Sequence[str]) -> tuple[Assembly | None, list[Region]]:
     known = assembly(name) if name else assembly_of(bins)
     return known, [find_region(bins, text, known) for text in regions]
+
+
+def _what_is_written(out: Path, tables_only: bool) -> str:
+    if not tables_only:
+        return "writing tables and figures"
+    earlier = "; report.html and figures/ are those of an earlier answer" if (out / "report.html").exists() else ""
+    return f"writing tables{earlier}"
 
 
 def _about(known: Assembly | None, seed: int) -> dict[str, Any]:
