@@ -441,6 +441,20 @@ def test_plugin__with_a_default_prior_of_its_own(plugin, here, given, table, hel
     assert f"scale: {helped}" in fit_help()
 
 
+def test_plugin__with_a_default_prior_that_needs_no_number(plugin, here):
+    cauchy = ["--emission", "cauchy", "--weights", "4,6", "--learn", "scale"]
+    assert "--learn scale needs a number to make a prior from: give --scale too" in refused(
+        "--plugin", plugin, *FIT, *cauchy, "--out", "none"
+    )
+    forget()
+    (here / plugin).write_text(PLUGIN.replace("required=True", "required=True, default_prior=ch.HalfNormal(0.5)"))
+    result = run("--plugin", plugin, *FIT, *cauchy, "--out", "run")
+    assert result.exit_code == 0, result.output
+    settings = Settings.read(Path("run/settings.toml"))
+    assert settings.sections["priors"] == {"scale": {"half_normal": 0.5}}
+    assert "scale" not in settings.sections["model"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -461,6 +475,8 @@ def test_default_prior__of_one_number_serves_a_list():
     about = ch.Argument("weights.", takes="list", default_prior=ch.Gamma(2, 1))
     made = about.default_prior.centred_on("weights", [0.0, 3.0])
     assert repr(made) == "Gamma([2.0, 2.0], [1.0, 1.0])"
+    assert about.prior_without_number is None  # it is not known how many
+    assert ch.Argument("two.", takes="list", default_prior=ch.Gamma([2, 2], 1)).prior_without_number.shape == (2,)
     about = ch.Argument("weights.", takes="list", default_prior=lambda x: ch.Gamma(2, 2 / x.mean()))
     assert repr(about.default_prior.centred_on("weights", [1.0, 3.0])) == "Gamma([2.0, 2.0], [1.0, 1.0])"
     assert repr(about.default_prior) == "Gamma(2, 4) for x = 0.5"

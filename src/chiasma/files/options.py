@@ -283,7 +283,7 @@ def learn_help() -> str:
         "Parameters to learn from the data, such as weights,sd. Each has a prior in \\[priors] of the --model file "
         f"({', '.join(prior_names())}), or one made from its number x, which is estimated from the signal where it is "
         "not given (weights must be given, and so must parameters of an emission of your own, except those that are "
-        "called like one of the package). "
+        "called like one of the package, or whose default prior is the same for every x). "
         f"Priors made from x: {priors}."
     )
 

@@ -110,7 +110,7 @@ class Settings:
                 raise InvalidInput(f"--learn takes parameters of the model, got {key!r}{_hint(key, own)}")
 
     def learning(self, names: Sequence[str]) -> Settings:
-        """A copy in which these parameters have priors: by default, priors made from their numbers."""
+        """A copy in which these parameters have priors: by default, made from their numbers if they need any."""
         self.check_learned(names)
         given, tables = self.sections["model"], dict(self.sections["priors"])
         own = parameters_of(self._emission()[1]) | chain_parameters()
@@ -119,12 +119,13 @@ class Settings:
                 continue
             about = own[key].about
             number = given.get(key, given.get(about.same_as))
-            if number is None:
+            prior = about.prior_without_number if number is None else about.default_prior.centred_on(key, number)
+            if prior is None:
                 raise InvalidInput(
                     f"--learn {key} needs a number to make a prior from: give {flag(key)} too, or a prior of {key} in "
                     "[priors] of the --model file"
                 )
-            tables[key] = write_prior(about.default_prior.centred_on(key, number))
+            tables[key] = write_prior(prior)
         return self.merged(priors=tables)
 
     def write(self, path: Path, title: str) -> None:

@@ -24,13 +24,17 @@ TRIED = (0.5, 2.0, 20.0)
 
 
 class DefaultPrior(NamedTuple):
-    """The default prior of a learned parameter, made from the number x that a user gives for it."""
+    """The default prior of a learned parameter, made from the number x that a user gives for it.
+
+    fixed : the prior where it is the same for all x.
+    """
 
     formula: str
     make: Callable[[Floats], Prior]
     low: float = 0.0
     high: float = np.inf
     takes_zero: bool = False
+    fixed: Prior | None = None
 
     def __repr__(self) -> str:
         return self.formula
@@ -73,7 +77,7 @@ def _as_default_prior(given: Any, takes: str) -> DefaultPrior:
         own: DefaultPrior = given
         return own
     if is_a(given, Prior):
-        return DefaultPrior(repr(given), lambda x: given, low=-np.inf, takes_zero=True)
+        return DefaultPrior(repr(given), lambda x: given, low=-np.inf, takes_zero=True, fixed=given)
     if not callable(given):
         raise InvalidInput(
             "default_prior must be a prior, such as ch.HalfNormal(0.5), or a function of the number x that returns "
@@ -136,7 +140,8 @@ class Argument:
     same_as : the key whose value is used when this one is not given.
     takes : what the option accepts: one "number", one or several "numbers" with commas between, or always a "list".
     default_prior : the prior that --learn gives it: a prior, whatever the number x of the option is, or a function of x
-        that returns a prior. A prior of one number serves every entry of a list. Default: LogNormal(log x, 0.5).
+        that returns a prior. A prior of one number serves every entry of a list. Default: LogNormal(log x, 0.5). With a
+        function the number must be given; with a prior only that of a list, which says how many entries there are.
 
     Examples
     --------
@@ -171,6 +176,12 @@ class Argument:
         given = {"help": help, "key": key, "required": required, "same_as": same_as, "takes": takes}
         for name, value in (given | {"default_prior": _as_default_prior(default_prior, takes)}).items():
             object.__setattr__(self, name, value)
+
+    @property
+    def prior_without_number(self) -> Prior | None:
+        """The default prior where it needs no number x: one that x does not change, nor the length of a list."""
+        fixed = self.default_prior.fixed
+        return None if self.takes == "list" and fixed is not None and fixed.shape == () else fixed
 
 
 WEIGHTS = Argument("one weight per row: 0.2,0.3,0.5.", required=True, takes="list", default_prior=WEIGHTS_PRIOR)
