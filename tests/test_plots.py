@@ -646,6 +646,20 @@ def test_level__time_stamps_are_dates_on_the_axis(posterior, step, zone, labels,
     assert ax.get_xlabel() == "time"
 
 
+def test_row__time_stamps_are_dates_on_the_axis(posterior):
+    # The last 12 sites are three times as far apart.
+    position = 1714550400 + 300 * np.where(np.arange(24) < 12, np.arange(24), 3 * np.arange(24) - 24)
+    known = plots.Labels(position=position, axis="time", zone=UTC)
+    whole = replace(posterior, data=ch.Observations(posterior.data.y))
+    ax = plots.plot_row(whole, 1, chain=1, draws=slice(5, 15), labels=known)
+    ax.figure.canvas.draw()
+    assert ax.get_xlabel() == "time"
+    assert ax.xaxis.get_offset_text().get_text() == "2024-05-01"
+    assert "10:00" in [text.get_text() for text in ax.get_xticklabels()]
+    np.testing.assert_array_equal(cells(ax), posterior.states(1).values[1, 5:15])
+    assert ax.get_ylim() == (4.5, 14.5)
+
+
 def test_level__time_stamps_of_one_sequence(posterior):
     position = 1714550400 + 300 * np.arange(24.0)
     known = plots.Labels(position=position, names=("house a", "house b"), axis="time", zone=UTC)

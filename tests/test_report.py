@@ -16,7 +16,7 @@ from bokeh.models import CustomJSTickFormatter
 import chiasma as ch
 from chiasma.files import charts, report_page
 from chiasma.files.answers import answers
-from chiasma.files.report import find, labels_of, place_text, region_text, write_region, write_report
+from chiasma.files.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
 from chiasma.files.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
 from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
@@ -403,6 +403,19 @@ def test_tables_only__need_no_page(fitted, tmp_path, monkeypatch):
     write_report(*fitted, tmp_path, {}, tables_only=True)
     assert (tmp_path / "states.tsv").exists()
     assert not (tmp_path / "report.html").exists()
+
+
+def test_figures__row_has_the_axis_of_the_others(tmp_path, monkeypatch):
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 1.2], sd=1.0))
+    data = Observations(model.simulate(30, seed=1)[1])
+    posterior = ch.sample(model, data, update="row", draws=20, warmup=5, chains=2, seed=1, progress=False)
+    drawn, plot_row = [], ch.plots.plot_row
+    monkeypatch.setattr(ch.plots, "plot_row", lambda *given, **named: drawn.append(plot_row(*given, **named)))
+    signal = Signal(data=data, position=1714550400 + 60 * np.arange(30.0), axis="time", zone="")
+    write_figures(find(posterior, signal), tmp_path)
+    (ax,) = drawn
+    assert ax.get_xlabel() == "time"
+    assert "08:10" in [text.get_text() for text in ax.get_xticklabels()]
 
 
 def test_charts__time_stamps_are_dates_on_the_axis():

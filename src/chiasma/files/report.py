@@ -265,7 +265,7 @@ def write_figures(found: Found, folder: Path) -> list[Path]:
 
 def _diagnostics(found: Found, n_values: int) -> dict[str, Picture]:
     """Figures of how the run went; independent draws have nothing to show."""
-    posterior = found.posterior
+    posterior, labels = found.posterior, found.labels
     pictures: dict[str, Picture] = {}
     if 2 <= n_values <= MOST_PAIRS:
         pictures["pairs"] = (pairs_size(n_values), lambda fig: plots.plot_pairs(posterior, fig=fig))
@@ -276,7 +276,7 @@ def _diagnostics(found: Found, n_values: int) -> dict[str, Picture]:
         pictures["ladder"] = (WIDE, lambda fig: plots.plot_ladder(posterior, fig=fig))
     if found.doubtful:
         row = _most_doubtful_row(posterior, found.doubtful[0])
-        pictures["row"] = (WIDE, lambda fig: plots.plot_row(posterior, row, ax=fig.subplots()))
+        pictures["row"] = (WIDE, lambda fig: plots.plot_row(posterior, row, ax=fig.subplots(), labels=labels))
     return pictures
 
 

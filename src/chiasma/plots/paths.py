@@ -141,10 +141,12 @@ def plot_row(
     draws: slice = slice(None),
     start: int = 0,
     stop: int | None = None,
+    labels: Labels | None = None,
 ) -> Axes:
     """Heatmap of one row over the draws of a chain, sites start to stop - 1: dark is the highest state, light is 0.
 
-    If there are more draws or sites than pixels, neighbours are averaged.
+    If there are more draws or sites than pixels, neighbours are averaged. Where labels give positions, sites are as
+    wide as they are there, and stretches without data are blank.
 
     Parameters
     ----------
@@ -154,6 +156,7 @@ def plot_row(
     chain : int.
     draws : slice of the draws, such as slice(0, 100).
     start, stop : int, draw sites start..stop-1; default: all.
+    labels : names of chromosomes and positions, as ch.plots.Labels.
 
     Returns
     -------
@@ -173,16 +176,22 @@ def plot_row(
     low, high = (0, 1) if posterior.n_rows is not None else (values.min(), values.max())
     if row is not None:
         high = int(posterior.layout.sizes[row]) - 1
-    small, per_line = block_means(values, 0, HEATMAP_DRAWS)
-    small, per_column = block_means(small, 1, HEATMAP_SITES)
+    lines, per_line = block_means(values, 0, HEATMAP_DRAWS)
     spacing = kept[1] - kept[0] if len(kept) > 1 else 1
     foot = kept[0] - 0.5 * spacing
-    extent = (start - 0.5, start - 0.5 + small.shape[1] * per_column, foot, foot + small.shape[0] * per_line * spacing)
-    # Image smoothing blurs edges by about one cell; with cells this small the blur is invisible.
-    fine = np.repeat(np.repeat(small, -(-500 // small.shape[0]), axis=0), -(-1_000 // small.shape[1]), axis=1)
-    ax.imshow(fine, cmap=STATES, vmin=low, vmax=high, aspect="auto", origin="lower", extent=extent)
+    heights = foot + np.arange(len(lines) + 1) * per_line * spacing
+    stretch = Stretch(posterior.data, start, stop, labels, HEATMAP_SITES)
+    if stretch.has_positions:
+        grid = np.ma.masked_invalid(np.array([stretch.steps(stretch.mean(line))[0] for line in lines]))
+        edges = stretch.steps(stretch.left)[1]
+        ax.pcolormesh(edges, heights, grid, cmap=STATES, vmin=low, vmax=high, rasterized=True)
+    else:
+        small, per_column = block_means(lines, 1, HEATMAP_SITES)
+        extent = (start - 0.5, start - 0.5 + small.shape[1] * per_column, heights[0], heights[-1])
+        # Image smoothing blurs edges by about one cell; with cells this small the blur is invisible.
+        fine = np.repeat(np.repeat(small, -(-500 // small.shape[0]), axis=0), -(-1_000 // small.shape[1]), axis=1)
+        ax.imshow(fine, cmap=STATES, vmin=low, vmax=high, aspect="auto", origin="lower", extent=extent)
     ax.set_ylim(foot, foot + len(kept) * spacing)
-    stretch = Stretch(posterior.data, start, stop)
     mark_starts(ax, stretch)
     label_sites(ax, stretch)
     whole_ticks(ax.yaxis)
