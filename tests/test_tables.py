@@ -186,6 +186,56 @@ def test_guess__dates_are_times(write):
         read_signal(write(text.replace("2013-06-01 00:01:00", "noon"), "b.csv"), guess=True)
 
 
+SPANS = """start,end,watts
+2024-05-01 08:00,2024-05-01 08:00:30,5
+2024-05-01 08:01,NA,6
+2024-05-01 08:02,2024-05-01 08:02:45,7
+"""
+
+
+def test_end__time_stamps(write):
+    signal = read_signal(write(SPANS, "a.csv"), guess=True)
+    np.testing.assert_array_equal(signal.end - signal.position, [30, np.nan, 45])
+    assert signal.zone == ""
+    assert "dates and times in columns 'start' and 'end' become seconds since 1970" in signal.notes[-1]
+    text = SPANS.replace("start,end", "begun,over").replace("2024-05-01 08:00:30", "")
+    named = read_signal(write(text, "b.csv"), Columns(value="watts", position="begun", end="over"))
+    np.testing.assert_array_equal(named.end - named.position, [np.nan, np.nan, 45])
+    zoned = re.sub(r"(2024-\S+ [\d:]+)", r"\1+02:00", SPANS)
+    shifted = read_signal(write(zoned, "c.csv"), guess=True)
+    np.testing.assert_array_equal(shifted.end, signal.end - 7200)
+    other = read_signal(write(zoned.replace("08:02:45+02:00", "07:02:45+01:00"), "d.csv"), guess=True)
+    np.testing.assert_array_equal(other.end, shifted.end)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("2024-05-01 08:00:30", "30", "line 2: column 'end' must hold dates and times, as column 'start' does, got "),
+        ("2024-05-01 08:02:45", "later", "line 4: column 'end' must hold dates and times, got 'later'; write "),
+        ("08:02:45", "08:01", "column 'start', got 2024-05-01T08:01 and 2024-05-01T08:02; correct one of them"),
+        ("08:00:30", "08:00:30Z", "'end' do, got none in column 'start'; write it there, too: 2024-05-01 08:00+02:00"),
+        ("08:00,", "08:00+02:00,", "'start' do, got none in column 'end'; write it there, too: 2024-05-01 08:00"),
+    ],
+)
+def test_end__time_stamps_that_make_no_sense(write, old, new, what):
+    assert old in SPANS
+    with pytest.raises(InvalidInput, match=re.escape(what)):
+        read_signal(write(SPANS.replace(old, new), "a.csv"), guess=True)
+
+
+@pytest.mark.parametrize(
+    ("position", "what"),
+    [
+        (None, "column 'end' holds dates and times, '2024-05-01 08:00:30', and there is no position column; name it"),
+        ("watts", "column 'end' must hold numbers, as column 'watts' does, got '2024-05-01 08:00:30'; write both in"),
+    ],
+)
+def test_end__time_stamps_without_those_of_the_position(write, position, what):
+    with pytest.raises(InvalidInput, match=re.escape(what)):
+        read_signal(write(SPANS, "a.csv"), Columns(value="watts", position=position, end="end"))
+
+
 def test_read__arrays(tmp_path):
     for y in (np.arange(3.0), np.arange(3.0)[:, None]):
         np.save(tmp_path / "y.npy", y)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput, StoreError
-from chiasma.files.sheets import MISSING, Sheet, is_number, listed, read_bytes, read_sheet
+from chiasma.files.sheets import MISSING, Line, Sheet, is_number, listed, read_bytes, read_sheet
 from chiasma.files.times import as_zone, seconds_of, time_text, times_text, zone_of
 from chiasma.models.observations import Observations
 from chiasma.npy import read_npy, read_npz
@@ -53,7 +53,7 @@ class Columns:
         "value" or "y".
     chromosome : its changes start new sequences.
     position : its differences are the gaps. Numbers, or dates and times, which become seconds since 1970.
-    end : where a site ends, for tables and exports.
+    end : where a site ends, for tables and exports; numbers, or dates and times, as the position.
     sample : the one of several samples in a file (`chiasma.genomics.signals`).
     gap_unit : the distance that counts as one step of the chains. Default: the median distance.
     delimiter : one character, or "tab", "comma", "semicolon", "space". Default: what all lines agree on.
@@ -197,9 +197,12 @@ def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
         raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
     if columns.position is not None and _is_dated(sheet, clock := _find(sheet, columns.position, "position")):
         zone = "read as UTC where they name no time zone"
+        where = f"column {sheet.names[clock]!r}"
+        if columns.end is not None:
+            where = f"columns {sheet.names[clock]!r} and {sheet.names[_find(sheet, columns.end, 'end')]!r}"
         notes += (
-            f"dates and times in column {sheet.names[clock]!r} become seconds since 1970, {zone}; --region of chiasma "
-            "show takes dates and times",
+            f"dates and times in {where} become seconds since 1970, {zone}; --region of chiasma show takes dates and "
+            "times",
         )
     return replace(_from_table(sheet, columns), notes=notes)
 
@@ -287,9 +290,10 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
     starts = np.zeros(1, np.int64)
     if columns.chromosome is not None:
         blocks, starts = _chromosomes(table, _find(table, columns.chromosome, "chromosome"))
-    end = None if columns.end is None else table.numbers(_find(table, columns.end, "end"))
+    finish = None if columns.end is None else _find(table, columns.end, "end")
     value = ", ".join(table.names[column] for column in values) if table.has_header else None
     if columns.position is None:
+        end = None if finish is None else _ends(table, finish)
         return Signal(data=Observations(y, starts), chromosome=blocks, end=end, value=value)
     clock = _find(table, columns.position, "position")
     position, zone = _times(table, clock)
@@ -298,7 +302,7 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
         data=Observations(y, starts, gaps),
         chromosome=blocks,
         position=position,
-        end=end,
+        end=None if finish is None else _ends(table, finish, clock, position, zone),
         gap_unit=unit,
         value=value,
         axis=table.names[clock] if table.has_header else None,
@@ -493,25 +497,77 @@ def whole_steps(gaps: Floats) -> Floats:
 
 def _is_dated(table: Sheet, column: int) -> bool:
     """Whether the first cell is a date or a time stamp, such as 2026-01-31 12:00, and the column no numbers."""
+    return _is_stamp(table.rows[0].cells[column].strip()) and not table.is_numeric(column)
+
+
+def _is_stamp(text: str) -> bool:
     try:
-        datetime.fromisoformat(table.rows[0].cells[column].strip())
+        datetime.fromisoformat(text)
     except ValueError:
         return False
-    return not table.is_numeric(column)
+    return True
 
 
 def _times(table: Sheet, column: int) -> tuple[Floats, str | None]:
     """(T,) numbers as they are; dates and times in seconds since 1970, and their time zone."""
     if not _is_dated(table, column):
         return table.numbers(column, STAMPS), None
-    moments = []
-    for row in table.rows:
-        text = row.cells[column].strip()
-        try:
-            moments.append(datetime.fromisoformat(text))
-        except ValueError:
-            raise table.error(
-                row.line,
-                f"column {table.names[column]!r} must hold dates and times, got {text!r}; write 2026-01-31 12:00",
-            ) from None
+    moments = [_moment(table, row, column) for row in table.rows]
     return np.array([seconds_of(moment) for moment in moments]), zone_of(moments)
+
+
+def _moment(table: Sheet, row: Line, column: int) -> datetime:
+    text = row.cells[column].strip()
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise table.error(
+            row.line,
+            f"column {table.names[column]!r} must hold dates and times, got {text!r}; write 2026-01-31 12:00",
+        ) from None
+
+
+def _ends(
+    table: Sheet, column: int, clock: int | None = None, position: Floats | None = None, zone: str | None = None
+) -> Floats:
+    """(T,) where sites end, NaN where missing: in the units of the positions in column `clock`, and read as these are.
+
+    zone : that of positions that are time stamps, None of numbers.
+    """
+    known = [t for t, row in enumerate(table.rows) if row.cells[column].strip().lower() not in MISSING]
+    first = table.rows[known[0]] if known else None
+    text = "" if first is None else first.cells[column].strip()
+    stamped = _is_stamp(text) and not table.is_numeric(column)
+    if first is None or (zone is None and not stamped):
+        return table.numbers(column)
+    what = f"column {table.names[column]!r}"
+    if clock is None or position is None:
+        raise table.error(
+            first.line,
+            f"{what} holds dates and times, {text!r}, and there is no position column; name it, or leave out the end",
+        )
+    start = table.names[clock]
+    if not stamped or zone is None:
+        kind = "numbers" if zone is None else "dates and times"
+        raise table.error(
+            first.line, f"{what} must hold {kind}, as column {start!r} does, got {text!r}; write both in the same way"
+        )
+    moments = [_moment(table, table.rows[t], column) for t in known]
+    own = zone_of(moments)
+    if (own == "") != (zone == ""):
+        with_zone, without = (start, table.names[column]) if zone else (table.names[column], start)
+        raise table.error(
+            first.line,
+            f"dates and times of one site must all name a time zone, or none: those in column {with_zone!r} do, got "
+            f"none in column {without!r}; write it there, too: 2024-05-01 08:00+02:00",
+        )
+    end = np.full(len(table.rows), np.nan)
+    end[known] = [seconds_of(moment) for moment in moments]
+    if (wrong := end < position).any():
+        t = int(np.argmax(wrong))
+        raise table.error(
+            table.rows[t].line,
+            f"{what} must not be before column {start!r}, got {time_text(end[t], own)} and "
+            f"{time_text(position[t], zone)}; correct one of them",
+        )
+    return end
