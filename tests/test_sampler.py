@@ -7,8 +7,10 @@ batch means; of correct runs, one comparison in two million is further off.
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
 import time
+from collections import Counter
 from typing import Any
 
 import numba
@@ -20,6 +22,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import unpack
 from chiasma.results.evidence import batch_error
 from chiasma.sampling import engines, sampler
+from chiasma.sampling.interrupts import WaitingInterrupts
 from chiasma.sampling.progress import Progress
 
 JIT = not numba.config.DISABLE_JIT
@@ -435,6 +438,51 @@ def test_interrupt__returns_what_all_chains_have(workers, monkeypatch):
     )
     np.testing.assert_array_equal(posterior.draws, whole.draws)
     np.testing.assert_array_equal(posterior.log_joint, whole.log_joint)
+
+
+def test_interrupt__waits_until_the_pool_holds_no_lock(monkeypatch):
+    """An interrupt inside the pool would leave a lock of its own taken, which its threads then wait for."""
+    turns = Counter()
+    sent = []
+
+    class Pool(sampler.ThreadPoolExecutor):
+        def submit(self, task: Any, engine: Any, chain: int) -> Any:
+            turns[chain] += 1
+            if not sent and len(turns) == 3 and min(turns.values()) == 2:  # all of them have draws
+                sent.append("interrupt")
+                _thread.interrupt_main()
+                time.sleep(0)  # where the handler runs
+                sent.append("goes on")
+            return super().submit(task, engine, chain)
+
+    monkeypatch.setattr(sampler, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(sampler, "TURN", 0.002)
+    walk = lambda x, beta, rng: x + rng.normal(size=x.shape)  # noqa: E731
+    posterior = ch.sample(
+        normal(update=walk), exchange=None, draws=10**6, warmup=0, chains=3, workers=3, seed=5, progress=False
+    )
+    assert sent == ["interrupt", "goes on"]
+    assert 1 <= posterior.draws.sizes["draw"] < 10**6
+
+
+def test_waiting_interrupts__take_effect_when_asked_for_or_at_the_end():
+    seen = []
+
+    def interrupted_within(then):
+        with WaitingInterrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            seen.append("noted")
+            then(interrupts)
+            seen.append("the end")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_within(lambda interrupts: interrupts.raise_noted())
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_within(lambda _: None)
+    with pytest.raises(ZeroDivisionError):
+        interrupted_within(lambda _: 1 / 0)
+    assert seen == ["noted", "noted", "the end", "noted"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize(

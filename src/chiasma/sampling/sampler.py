@@ -30,6 +30,7 @@ from chiasma.sampling.engines import Engine, ExactEngine, RowsEngine, RowsStepEn
 from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.gradient_engine import GradientEngine
+from chiasma.sampling.interrupts import WaitingInterrupts
 from chiasma.sampling.ladder import adapted_betas, resized
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.optimise import as_optima
@@ -330,7 +331,8 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.stop.set()
-        self.pool.shutdown()
+        with WaitingInterrupts():
+            self.pool.shutdown()
         self.display.close()
 
     def prepare(self) -> float | None:
@@ -386,20 +388,22 @@ class Run:
     def _all(self, task: Callable[[Engine, int], bool]) -> None:
         """Run chains in turns until each is done; an interrupt or an error stops all after the current piece."""
         turns: dict[Future[bool], int] = {}
-        try:
-            for chain, engine in enumerate(self.engines):
-                turns[self.pool.submit(task, engine, chain)] = chain
-            while turns:
-                ended, _ = wait(turns, timeout=0.1, return_when=FIRST_COMPLETED)
-                self.display.refresh()
-                for future in ended:
-                    chain = turns.pop(future)
-                    if not future.result():
-                        turns[self.pool.submit(task, self.engines[chain], chain)] = chain
-        except BaseException:
-            self.stop.set()
-            wait(turns)
-            raise
+        with WaitingInterrupts() as interrupts:
+            try:
+                for chain, engine in enumerate(self.engines):
+                    turns[self.pool.submit(task, engine, chain)] = chain
+                while turns:
+                    ended, _ = wait(turns, timeout=0.1, return_when=FIRST_COMPLETED)
+                    self.display.refresh()
+                    for future in ended:
+                        chain = turns.pop(future)
+                        if not future.result():
+                            turns[self.pool.submit(task, self.engines[chain], chain)] = chain
+                    interrupts.raise_noted()
+            except BaseException:
+                self.stop.set()
+                wait(turns)
+                raise
 
     def _pieces(self, until: int, engine: Engine) -> Iterator[int]:
         """Lengths of the pieces of one turn on the way to iteration `until`."""
