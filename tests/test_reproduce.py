@@ -79,7 +79,7 @@ def test_reproduce__says_where_the_page_is_and_what_made_it(tmp_path):
 
 
 @pytest.mark.usefixtures("light_pictures")
-def test_all_quick__runs_and_says_what_it_left_out(tmp_path, monkeypatch):
+def test_all_quick__runs_and_says_what_it_left_out(tmp_path, monkeypatch, light_pictures):
     monkeypatch.delenv(tumour_cases.DATA_VARIABLE, raising=False)
     result = run("all", "--quick", "--out", tmp_path)
     assert result.exit_code == 0, result.output
