@@ -36,6 +36,7 @@ from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.plots.parameters import histogram, prior_density
 from chiasma.plots.sites import Stretch
+from chiasma.results.convergence import rhat_text
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
@@ -367,7 +368,7 @@ def _parameters(found: Found, charts: Charts) -> Html:
         edges, heights = histogram(entry.values)
         prior = prior_density(found.posterior, entry, edges)
         drawn.append(charts.add(f"parameter{i}", parameter_chart(entry.name, edges, heights, prior)))
-    rows = [[one.name, one.mean, one.sd, one.low, one.high, one.rhat, one.ess] for one in learned]
+    rows = [[one.name, one.mean, one.sd, one.low, one.high, _rhat(one.rhat), one.ess] for one in learned]
     return parts.section(
         "Learned parameters",
         parts.table(["parameter", "mean", "sd", "5%", "95%", "R-hat", "effective draws"], rows, rest="parameters.tsv"),
@@ -377,12 +378,16 @@ def _parameters(found: Found, charts: Charts) -> Html:
     )
 
 
+def _rhat(rhat: float) -> str:
+    return "" if np.isnan(rhat) else rhat_text(rhat)
+
+
 def _checks(found: Found, charts: Charts) -> Html:
     posterior, summary = found.posterior, found.summary
     shown: list[object] = [parts.paragraph(f"Plan: {summary.run['plan'] or '-'}.")]
     if not posterior.info.get("independent"):
         rows = [
-            [part.name.replace("_", " "), part.n, part.rhat_worst, part.ess_worst, part.constant, part.worst_site]
+            [part.name.replace("_", " "), part.n, _rhat(part.rhat_worst), part.ess_worst, part.constant, part.worst_site]
             for part in summary.convergence
         ]
         names = ["quantity", "series", "worst R-hat", "fewest effective draws", "constant", "worst site"]
