@@ -77,7 +77,9 @@ td.off { background: var(--unmark); }
 
 
 def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Write report.html. content: that of summary.json. about: name, settings and the command that repeats the run."""
+    """Write report.html. content: that of summary.json. about: name, settings, the command that repeats the run,
+    and how far it came if it was interrupted.
+    """
     charts = Charts()
     name = about.get("name") or run.resolve().name
     n_sequences = len(found.signal.data.starts)
@@ -89,6 +91,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
         found.where,
         names_of_rows(found.posterior),
         f" on {count(n_sequences, noun)}" if n_sequences > 1 else "",
+        about.get("interrupted", ""),
     )
     head = Html(f"<style>{STYLE}</style>\n")
     page = parts.document(
@@ -387,7 +390,14 @@ def _checks(found: Found, charts: Charts) -> Html:
     shown: list[object] = [parts.paragraph(f"Plan: {summary.run['plan'] or '-'}.")]
     if not posterior.info.get("independent"):
         rows = [
-            [part.name.replace("_", " "), part.n, _rhat(part.rhat_worst), part.ess_worst, part.constant, part.worst_site]
+            [
+                part.name.replace("_", " "),
+                part.n,
+                _rhat(part.rhat_worst),
+                part.ess_worst,
+                part.constant,
+                part.worst_site,
+            ]
             for part in summary.convergence
         ]
         names = ["quantity", "series", "worst R-hat", "fewest effective draws", "constant", "worst site"]

@@ -222,7 +222,8 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
         learned = "its prior keeps it there: give it a wider one"
         remedy = learned if found.learns_noise else "change sd or learn it (sd=ch.HalfNormal(...))"
         warnings.append(
-            f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; {remedy}"
+            f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; "
+            f"{remedy}"
         )
     return warnings
 

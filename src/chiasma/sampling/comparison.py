@@ -39,8 +39,8 @@ class Comparison(Shown):
     names : of the models.
     evidence : log p(y | model) and its standard error, 0 where it is exact.
     probabilities : (M,) p(model | y).
-    low, high : (M,) a 90% interval of the probabilities for the Monte Carlo errors of the evidences. Where all evidences
-        are exact, both are the probability itself, and the table says "exact".
+    low, high : (M,) a 90% interval of the probabilities for the Monte Carlo errors of the evidences. Where all
+        evidences are exact, both are the probability itself, and the table says "exact".
     posteriors : those of the models that had to be sampled, by name.
 
     Examples
