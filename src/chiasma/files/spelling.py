@@ -71,9 +71,10 @@ def with_positions(message: str, signal: Signal) -> str:
 
 
 def on_command_line(summary: Summary, signal: Signal) -> Summary:
-    """A summary whose warnings and remedies name options, and sites with their positions."""
+    """A summary whose plan, warnings and remedies name options, and sites with their positions."""
     return replace(
         summary,
+        run=summary.run | {"plan": as_options(summary.run.get("plan") or "") or None},
         warnings=tuple(with_positions(as_options(text), signal) for text in summary.warnings),
         remedies=tuple(as_options(text) for text in summary.remedies),
     )

@@ -359,13 +359,10 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
 
 
 def _adapted_text(rungs: Ladder, exchange: Any) -> str:
-    """A ladder that nobody asked for multiplies the work: how large it is, and how to do without.
-
-    The plan is printed as it is in Python and on the command line, so both ways are told.
-    """
+    """A ladder that nobody asked for multiplies the work: how large it is, and how to do without."""
     text = f"ladder from the prior to the target, adapted in warm-up, {len(rungs)} replicas at first"
     unasked = isinstance(exchange, str) and exchange == "auto"
-    return f"{text} (exchange=None or --exchange none: one, without evidence)" if unasked else text
+    return f"{text} (exchange=None: one, without evidence)" if unasked else text
 
 
 def _named_update(update: Any, target: AnyTarget) -> Update:
