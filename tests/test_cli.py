@@ -244,6 +244,16 @@ def test_fit__an_array_file(here):
     assert (here / "chiasma-run/summary.json").exists()
 
 
+def test_fit__repeats_hints_after_the_summary(here):
+    lines = [f"2024-05-01 08:{t:02},{10 * (t > 5)},2024-05-02 08:{t:02}\n" for t in range(12)]
+    (here / "y.csv").write_text("".join(["taken,watts,sent\n", *lines]))
+    result = run("fit", "y.csv", "--weights", 10, "--sd", 1, "--enter", "0.1", *SMALL, "--tables-only")
+    assert result.exit_code == 0, result.output
+    hint = "'taken' and 'sent' look like time stamps: use --position taken or --position sent"
+    assert f"  {hint}\n" in result.stderr
+    assert f"hint: {hint}" in " ".join(result.stdout.split())
+
+
 def test_fit__resume_extends_and_keeps_the_settings(fitted):
     before = ch.open_posterior("run/run.zarr").codes.values.copy()
     result = run("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 30)
@@ -261,7 +271,18 @@ def test_fit__refuses_what_would_spoil_a_run(fitted):
     assert "run exists already; choose another --out, add --resume" in refused(
         "fit", "genome.tsv", "--model", "genome.toml", "--out", "run"
     )
-    assert "sd is 12.0 in the store, got 9.0" in refused("fit", "genome.tsv", "--out", "run", "--resume", "--sd", 9)
+    line = refused("fit", "genome.tsv", "--out", "run", "--resume", "--sd", 9)
+    assert "sd is 12.0 in the store, got 9.0; give the same options as before, or another --out" in line
+    line = refused("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 5)
+    assert line.endswith("got --draws 5; ask for at least as many, or look at it with chiasma show")
+    values = (fitted / "genome.tsv").read_text().splitlines()
+    (fitted / "another.tsv").write_text("\n".join(values[:30]))
+    line = refused("fit", "another.tsv", "--out", "run", "--resume")
+    assert re.match(r"error: another.tsv holds other data than the run in run, which was made from .*genome.tsv;", line)
+    assert line.endswith("; resume with the data file of the run, or choose another --out for another.tsv")
+    line = refused("fit", "genome.tsv", "--out", "run", "--resume", "--gap-unit", 5)
+    assert "genome.tsv holds the values of the run in run, but its positions or chromosomes are others; name" in line
+    (fitted / "another.tsv").unlink()
     assert "there is no run in other to resume; drop --resume" in refused(
         "fit", "genome.tsv", "--out", "other", "--resume"
     )
@@ -276,6 +297,11 @@ def test_fit__a_mistake_leaves_nothing_behind(genome):
     assert "radius must be in 1..5" in refused(*fit, "--update", "hamming-ball:9")
     assert "draws must be a whole number of at least 1" in refused(*fit, "--draws", 0)
     assert "--df belongs to student-t" in refused(*fit, "--df", 3)
+    line = refused("fit", "genome.tsv", "--weights", "100,200,60", "--fixed-row", "3=1", "--out", "run")
+    assert line.startswith(
+        "error: --fixed-row 3=1: there is no row 3; rows count from 0, and --weights gives rows 0..2."
+    )
+    assert line.endswith("A baseline needs a weight of its own, W: --weights 100,200,60,W --fixed-row 3=1")
     assert "has no column 'depth' for the value" in refused(*fit, "--value", "depth")
     assert "needs --weights; give" in refused("fit", "genome.tsv", "--out", "run")
     assert "none.toml: there is no such file" in refused("fit", "genome.tsv", "--model", "none.toml", "--out", "run")
@@ -321,15 +347,20 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     monkeypatch.setattr("chiasma.files.fitting.sample", sample)
     result = run("show", "some")
     assert result.exit_code == 0, result.output
-    assert "interrupted: 5 of 10 draws per chain; continue with: chiasma fit DATA --out some --resume" in result.stderr
+    assert (
+        "interrupted: 5 of 10 draws per chain; continue with: chiasma fit genome.tsv --out some --resume"
+        in result.stderr
+    )
+    content = json.loads((genome / "some/summary.json").read_text())
+    assert (content["complete"], content["draws_wanted"], content["run"]["draws"]) == (False, 10, 5)
     result = run("show", "some", "--check")
     checked = result.stderr
     assert result.exit_code == 0
     assert "some/run.zarr is sound: " in checked
-    assert "5 of 10 draws per chain are stored: not complete, continue with: chiasma fit DATA" in checked
+    assert "5 of 10 draws per chain are stored: not complete, continue with: chiasma fit genome.tsv" in checked
     for command in (["show", "none"], ["show", "none", "--check"]):
         assert "the run in none has no draws yet: the first are stored after warm-up." in (line := refused(*command))
-        assert line.endswith("If it was stopped, continue with: chiasma fit DATA --out none --resume")
+        assert line.endswith("If it was stopped, continue with: chiasma fit genome.tsv --out none --resume")
     for name, draws in {"some": 10, "none": 20}.items():
         result = run("fit", "genome.tsv", "--out", name, "--resume", "--tables-only")
         assert result.exit_code == 0, result.output

@@ -30,6 +30,7 @@ def test_compare__exact_models():
     assert found.best == found.names[int(np.argmax(log))]
     assert not found.posteriors
     assert "warnings" not in str(found)
+    assert str(found).count("exact") == 4  # the errors and the intervals
     assert found.to_dict()["2 rows"]["log_evidence"] == pytest.approx(ch.exact.log_evidence(models[1], y))
 
 
@@ -60,6 +61,19 @@ def test_compare__samples_where_it_must():
     marks = {line.split("│")[1].strip(): line.split("│")[6].strip() for line in str(found).splitlines() if "│" in line}
     assert marks == {"known": "", "unknown": str(len(unknown.warnings))}
     assert "attribute warnings" in str(found)
+
+
+def test_compare__shows_an_interval_that_rounds_to_nothing():
+    found = ch.Comparison(
+        names=["a", "b"],
+        evidence=[Evidence(-900.0, 0.1), Evidence(-3.0, 0.1)],
+        probabilities=np.array([0.0, 1.0]),
+        low=np.array([0.0, 1.0]),
+        high=np.array([0.0, 1.0]),
+        posteriors={},
+    )
+    assert "0.000 to 0.000" in str(found)
+    assert "1.000 to 1.000" in str(found)
 
 
 def test_compare__names_equal_sizes_by_number():

@@ -1,6 +1,7 @@
 """Misfit checks: silent where the model is right, and each finds what it is for."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import scipy.stats
 import chiasma as ch
 from chiasma.models.emissions import EMISSIONS
 from chiasma.results import misfit as module
-from chiasma.results.misfit import IMPROBABLE, _residuals, misfit
+from chiasma.results.misfit import IMPROBABLE, Misfit, _residuals, misfit
+from chiasma.results.summary import misfit_text
 from chiasma.results.warnings import misfit_warnings
 
 EXAMPLES = {
@@ -161,6 +163,36 @@ def test_misfit__asks_only_for_what_the_model_may_lack():
     assert misfit(learned).learns_weights
 
 
+BAD = Misfit(
+    n=10_000, n_pairs=9_999, per_window=500, improbable=0.03, above=0.01, below=0.0, spread=2.0, autocorrelation=0.6,
+    drift=2.0, drift_sites=(10, 20), worst_site=5,
+)  # fmt: skip
+
+
+def test_misfit__a_share_of_some_data_has_other_words_than_that_of_all():
+    assert misfit_text(BAD).startswith("3.00% of the data are improbable (")
+    (some,) = (text for text in misfit_warnings(BAD) if "improbable" in text)
+    assert some.startswith("2.00% of the data are improbable although the rows can reach their levels, where 0.1% are")
+    (every,) = (text for text in misfit_warnings(replace(BAD, above=0.0)) if "improbable" in text)
+    assert every.startswith("3.00% of the data are improbable, where")
+
+
+def test_misfit__noise_that_is_learned_is_not_to_be_learned():
+    assert "\n".join(misfit_warnings(BAD)).count("sd=ch.HalfNormal") == 2
+    told = "\n".join(misfit_warnings(replace(BAD, learns_noise=True)))
+    assert "HalfNormal" not in told
+    assert "allow outliers (emission=ch.StudentT(...)), or mark" in told
+    assert "its prior keeps it there: give it a wider one" in told
+
+
+def test_misfit__every_warning_reads_alone():
+    """The questions stand once; the drift names what they ask for."""
+    drift = misfit_warnings(BAD)[2]
+    assert "above its level. If the model has a baseline, the right weights and enough rows: subtract" in drift
+    known = misfit_warnings(replace(BAD, has_baseline=True, learns_weights=True))[2]
+    assert "If the model has enough rows: subtract" in known
+
+
 def test_misfit__learned_parameters_and_channels():
     emission = ch.Gaussian([[1.0, 0.0], [0.0, 2.0]], depth=3.0, sd=0.5)
     model = model_of(emission)
@@ -171,6 +203,8 @@ def test_misfit__learned_parameters_and_channels():
     y = model_of(EXAMPLES["gaussian"]).simulate(400, seed=1)[1]
     posterior = fit(learned, y, update="exact", exchange=None, warmup=50)
     assert abs(misfit(posterior).spread - 1) < 5 / math.sqrt(800)
+    assert misfit(posterior).learns_noise
+    assert not found.learns_noise
 
 
 def test_misfit__is_unknown_without_a_distribution_or_data(monkeypatch):

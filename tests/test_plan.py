@@ -244,7 +244,11 @@ def test_update__by_name(name, update):
     assert chosen.update == update
     assert chosen.exchange == ch.MosaicCrossover()
     assert chosen.ladder == Ladder.adapted()
-    assert chosen.reason.startswith("update as given;")
+    assert chosen.reason == (
+        "update as given; ladder from the prior to the target, adapted in warm-up, 10 replicas at first "
+        "(exchange=None: one, without evidence); MosaicCrossover exchanges"
+    )
+    assert "10 replicas at first; Swap exchanges" in plan(5, 50, name, "swap").reason
 
 
 def test_update__exact_as_asked_whatever_it_costs():

@@ -232,6 +232,35 @@ def test_report__without_labels_doubts_or_levels(tmp_path):
     assert figures == ["diagnostics/ladder.png", "diagnostics/log-joint.png", "marginals.png", "states.png"]
     page = Reader((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "Every segment has one explanation." in page.text
+    assert "There are no rivals, given these 2 rows." in page.text
+    content = json.loads((tmp_path / "summary.json").read_text())
+    assert "complete" not in content  # nobody said how many draws were wanted
+
+
+def test_report__of_an_interrupted_run_says_so_first(tmp_path, fitted):
+    resume = "continue with: chiasma fit y.csv --out run --resume"
+    write_report(*fitted, tmp_path, {"draws_wanted": 1000, "resume": resume})
+    page = Reader((tmp_path / "report.html").read_text(encoding="utf-8"))
+    place = page.text.index(f"The run was interrupted: 60 of 1,000 draws per chain; {resume}.")
+    assert place < page.text.index("found on 2 chromosomes")
+    content = json.loads((tmp_path / "summary.json").read_text())
+    assert content["complete"] is False
+    assert "resume" not in content
+    write_report(*fitted, tmp_path, {"draws_wanted": 60, "resume": resume}, tables_only=True)
+    assert json.loads((tmp_path / "summary.json").read_text())["complete"] is True
+
+
+def test_report__counts_segments_of_a_single_value():
+    y = np.repeat([0.0, 10.0, 0.0], [8, 1, 8]) + np.random.default_rng(1).normal(0, 1, 17)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([10.0], sd=1.0))
+    posterior = ch.sample(model, y, draws=20, chains=2, seed=1, progress=False)
+    found = find(posterior, Signal(data=Observations(y)))
+    told = answers(found.summary, found.regions, found.doubtful, found.where, ["row_0"], "")
+    assert told[0].text.endswith("1 of them has a single value, which may be an outlier.")
+    assert told[1].text == "There are no rivals, given this one row."
+    assert (
+        "It holds given this one row; other numbers of rows are other models: compare their evidence" in told[-1].text
+    )
 
 
 def test_region__writes_configurations_and_level(tmp_path, fitted):

@@ -79,7 +79,8 @@ def test_write__every_kind_of_value_reads_back(tmp_path):
         (GAUSSIAN | {"df": 3}, "--df belongs to student-t, and the emission is gaussian; drop it"),
         (GAUSSIAN | {"background": 3}, "--background belongs to poisson and negative-binomial"),
         (GAUSSIAN | {"fixed_rows": [1]}, "fixed_rows must be a table of rows and states such as {5 = 1}"),
-        (GAUSSIAN | {"fixed_rows": {"7": 1}}, "fixed_rows maps rows 0..1 to 0 or 1, got {7: 1}"),
+        (GAUSSIAN | {"fixed_rows": {"7": 1}}, "--fixed-row 7=1: there is no row 7; rows count from 0"),
+        (GAUSSIAN | {"fixed_rows": {"0": 2}}, "fixed_rows maps rows 0..1 to 0 or 1, got {0: 2}"),
         (GAUSSIAN | {"sd": "wide"}, "sd must be numbers"),
     ],
 )

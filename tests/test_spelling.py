@@ -124,6 +124,8 @@ def test_report__speaks_of_options():
     told = ("run chains=4", *misfit_warnings(BAD_FIT))
     signal = Signal(data=ch.Observations(np.zeros(100)), position=np.arange(100) * 60.0, zone="")
     bad = on_command_line(replace(found, misfit=BAD_FIT, warnings=told, remedies=("draws=9",)), signal)
+    ladder = replace(found, run=found.run | {"plan": "10 replicas at first (exchange=None: one)"})
+    assert on_command_line(ladder, signal).run["plan"] == "10 replicas at first (--exchange none: one)"
     assert bad.told[-1] == "what to try: --draws 9"
     assert "worst at site 5 (1970-01-01T00:05)" in " ".join(bad.warnings)
     assert "between sites 10 and 20 (1970-01-01T00:10/00:20) it is" in " ".join(bad.warnings)

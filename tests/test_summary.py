@@ -343,7 +343,7 @@ def test_summary__of_a_density_speaks_of_coordinates():
 def test_warnings__of_r_hat_show_that_it_is_above_the_limit():
     part = replace(good_run().summary().convergence[0], rhat_worst=1.0104, disagree=1, ess_worst=1e4)
     (text,) = chain_warnings((part,), (), 4, 1000)
-    assert text.endswith("is above 1.01 (1.010)")
+    assert text.endswith("is above 1.01 (1.0104)")
     found = what_to_try((part,), (), 4, 1000, [], modes_apart=False, warned=())
     assert "take more draws (draws=2000)" in found[0]  # twice as many, where all are worth much
     found = what_to_try((replace(part, ess_worst=50.0),), (), 4, 1000, [], modes_apart=False, warned=())

@@ -113,16 +113,39 @@ def test_guess__columns_by_their_names_and_contents(write):
 POWER = "{},kilowatt,temperature,room\n2024-05-01 08:00,1,20,a\n2024-05-01 08:05,2,20,b\n2024-05-01 08:10,1,20,b\n"
 
 
+# Sent in another order than measured: which of the two is the position?
+SENT = "taken at,kilowatt,room,sent\n2024-05-01 08:00,1,a,2024-05-02 08:00\n2024-05-01 08:05,2,b,2024-05-02 07:00\n"
+
+
 def test_guess__names_all_columns_that_are_not_used(write):
-    signal = read_signal(write(POWER.format("logged_at"), "a.csv"), guess=True)
+    signal = read_signal(write(SENT, "a.csv"), guess=True)
     assert signal.position is None
-    unused = "not used: 'logged_at', 'temperature', 'room' (choose with --value)"
-    assert signal.notes == (
-        f"column 'kilowatt' is taken as the signal; {unused}",
-        "'logged_at' looks like time stamps: use --position logged_at",
-    )
-    named = read_signal(write(POWER.format("logged at"), "b.csv"), Columns(value="kilowatt"), guess=True)
-    assert named.notes == ("'logged at' looks like time stamps: use --position 'logged at'",)
+    unused = "not used: 'taken at', 'room', 'sent' (choose with --value)"
+    hint = "'taken at' and 'sent' look like time stamps: use --position 'taken at' or --position sent"
+    assert signal.notes == (f"column 'kilowatt' is taken as the signal; {unused}", hint)
+    assert signal.hints == (hint,)
+
+
+def test_guess__the_only_time_stamps_whatever_their_name(write):
+    for columns in (Columns(), Columns(value="kilowatt")):
+        signal = read_signal(write(POWER.format("when"), "a.csv"), columns, guess=True)
+        assert (signal.axis, signal.zone, signal.gap_unit) == ("when", "", 300)
+        assert signal.notes[0] == "column 'when' is taken as the position"
+        assert signal.hints == ()
+    late = "id,kilowatt,when\n1,5,2024-05-01\n2,7,2024-05-02\n"  # before a first column of numbers that increase
+    assert read_signal(write(late, "b.csv"), guess=True).axis == "when"
+    ends = read_signal(write(SENT.replace("sent", "stop"), "c.csv"), guess=True)  # the other column has a use
+    assert ends.axis == "taken at"
+    assert ends.end is not None
+    blocks = "chr,kilowatt,when\n1,5,2024-05-01\n1,7,2024-05-02\n2,7,2024-05-01\n"
+    assert read_signal(write(blocks, "d.csv"), guess=True).axis == "when"
+
+
+@pytest.mark.parametrize("second", ["2024-04-30", "noon"])
+def test_guess__time_stamps_that_do_not_increase_are_left_to_the_reader(write, second):
+    signal = read_signal(write(f"when,kilowatt\n2024-05-01,5\n{second},7\n", "a.csv"), guess=True)
+    assert signal.position is None
+    assert signal.hints == ("'when' looks like time stamps: use --position when",)
 
 
 @pytest.mark.parametrize("name", ["timestamp", "Date", "datetime", "date_time", "Time"])

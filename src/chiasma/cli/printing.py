@@ -56,11 +56,14 @@ class Voice:
             typer.echo(json.dumps(report.content, indent=2))
         elif not self.quiet:
             from rich.console import Console
+            from rich.text import Text
 
             from chiasma.files.run_directory import RunDirectory
 
             console = Console(highlight=False, soft_wrap=False)
             console.print(report.summary)
+            for hint in signal.hints:  # they were printed before the run, too, and scrolled away
+                console.print(Text.assemble(("hint: ", "bold yellow"), printable(hint)))
             console.print(_doubts(report, signal, run))
             *files, last = report.files
             wrote = f"Wrote {', '.join(files)} and {last} to {run}{_slash(run)}"

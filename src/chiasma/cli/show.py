@@ -39,7 +39,7 @@ def show(
 ) -> None:
     """Summarise a run, finished or interrupted, and rewrite its report: a page, tables and figures."""
     from chiasma.files.regions import find_region
-    from chiasma.files.report import PAGE, region_text, write_region, write_report
+    from chiasma.files.report import PAGE, interrupted_text, region_text, write_region, write_report
 
     if tables_only and open_page:
         raise InvalidInput(f"--open shows report.html, which {TABLES_ONLY} does not write; drop one of the two")
@@ -52,7 +52,7 @@ def show(
     n_draws, wanted = posterior.draws.sizes["draw"], directory.wanted_draws()
     voice.seed(posterior.info["seed"])
     if n_draws < wanted:
-        voice.note(f"interrupted: {n_draws:,} of {wanted:,} draws per chain; {directory.how_to_resume()}")
+        voice.note(f"interrupted: {interrupted_text(n_draws, wanted)}; {directory.how_to_resume()}")
     about = directory.about()
     if region is not None:
         start, stop = find_region(signal, region)

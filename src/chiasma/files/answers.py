@@ -23,19 +23,21 @@ def answers(
     where: Where,
     rows: Sequence[str],
     sequences: str,
+    interrupted: str = "",
 ) -> list[Verdict]:
     """The verdicts at the top of a report.
 
     summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. rows : their
-    names. sequences : how many there are, in words.
+    names. sequences : how many there are, in words. interrupted : how far a run came that has not all its draws.
     """
     return [
+        *([Verdict(tone="bad", answer="The run was interrupted:", text=interrupted)] if interrupted else []),
         _found(regions, doubtful, sequences),
         *_rivals(regions, doubtful, where, rows),
         _how_sure(regions),
         *_sampling(summary),
         *_fit(summary),
-        _next(summary, doubtful),
+        _next(summary, doubtful, rows),
     ]
 
 
@@ -48,16 +50,21 @@ def _found(regions: Sequence[Region], doubtful: Sequence[Region], sequences: str
         if blank
         else ""
     )
+    single = sum(one.segment.n_data == 1 for one in measured)
+    # However probable a state is there: a model without outliers has no other explanation.
+    alone = f" {single:,} of them {'has' if single == 1 else 'have'} a single value, which may be an outlier."
     return Verdict(
         tone="note",
         answer=f"{count(len(measured), 'segment')} found{sequences}.",
-        text=f"In {certain:,} of them one state of the rows has a probability of {CERTAIN:.0%} or more.{more}",
+        text=f"In {certain:,} of them one state of the rows has a probability of {CERTAIN:.0%} or more."
+        f"{alone if single else ''}{more}",
     )
 
 
 def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where, rows: Sequence[str]) -> list[Verdict]:
     if not doubtful:
-        return [Verdict(tone="good", answer="Every segment has one explanation.", text="There are no rivals.")]
+        text = f"There are no rivals, given {_these(rows)}."
+        return [Verdict(tone="good", answer="Every segment has one explanation.", text=text)]
     n_data = sum(one.segment.n_data for one in regions)
     share = sum(one.segment.n_data for one in doubtful)
     several = sum(len(one.serious) > 1 for one in doubtful)
@@ -78,6 +85,10 @@ def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where,
             text=f"{listed}. {same_level_text(worst)}".strip(),
         ),
     ]
+
+
+def _these(rows: Sequence[str]) -> str:
+    return "this one row" if len(rows) == 1 else f"these {len(rows):,} rows"
 
 
 def in_words(explanations: Sequence[Explanation], rows: Sequence[str]) -> str:
@@ -166,7 +177,7 @@ def _fit(summary: Summary) -> list[Verdict]:
     return [Verdict(tone="good", answer="The model fits the data.", text=text)]
 
 
-def _next(summary: Summary, doubtful: Sequence[Region]) -> Verdict:
+def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> Verdict:
     misfits = summary.about_the_model
     if summary.remedies:
         told = in_order(summary.remedies)
@@ -176,7 +187,10 @@ def _next(summary: Summary, doubtful: Sequence[Region]) -> Verdict:
     elif misfits:
         text = "Change the model as told above and fit again: these probabilities hold only if the model is right."
     elif not doubtful:
-        text = "Use segments.tsv."
+        text = (
+            f"Use segments.tsv. It holds given {_these(rows)}; other numbers of rows are other models: compare their "
+            "evidence (ch.compare in Python, or a fit of each with --evidence and the same priors)."
+        )
     elif any(one.same_level for one in doubtful):
         text = (
             "Use segments.tsv where one explanation holds. Where several do, report all of them with their "

@@ -160,16 +160,21 @@ def write_report(
 ) -> Report:
     """Write all files of the report.
 
-    about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat" and "name" are
-    for the page. say : is told what was written, and how long it took. tables_only : leave out
-    the page and the figures, which take most of the time and space.
+    about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat", "resume" and
+    "name" are for the page; "draws_wanted" says whether the run is complete. say : is told what was written, and how
+    long it took. tables_only : leave out the page and the figures, which take most of the time and space.
     """
     clock = Clock(say)
-    page: dict[str, Any] = {key: about[key] for key in ("settings", "repeat", "name") if key in about}
+    page: dict[str, Any] = {key: about[key] for key in ("settings", "repeat", "resume", "name") if key in about}
     found = find(posterior, signal)
     clock.lap("segments and checks")
     content: dict[str, Any] = {"summary_version": SUMMARY_VERSION}
     content |= {key: value for key, value in about.items() if key not in page}
+    if (wanted := about.get("draws_wanted")) is not None:
+        n_draws = posterior.draws.sizes["draw"]
+        content["complete"] = n_draws >= wanted
+        if n_draws < wanted:
+            page["interrupted"] = f"{interrupted_text(n_draws, wanted)}; {about.get('resume', 'resume it')}."
     content |= {"versions": dict(posterior.info.get("versions", {}))}
     content |= found.summary.to_dict() | {"segments": len(found.regions), "uncertain_segments": len(found.doubtful)}
     tables = {
@@ -205,6 +210,11 @@ def write_report(
             *([] if tables_only else ["figures/"]),
         ),
     )
+
+
+def interrupted_text(n_draws: int, wanted: int) -> str:
+    """How far a run came that was interrupted."""
+    return f"{n_draws:,} of {wanted:,} draws per chain"
 
 
 class Clock:

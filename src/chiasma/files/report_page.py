@@ -36,6 +36,7 @@ from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.plots.parameters import histogram, prior_density
 from chiasma.plots.sites import Stretch
+from chiasma.results.convergence import rhat_text
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
@@ -76,7 +77,9 @@ td.off { background: var(--unmark); }
 
 
 def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Write report.html. content: that of summary.json. about: name, settings and the command that repeats the run."""
+    """Write report.html. content: that of summary.json. about: name, settings, the command that repeats the run,
+    and how far it came if it was interrupted.
+    """
     charts = Charts()
     name = about.get("name") or run.resolve().name
     n_sequences = len(found.signal.data.starts)
@@ -88,6 +91,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
         found.where,
         names_of_rows(found.posterior),
         f" on {count(n_sequences, noun)}" if n_sequences > 1 else "",
+        about.get("interrupted", ""),
     )
     head = Html(f"<style>{STYLE}</style>\n")
     page = parts.document(
@@ -367,7 +371,7 @@ def _parameters(found: Found, charts: Charts) -> Html:
         edges, heights = histogram(entry.values)
         prior = prior_density(found.posterior, entry, edges)
         drawn.append(charts.add(f"parameter{i}", parameter_chart(entry.name, edges, heights, prior)))
-    rows = [[one.name, one.mean, one.sd, one.low, one.high, one.rhat, one.ess] for one in learned]
+    rows = [[one.name, one.mean, one.sd, one.low, one.high, _rhat(one.rhat), one.ess] for one in learned]
     return parts.section(
         "Learned parameters",
         parts.table(["parameter", "mean", "sd", "5%", "95%", "R-hat", "effective draws"], rows, rest="parameters.tsv"),
@@ -377,12 +381,23 @@ def _parameters(found: Found, charts: Charts) -> Html:
     )
 
 
+def _rhat(rhat: float) -> str:
+    return "" if np.isnan(rhat) else rhat_text(rhat)
+
+
 def _checks(found: Found, charts: Charts) -> Html:
     posterior, summary = found.posterior, found.summary
     shown: list[object] = [parts.paragraph(f"Plan: {summary.run['plan'] or '-'}.")]
     if not posterior.info.get("independent"):
         rows = [
-            [part.name.replace("_", " "), part.n, part.rhat_worst, part.ess_worst, part.constant, part.worst_site]
+            [
+                part.name.replace("_", " "),
+                part.n,
+                _rhat(part.rhat_worst),
+                part.ess_worst,
+                part.constant,
+                part.worst_site,
+            ]
             for part in summary.convergence
         ]
         names = ["quantity", "series", "worst R-hat", "fewest effective draws", "constant", "worst site"]

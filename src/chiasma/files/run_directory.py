@@ -57,11 +57,36 @@ class RunDirectory:
 
         A run that is killed in between has its settings, which are enough to resume it.
         """
-        if not resume:
+        if resume:
+            self._check_same_data(signal, source)
+        else:
             self.check_new()
             self.keep_settings(settings, source)
         if not self.store.exists():
             self.keep_data(signal)
+
+    def _check_same_data(self, signal: Signal, source: Path) -> None:
+        """Raise StoreError for other data than those of the run: the store would only say that digests differ."""
+        from chiasma.results.provenance import describe_data
+        from chiasma.storage.opening import stored_digests
+
+        if not self.store.exists():
+            return
+        old, new = stored_digests(self.store), describe_data(signal.data)
+        if old == new:
+            return
+        made = self.source()
+        another = f"choose another --out for {source}"
+        if old.get("y") != new["y"]:
+            named = "" if made is None else f", which was made from {made}"
+            raise StoreError(
+                f"{source} holds other data than the run in {self.path}{named}; resume with the data file of the run, "
+                f"or {another}"
+            )
+        raise StoreError(
+            f"{source} holds the values of the run in {self.path}, but its positions or chromosomes are others; name "
+            f"the columns as in that run (--position, --chromosome, --gap-unit), or {another}"
+        )
 
     def keep_settings(self, settings: Settings, source: Path) -> None:
         with self._clear_errors():
@@ -173,18 +198,28 @@ class RunDirectory:
         """The entries of summary.json that describe the run, and what the page says of its settings."""
         from chiasma import __version__
 
-        settings = self.settings_file.read_text(encoding="utf-8")
-        source = re.match(r"# Settings of a fit of (.+)\.\n", settings)
+        source = self.source()
         return {
             "chiasma": __version__,
             "draws_wanted": self.wanted_draws(),
-            "name": self.path.resolve().name if source is None else Path(source[1]).name,
-            "settings": settings,
+            "name": self.path.resolve().name if source is None else source.name,
+            "settings": self.settings_file.read_text(encoding="utf-8"),
+            "resume": self.how_to_resume(),
             # The page stands beside the settings, wherever the directory is moved to.
             "repeat": f"chiasma fit DATA --model {self.settings_file.name} --out ANOTHER",
         }
 
+    def source(self) -> Path | None:
+        """The data file of the run, as it was given; None where the settings do not name it."""
+        try:
+            settings = self.settings_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        named = re.match(r"# Settings of a fit of (.+)\.\n", settings)
+        return None if named is None else Path(named[1])
+
     def how_to_resume(self, source: Path | None = None) -> str:
+        source = source or self.source()
         data = "DATA" if source is None else shlex.quote(str(source))
         return f"continue with: {program()} fit {data} --out {shlex.quote(str(self.path))} --resume"
 

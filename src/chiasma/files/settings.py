@@ -166,10 +166,12 @@ class Settings:
             if one.about.same_as and key not in values:
                 # If the other parameter has a number and a prior, use the number.
                 values[key] = given.get(one.about.same_as, values[one.about.same_as])
+        fixed = _fixed_rows(given.get("fixed_rows", {}))
+        _check_fixed(fixed, given.get("weights"))
         return FactorialHMM(
             chains=CHAINS["binary"](**_arguments(chains, values)),
             emission=kind(**_arguments(emission, values)),
-            fixed_rows=_fixed_rows(given.get("fixed_rows", {})),
+            fixed_rows=fixed,
         )
 
     def _model_of_rows(
@@ -306,6 +308,21 @@ def _fixed_rows(given: Any) -> dict[int, int]:
     if not isinstance(given, dict) or not all(str(row).isdecimal() for row in given):
         raise InvalidInput(f"fixed_rows must be a table of rows and states such as {{5 = 1}}, got {given!r}")
     return {int(row): state for row, state in given.items()}
+
+
+def _check_fixed(fixed: Mapping[int, int], weights: Any) -> None:
+    """Raise InvalidInput for a row without a weight: often a baseline, or the last row counted from 1."""
+    if not isinstance(weights, list):
+        return
+    n_rows = len(weights)
+    for row, state in fixed.items():
+        if row >= n_rows:
+            listed = ",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in weights)
+            raise InvalidInput(
+                f"--fixed-row {row}={state}: there is no row {row}; rows count from 0, and {flag('weights')} gives "
+                f"rows 0..{n_rows - 1}. A baseline needs a weight of its own, W: {flag('weights')} {listed},W "
+                f"--fixed-row {n_rows}=1"
+            )
 
 
 def _toml(value: Any) -> str:

@@ -21,6 +21,12 @@ from chiasma.sampling.updates import UPDATES
 # name=value, where the value is a call such as ch.Ladder.adapted(8), a quoted word, a list, a number, or ... for any.
 _ARGUMENT = re.compile(r"\b(\w+)=(?:ch\.([\w.]+)\(([^()]*)\)|'([\w-]+)'|\[([^\]]*)\]|(True|None|\.\.\.|[\d.]*\d))")
 
+# What only Python has, and what a command has in its place.
+_PHRASES = {
+    "call sample as before, or give another store": "give the same options as before, or another --out",
+    "or open it with open_posterior": "or look at it with chiasma show",
+}
+
 _SITES = re.compile(r"\bsites? (\d+)(?: and (\d+))?")
 
 
@@ -33,11 +39,15 @@ def as_options(message: str) -> str:
     '--update block:8, --ladder auto:12, --emission student-t'
     >>> as_options("learn it (sd=ch.HalfNormal(...)), not size=3")
     'learn it (--learn sd), not size=3'
+    >>> as_options("got draws=5; ask for at least as many, or open it with open_posterior")
+    'got --draws 5; ask for at least as many, or look at it with chiasma show'
     """
     try:
         flags = {setting.key: setting.flag for setting in all_settings()} | {"resume": "--resume"}
     except InvalidInput:  # of a plugin, whose argument has the name of a setting: that is what the message says
         return message
+    for python, command in _PHRASES.items():
+        message = message.replace(python, command)
     return _ARGUMENT.sub(lambda found: _option(found, flags), message)
 
 
@@ -61,9 +71,10 @@ def with_positions(message: str, signal: Signal) -> str:
 
 
 def on_command_line(summary: Summary, signal: Signal) -> Summary:
-    """A summary whose warnings and remedies name options, and sites with their positions."""
+    """A summary whose plan, warnings and remedies name options, and sites with their positions."""
     return replace(
         summary,
+        run=summary.run | {"plan": as_options(summary.run.get("plan") or "") or None},
         warnings=tuple(with_positions(as_options(text), signal) for text in summary.warnings),
         remedies=tuple(as_options(text) for text in summary.remedies),
     )

@@ -10,7 +10,7 @@ import csv
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -79,7 +79,7 @@ class Signal:
 
     value, axis : names of the columns of the signal and of the position; None where the file gives none.
     zone : time zone of positions that were time stamps and are seconds since 1970, see `times`; None for numbers.
-    notes : what was guessed or converted, one sentence each.
+    notes : what was guessed or converted, one sentence each. hints : those of them that ask the reader to act.
     """
 
     data: Observations
@@ -91,6 +91,7 @@ class Signal:
     axis: str | None = None
     zone: str | None = None
     notes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
     def in_words(self) -> str:
         """The shape of the data in one line.
@@ -191,8 +192,9 @@ def read_signal(path: Path, columns: Columns | None = None, guess: bool = False)
 def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
     """The columns of a sheet as a signal; see `read_signal`."""
     notes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     if guess:
-        columns, notes = _guessed(sheet, columns)
+        columns, notes, hints = _guessed(sheet, columns)
     if columns.gap_unit is not None and columns.position is None:
         raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
     if columns.position is not None and _is_dated(sheet, clock := _find(sheet, columns.position, "position")):
@@ -204,7 +206,7 @@ def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
             f"dates and times in {where} become seconds since 1970, {zone}; --region of chiasma show takes dates and "
             "times",
         )
-    return replace(_from_table(sheet, columns), notes=notes)
+    return replace(_from_table(sheet, columns), notes=notes + hints, hints=hints)
 
 
 def write_table(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -325,8 +327,13 @@ def column_called(sheet: Sheet, names: Iterable[str]) -> int | None:
     return next((have.index(name) for name in names if name in have), None)
 
 
-def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
-    """The columns with those filled in that names and contents give away, and notes on them."""
+def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...], tuple[str, ...]]:
+    """The columns with those filled in that names and contents give away, notes on them, and hints.
+
+    The position is the first of these that the table has: a column with one of START_NAMES; one with one of STAMP_NAMES
+    that could be positions; the only column of time stamps, if they increase; and, where there is no chromosome, a
+    first column of numbers that only increase.
+    """
     notes = []
     found: dict[str, str] = {}
     for field, names in (("chromosome", CHROMOSOME_NAMES), ("position", START_NAMES), ("end", END_NAMES)):
@@ -337,6 +344,8 @@ def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
         stamps = column_called(table, STAMP_NAMES)
         if stamps is not None and _could_be_positions(table, stamps):
             found["position"] = str(stamps + 1)
+        elif (lone := _lone_stamps(table, columns, found)) is not None:
+            found["position"] = str(lone + 1)
     placed = found.keys() & {"position", "chromosome"} or columns.position or columns.chromosome
     if not placed and _is_clock(table, columns):
         found["position"] = "1"
@@ -344,9 +353,7 @@ def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
         del found["end"]
     for field, number in found.items():
         notes.append(f"column {table.names[int(number) - 1]!r} is taken as the {field}")
-    taken = {int(number) - 1 for number in found.values()}
-    taken |= {_find(table, name, "") for name in (columns.chromosome, columns.position, columns.end) if name}
-    taken |= set(_named_values(table, columns))
+    taken = _taken(table, columns, found)
     free = [c for c in range(len(table.names)) if c not in taken]
     numeric = [c for c in free if table.is_numeric(c)]
     if len(table.names) > 1 and numeric and not _named_values(table, columns):
@@ -354,22 +361,51 @@ def _guessed(table: Sheet, columns: Columns) -> tuple[Columns, tuple[str, ...]]:
         free.remove(numeric[0])
         more = f"; not used: {listed(table.names[c] for c in free)} (choose with --value)" if free else ""
         notes.append(f"column {table.names[numeric[0]]!r} is taken as the signal{more}")
-    if columns.position is None and "position" not in found:
-        notes += _unused_stamps(table, free)
-    return replace(columns, **found), tuple(notes)  # type: ignore[arg-type]
+    has_position = columns.position is not None or "position" in found
+    hints = () if has_position else _unused_stamps(table, free)
+    return replace(columns, **found), tuple(notes), hints  # type: ignore[arg-type]
 
 
-def _unused_stamps(table: Sheet, free: Iterable[int]) -> list[str]:
-    """What to do about a column that could be the position, or that its name promises to be."""
-    for column in free:
-        name = table.names[column]
-        if _is_dated(table, column) and _could_be_positions(table, column):
-            return [f"{name!r} looks like time stamps: use --position {shlex.quote(name)}"]
+def _taken(table: Sheet, columns: Columns, found: Mapping[str, str]) -> set[int]:
+    """Columns that have a use, because they were named or found."""
+    taken = {int(number) - 1 for number in found.values()}
+    taken |= {_find(table, name, "") for name in (columns.chromosome, columns.position, columns.end) if name}
+    return taken | set(_named_values(table, columns))
+
+
+def _lone_stamps(table: Sheet, columns: Columns, found: Mapping[str, str]) -> int | None:
+    """The only column of time stamps without another use, if they increase along every chromosome."""
+    dated = _stamps(table, sorted(set(range(len(table.names))) - _taken(table, columns, found)))
+    if len(dated) != 1:
+        return None
+    try:
+        steps = np.diff(_times(table, dated[0])[0])
+    except InvalidInput:  # a cell that is no time stamp
+        return None
+    chromosome = found.get("chromosome", columns.chromosome)
+    if chromosome is not None:
+        names = [same_chromosome(name) for name in table.texts(_find(table, chromosome, "chromosome"))]
+        steps = steps[[a == b for a, b in pairwise(names)]]
+    return dated[0] if np.all(steps > 0) else None
+
+
+def _stamps(table: Sheet, among: Iterable[int]) -> list[int]:
+    """The columns of time stamps that could be positions."""
+    return [column for column in among if _is_dated(table, column) and _could_be_positions(table, column)]
+
+
+def _unused_stamps(table: Sheet, free: Sequence[int]) -> tuple[str, ...]:
+    """What to do about columns that could be the position, or that their names promise to be."""
+    dated = [table.names[column] for column in _stamps(table, free)]
+    if dated:
+        looks = "looks" if len(dated) == 1 else "look"
+        options = " or ".join(f"--position {shlex.quote(name)}" for name in dated)
+        return (f"{' and '.join(map(repr, dated))} {looks} like time stamps: use {options}",)
     for column in free:
         name, first = table.names[column], table.rows[0].cells[column].strip()
         if plain_name(name) in STAMP_NAMES and not (_is_dated(table, column) or table.is_numeric(column)):
-            return [f"{name!r} is not used: it must hold {STAMPS}, got {first!r}; write them in this way to use it"]
-    return []
+            return (f"{name!r} is not used: it must hold {STAMPS}, got {first!r}; write them in this way to use it",)
+    return ()
 
 
 def _could_be_positions(table: Sheet, column: int) -> bool:

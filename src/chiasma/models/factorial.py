@@ -477,7 +477,10 @@ def _fixed_rows(fixed: Mapping[int, int], n_rows: int) -> dict[int, int]:
         raise InvalidInput(f"fixed_rows maps rows to states, such as {{0: 1}}, got {shown(fixed)}")
     for k, x in fixed.items():
         if not is_count(k, least=0) or k >= n_rows or not is_count(x, least=0) or x > 1:
-            raise InvalidInput(f"fixed_rows maps rows 0..{n_rows - 1} to 0 or 1, got {{{k}: {x}}}")
+            raise InvalidInput(
+                f"fixed_rows maps rows 0..{n_rows - 1} to 0 or 1, got {{{k}: {x}}}; rows count from 0, and a baseline "
+                "needs a weight of its own"
+            )
     if len(fixed) == n_rows:
         raise InvalidInput(f"all {n_rows} rows are fixed; leave at least one free")
     return {int(k): int(x) for k, x in sorted(fixed.items())}

@@ -16,6 +16,18 @@ from chiasma.types import Floats
 RHAT = 1.01
 
 
+def rhat_text(rhat: float) -> str:
+    """An R-hat in three digits, or in as many as show that it is above the limit.
+
+    >>> rhat_text(1.2), rhat_text(1.0104), rhat_text(1.0096), rhat_text(float("inf"))
+    ('1.200', '1.0104', '1.010', 'inf')
+    """
+    digits = 3
+    while rhat > RHAT >= float(f"{rhat:.{digits}f}"):
+        digits += 1
+    return f"{rhat:.{digits}f}"
+
+
 class Judged(NamedTuple):
     """R-hat and bulk effective sample size of every series, (S,) each; NaN where they cannot be computed.
 

@@ -38,6 +38,8 @@ IMPROBABLE = 0.001
 WINDOWS, FEWEST_PER_WINDOW = 20, 30
 # Parameters that say what a row adds.
 WEIGHTS = ("weights", "weight", "values")
+# Parameters that say how wide the noise is.
+NOISE = ("sd", "depth_sd", "dispersion")
 # Residuals are held within this many standard deviations: beyond, probabilities are 0 in floating point.
 FARTHEST = 8.0
 
@@ -52,7 +54,7 @@ class Misfit:
     autocorrelation : correlation of the residuals of neighbouring sites, 0 under the model. drift : the largest mean
     of residuals in a window of sites, in standard deviations of the noise, 0 under the model. drift_sites : the window,
     first and last site. per_window : values in a window. has_baseline : a row is fixed, and not off. learns_weights :
-    what the rows add is learned.
+    what the rows add is learned. learns_noise : how wide the noise is is learned.
     """
 
     n: int
@@ -68,6 +70,7 @@ class Misfit:
     per_window: int
     has_baseline: bool = False
     learns_weights: bool = False
+    learns_noise: bool = False
 
 
 def misfit(posterior: Posterior) -> Misfit | None:
@@ -96,6 +99,7 @@ def _checks(posterior: Posterior) -> Misfit | None:
     drift, drift_sites, per_window = _drift(z, seen)
     model = posterior.model
     assert isinstance(model, FactorialHMM)
+    learned = {name.rpartition(".")[2] for name in model.parameters.names}
     return Misfit(
         n=int(seen.sum()),
         improbable=float(extreme[:, seen].mean()),
@@ -109,7 +113,8 @@ def _checks(posterior: Posterior) -> Misfit | None:
         drift_sites=drift_sites,
         per_window=per_window,
         has_baseline=any(model.fixed_rows.values()),
-        learns_weights=any(name.rpartition(".")[2] in WEIGHTS for name in model.parameters.names),
+        learns_weights=not learned.isdisjoint(WEIGHTS),
+        learns_noise=not learned.isdisjoint(NOISE),
     )
 
 

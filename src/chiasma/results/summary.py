@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from chiasma.results.convergence import Convergence, convergence
+from chiasma.results.convergence import Convergence, convergence, rhat_text
 from chiasma.results.evidence import Evidence
 from chiasma.results.misfit import IMPROBABLE, Misfit
 from chiasma.results.parameters import ParameterSummary
@@ -295,7 +295,7 @@ def _convergence_table(parts: tuple[Convergence, ...], checked: str = "") -> Any
     for name in ("series", *two_lines, "constant", f"worst\n{parts[-1].place}"):
         table.add_column(name, justify="right", no_wrap=True)
     for part in parts:
-        numbers = [f"{x:.3f}" for x in (part.rhat_worst, part.rhat_median)]
+        numbers = [rhat_text(x) for x in (part.rhat_worst, part.rhat_median)]
         numbers += [f"{x:,.0f}" for x in (part.ess_worst, part.ess_median)]
         table.add_row(
             part.name.replace("_", " "),
@@ -316,7 +316,7 @@ def _parameter_table(parameters: tuple[ParameterSummary, ...]) -> Any:
         table.add_column(name, justify="right", no_wrap=True)
     for one in parameters:
         numbers = [f"{x:.4g}" for x in (one.mean, one.sd, one.low, one.high)]
-        numbers += [f"{one.rhat:.3f}", f"{one.ess:,.0f}"]
+        numbers += [rhat_text(one.rhat), f"{one.ess:,.0f}"]
         table.add_row(Text(one.name), *("-" if text == "nan" else text for text in numbers))
     return table
 

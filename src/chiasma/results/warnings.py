@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.results.convergence import RHAT, Convergence
+from chiasma.results.convergence import RHAT, Convergence, rhat_text
 from chiasma.results.evidence import Evidence
 from chiasma.results.exchange_stats import suggested_size
 from chiasma.results.misfit import IMPROBABLE, Misfit
@@ -61,13 +61,13 @@ def chain_warnings(
             place = f"{part.place} {part.worst_site}"
             many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at {place}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(_disagree(f"{what} is above {RHAT}{many} ({part.rhat_worst:.3f}){stuck}"))
+            found.append(_disagree(f"{what} is above {RHAT}{many} ({rhat_text(part.rhat_worst)}){stuck}"))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", n_chains))
     apart = sorted((one for one in parameters if one.rhat > RHAT), key=lambda one: -one.rhat)
     if apart:
-        found.append(_disagree(f"{_listed([f'{one.name} ({one.rhat:.3f})' for one in apart])} is above {RHAT}"))
+        found.append(_disagree(f"{_listed([f'{one.name} ({rhat_text(one.rhat)})' for one in apart])} is above {RHAT}"))
     slow = sorted((one for one in parameters if one.ess < ESS_PER_CHAIN * n_chains), key=lambda one: one.ess)
     if slow:
         what = _listed([f"{one.name} ({one.ess:,.0f})" for one in slow])
@@ -207,18 +207,23 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
     warnings += _level_warnings(found)
     rest = found.improbable - sum(far.values())
     if _is_excess(rest, UNLIKELY, IMPROBABLE, found.n):
+        # Another share than the one of all data, which the summary prints: the words must differ where these do.
+        within = " although the rows can reach their levels" if rest < found.improbable else ""
+        learn = "" if found.learns_noise else ", learn the noise (sd=ch.HalfNormal(...))"
         warnings.append(
-            f"{rest:.1%} of the data are improbable under the fitted model, where {IMPROBABLE:.1%} are expected "
-            f"(worst at site {found.worst_site}): allow outliers (emission=ch.StudentT(...)), learn the noise "
-            "(sd=ch.HalfNormal(...)), or mark values that are wrong as missing (NA)"
+            f"{rest:.2%} of the data are improbable{within}, where {IMPROBABLE:.1%} are expected (worst at site "
+            f"{found.worst_site}): allow outliers (emission=ch.StudentT(...)){learn}, or mark values that are wrong as "
+            "missing (NA)"
         )
     if abs(math.log(found.spread or 1e-9)) > math.log(WIDER) and abs(found.spread - 1) * math.sqrt(2 * found.n) > SURE:
         wide = found.spread > 1
         what = "wider: the noise is underestimated" if wide else "narrower: the noise is overestimated"
         effect = "probabilities are too extreme" if wide else "the fit is less sure than the data allow"
+        learned = "its prior keeps it there: give it a wider one"
+        remedy = learned if found.learns_noise else "change sd or learn it (sd=ch.HalfNormal(...))"
         warnings.append(
-            f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; change "
-            "sd or learn it (sd=ch.HalfNormal(...))"
+            f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; "
+            f"{remedy}"
         )
     return warnings
 
@@ -233,7 +238,8 @@ def _level_warnings(found: Misfit) -> list[str]:
             f"residuals of neighbouring sites are correlated ({r:.2f}, expected 0): the fit is surer than it should "
             f"be. {first_ask}waves or filtered noise; correct the data for the waves, or average over wider sites"
         )
-        first_ask = "After the questions above: "
+        # The questions stand once, but a warning reads alone: it names what they ask for.
+        first_ask = f"If the model has {_needed(found)}: "
     if abs(found.drift) > DRIFTING and abs(found.drift) * math.sqrt(found.per_window) > SURE + 1:
         first, last = found.drift_sites
         warnings.append(
@@ -249,6 +255,13 @@ def _questions(found: Misfit) -> str:
     asked = [] if found.has_baseline else ["Is there a baseline (a row fixed on)?"]
     asked += [] if found.learns_weights else ["Are the weights right (learn them: weights=ch.Gamma(...))?"]
     return " ".join([*asked, "Are there enough rows?"])
+
+
+def _needed(found: Misfit) -> str:
+    """What the questions ask for, in words."""
+    needed = [] if found.has_baseline else ["a baseline"]
+    needed += [] if found.learns_weights else ["the right weights"]
+    return f"{', '.join(needed)} and enough rows" if needed else "enough rows"
 
 
 def _is_excess(share: float, large: float, expected: float, n: int) -> bool:

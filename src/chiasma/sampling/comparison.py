@@ -39,7 +39,8 @@ class Comparison(Shown):
     names : of the models.
     evidence : log p(y | model) and its standard error, 0 where it is exact.
     probabilities : (M,) p(model | y).
-    low, high : (M,) a 90% interval of the probabilities for the Monte Carlo errors of the evidences.
+    low, high : (M,) a 90% interval of the probabilities for the Monte Carlo errors of the evidences. Where all
+        evidences are exact, both are the probability itself, and the table says "exact".
     posteriors : those of the models that had to be sampled, by name.
 
     Examples
@@ -92,11 +93,12 @@ class Comparison(Shown):
         }
 
     def __rich__(self) -> Group:
+        exact = all(one.standard_error == 0 for one in self.evidence)
         told = {name: len(summary.warnings) for name, summary in self._summaries.items()}
         table = Table("model", "log evidence", "s.e.", "probability", "90% interval", *(["warnings"] if told else []))
         for name, row in self.to_dict().items():
             error = "exact" if row["standard_error"] == 0 else f"{row['standard_error']:.2f}"
-            interval = "" if row["low"] == row["high"] else f"{row['low']:.3f} to {row['high']:.3f}"
+            interval = "exact" if exact else f"{row['low']:.3f} to {row['high']:.3f}"
             n_warnings = [str(told.get(name, ""))] if told else []
             table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval, *n_warnings)
         more = ["The attribute warnings says what is wrong with these runs, and what to do."] if told else []

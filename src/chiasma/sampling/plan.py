@@ -332,7 +332,7 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
     _check_ladder_name(ladder)
     if isinstance(ladder, str):
         rungs = Ladder(betas=(1.0,)) if exchange is None else Ladder.adapted()
-        why += "; one replica" if exchange is None else "; ladder from the prior to the target, adapted in warm-up"
+        why += "; one replica" if exchange is None else f"; {_adapted_text(rungs, exchange)}"
     else:
         rungs = as_ladder(ladder)
         why += "; one replica" if len(rungs) == 1 else f"; {len(rungs)} rungs as given"
@@ -356,6 +356,13 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
         )
     why += f"; {type(chosen).__name__} exchanges" if chosen is not None else ""
     return Plan(update=update, exchange=chosen, ladder=rungs, reason=why)
+
+
+def _adapted_text(rungs: Ladder, exchange: Any) -> str:
+    """A ladder that nobody asked for multiplies the work: how large it is, and how to do without."""
+    text = f"ladder from the prior to the target, adapted in warm-up, {len(rungs)} replicas at first"
+    unasked = isinstance(exchange, str) and exchange == "auto"
+    return f"{text} (exchange=None: one, without evidence)" if unasked else text
 
 
 def _named_update(update: Any, target: AnyTarget) -> Update:

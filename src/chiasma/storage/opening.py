@@ -121,6 +121,11 @@ def stored_seed(path: Path) -> int:
     return int(read_header(path)["provenance"]["run"]["seed"])
 
 
+def stored_digests(path: Path) -> dict[str, Any]:
+    """The data that the run was made from, as `provenance.describe_data` describes them."""
+    return dict(read_header(path)["provenance"]["data"])
+
+
 def stored_goal(path: Path) -> int:
     """Draws per chain that were asked for last."""
     return int(read_header(path)["layout"]["n_draws"])
