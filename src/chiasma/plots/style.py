@@ -216,7 +216,10 @@ class Moments(Locator):
 
 
 class MomentFormatter(Formatter):
-    """Short labels of such ticks; what they have in common, such as the day, is at the end of the axis."""
+    """Short labels of such ticks; what they have in common, such as the day, is at the end of the axis.
+
+    A day that begins among clock times has its date below midnight.
+    """
 
     def __init__(self, zone: tzinfo):
         self.zone, self.offset = zone, ""
@@ -224,7 +227,7 @@ class MomentFormatter(Formatter):
             DATES.AutoDateLocator(tz=zone),
             tz=zone,
             offset_formats=["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"],
-            zero_formats=["", "%Y", "%b", "%Y-%m-%d", "%H:%M", "%H:%M"],
+            zero_formats=["", "%Y", "%b", "%H:%M\n%Y-%m-%d", "%H:%M", "%H:%M"],
         )
 
     def __call__(self, x: float, pos: int | None = None) -> str:
