@@ -38,6 +38,8 @@ FAR = 6.0
 # in units of it.
 BELOW, ABOVE = 8, 7
 LETTER, SPACE = 0.64, 0.15
+# Height in points of a further line of the names of ticks.
+LINE = 14
 # Matplotlib counts days since 1970; this part of it has no types.
 DAY = 86_400.0
 DATES: Any = dates
@@ -89,7 +91,9 @@ def whole_ticks(axis: Any) -> None:
 
 def legend_below(ax: Axes, columns: int) -> Legend:
     """A legend under the axes and their label, for axes of any height."""
-    below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
+    # The label is under the names of the ticks, which may have a date in a second line.
+    lines = max((text.get_text().count("\n") for text in ax.get_xticklabels()), default=0)
+    below = ax.transAxes + ScaledTranslation(0, -(30 + LINE * lines) / 72, ax.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
     return ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=columns, frameon=False)
 
 
