@@ -230,8 +230,8 @@ def _labels(signal: Signal, first: Any, last: Any) -> list[Column]:
         columns.append(Column("start", "number", f"Position of the first site.{unit}", begins))
         columns.append(Column("end", "number", f"{END}{unit}", ends))
         if signal.zone is not None:
-            columns.append(label("start_time", f"The start {TIME}", times_column(begins.tolist(), signal.zone)))
-            columns.append(label("end_time", f"The end {TIME}", times_column(ends.tolist(), signal.zone)))
+            columns.append(label("start_time", f"The start {TIME}", times_column(begins, signal.zone)))
+            columns.append(label("end_time", f"The end {TIME}", times_column(ends, signal.zone)))
     return columns
 
 

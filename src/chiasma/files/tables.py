@@ -142,9 +142,10 @@ class Signal:
         >>> timed.gap_text(0, 4), timed.gap_text(0, 3)
         ('1 h 30 min without data', '')
         """
-        longest = 0.0 if self.spacing is None else self.spacing.longest(start, stop)
-        is_gap = self.spacing is not None and longest > self.spacing.limit
-        return f"{self.distance_text(longest)} without data" if is_gap else ""
+        if self.spacing is None or stop == start + 1:  # one site: asked for thousands of them, and no gap
+            return ""
+        longest = self.spacing.longest(start, stop)
+        return f"{self.distance_text(longest)} without data" if longest > self.spacing.limit else ""
 
     def range_text(self, first: int, last: int) -> str:
         """The positions of two sites, as --region takes them; the signal must have positions.

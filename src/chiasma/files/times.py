@@ -9,8 +9,12 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from itertools import pairwise
+from typing import Literal
+
+import numpy as np
 
 from chiasma.errors import InvalidInput
+from chiasma.types import Floats
 
 DATE = r"\d{4}-\d\d-\d\d"
 CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d+)?)?")
@@ -68,16 +72,16 @@ def times_text(first: float, last: float, zone: str) -> str:
     return f"{begin}/{end.removeprefix(f'{day}T').removesuffix(zone) if end.startswith(day) else end}"
 
 
-def times_column(moments: Iterable[float], zone: str) -> list[str]:
+def times_column(moments: Floats, zone: str) -> list[str]:
     """Moments in ISO 8601, all with seconds, and with fractions of them if one has any: programs ask for one format.
 
-    >>> times_column([1714550400.0, 1714550430.0], "+02:00")
+    >>> times_column(np.array([1714550400.0, 1714550430.0]), "+02:00")
     ['2024-05-01T10:00:00+02:00', '2024-05-01T10:00:30+02:00']
     """
-    known, within = list(moments), as_zone(zone)
-    found = [datetime.fromtimestamp(one, within) for one in known]
-    digits = "microseconds" if any(one.microsecond for one in found) else "seconds"
-    return [(one if zone else one.replace(tzinfo=None)).isoformat(timespec=digits) for one in found]
+    offset = as_zone(zone).utcoffset(None) or timedelta()
+    clock = np.rint(1e6 * (moments + offset.total_seconds())).astype("datetime64[us]")
+    digits: Literal["us", "s"] = "us" if (clock != clock.astype("datetime64[s]")).any() else "s"
+    return [f"{text}{zone}" for text in np.datetime_as_string(clock, unit=digits).tolist()]
 
 
 def duration_text(seconds: float) -> str:
