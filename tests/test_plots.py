@@ -439,27 +439,30 @@ def test_states__the_most_probable_of_every_row(washer):
     assert [label.get_text() for label in ax.get_yticklabels()] == ["washer (0–2)", "lamp"]
 
 
-def test_states__no_event_is_lost_between_pixels():
-    """One site of 5,000 is a fifth of a pixel; an event, or a break of one, is a line of about a pixel."""
-    rng = np.random.default_rng(1)
-    for at in rng.integers(1, 4_999, 12).tolist():
-        codes = np.zeros((1, 2, 5_000), np.int64)
-        codes[:] = 2
-        codes[:, :, at] = 1
+@pytest.mark.parametrize("shape", [[1], [1, 0, 1], [1, 1, 0, 1, 1]])
+def test_states__no_event_is_lost_between_pixels(shape):
+    """A site of 5,000 is a fifth of a pixel: an event of row 0 and a break of row 1 are lines of about a pixel."""
+    for at in np.random.default_rng(1).integers(10, 4_980, 8).tolist():
+        codes = np.full((1, 2, 5_000), 2)
+        codes[:, :, at : at + len(shape)] = 2 - np.array(shape)  # code 1 in an event: row 0 on, row 1 off
         ax = plots.plot_states(by_hand(codes), ax=plt.figure(figsize=(9, 2), dpi=100).add_subplot())
         ax.figure.canvas.draw()
         pixels = np.asarray(ax.figure.canvas.buffer_rgba())[:, :, 0].astype(int)
         box = ax.get_window_extent()
         heights = [round(len(pixels) - box.y0 - box.height * (1 - share)) for share in (1 / 6, 1 / 2)]
         first, second = (pixels[y, round(box.x0) + 3 : round(box.x1) - 3] for y in heights)
-        assert first.min() < 150 < first.max()  # the event
-        assert second.max() > 100 > second.min()  # the break
+        assert first.min() < 150 < first.max()
+        assert second.min() < 100 < second.max()
+        assert np.median(first) > 200
+        assert np.median(second) < 50
 
 
-def test_states__a_row_that_flickers_keeps_its_shade():
-    codes = np.tile(np.array([0, 1]), 2_500)[None, None].repeat(2, axis=1)
+def test_states__a_long_signal_of_short_events_is_drawn_at_once():
+    codes = np.tile(np.array([0, 0, 0, 1]), 50_000)[None, None].repeat(2, axis=1)
     ax = plots.plot_states(by_hand(codes))
-    assert not [one for one in ax.collections if one.get_label() == "_events"]
+    lines = [one for one in ax.collections if one.get_label() == "_events"]
+    assert len(lines) == 1
+    assert len(lines[0].get_segments()) <= paths.NARROW + 1
 
 
 # Log joint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -461,20 +462,25 @@ def _shade_rows(ax: Axes, states: Floats, stretch: Stretch, highest: float = 1.0
 
 
 def _events(states: Floats, stretch: Stretch) -> tuple[Floats, Floats]:
-    """Where short events are on the axis, and their states: runs that are narrow, and shorter than both neighbours.
+    """Where short events are on the axis, and their states: of narrow runs, those that differ from what is around.
 
-    At most one per NARROW of the axis: where a row flickers, the means of the blocks show it.
+    At most one per NARROW of the axis, the one that differs most.
     """
-    runs = equal_runs(states, np.array([a for a, _ in stretch.bounds]))
-    first, stop = np.array(runs).T
-    length = np.concatenate([[np.inf], stop - first, [np.inf]])
+    first, stop = np.array(equal_runs(states, np.array([a for a, _ in stretch.bounds]))).T
     begin, end = (np.searchsorted(stretch.first, at, side="right") - 1 for at in (first, stop - 1))
     left, right = stretch.left[begin], stretch.right[end]
     cell = (stretch.ends[1] - stretch.ends[0]) / NARROW
-    short = (right - left < cell) & (length[1:-1] < length[:-2]) & (length[1:-1] < length[2:]) & ~stretch.blank[begin]
-    x = ((left + right) / 2)[short]
-    _, kept = np.unique((x / cell).astype(np.int64), return_index=True)
-    return x[kept], states[first[short]][kept]
+    narrow = (right - left < cell) & ~stretch.blank[begin]
+    x, own = ((left + right) / 2)[narrow], states[first[narrow]]
+    _, groups = np.unique(np.floor((x - stretch.ends[0]) / cell), return_index=True)
+    kept = []
+    for low, high in pairwise([*groups.tolist(), len(x)]):
+        a, b = np.searchsorted(stretch.left, [x[low] - 1.5 * cell, x[high - 1] + 1.5 * cell])
+        around = states[stretch.first[a] : stretch.first[b] if b < len(stretch.first) else None]
+        far = np.abs(own[low:high] - np.median(around))
+        if far.max() > 0:
+            kept.append(low + int(far.argmax()))
+    return x[kept], own[kept]
 
 
 def configurations_size(n: int, n_rows: int, with_data: bool) -> tuple[float, float]:
