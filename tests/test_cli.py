@@ -399,6 +399,32 @@ def test_show__a_region_with_one_configuration(capsys):
     assert capsys.readouterr().out.startswith("3-3: the most probable configuration (100%")
 
 
+def test_show__configurations_of_a_region_are_differences_from_the_first(capsys, monkeypatch):
+    """JSON has all of each; a run across a gap says how long nothing was measured."""
+    monkeypatch.setenv("COLUMNS", "120")
+    states = np.zeros((2, 10), np.int8)
+    states[0, 2:8] = 1
+    other = states.copy()
+    other[1, 3] = 1
+    shared = {"standard_error": 0.01, "start": 0, "stop": 10}
+    found = [Configuration(probability=p, states=own, **shared) for p, own in ((0.7, states), (0.3, other))]
+    position = 30.0 * np.r_[np.arange(5), 185:190]
+    signal = Signal(data=ch.Observations(np.zeros(10)), position=position, zone="")
+    Voice().region(found, [], where="0-9", signal=signal)
+    lines = [cell.strip() for line in capsys.readouterr().out.splitlines() for cell in line.split("│")[1:3]]
+    assert lines[1::2] == [
+        "s00 0-1 (1970-01-01T00:00/00:00:30)",
+        "s10 2-7 (1970-01-01T00:01/01:33:30, 1 h 30 min without data)",
+        "s00 8-9 (1970-01-01T01:34/01:34:30)",
+        "s11 3-3 (1970-01-01T00:01:30), not s10",
+    ]
+    assert lines[0::2] == ["0.7 ± 0.01", "", "", "0.3 ± 0.01"]
+    Voice(as_json=True).region(found, [], where="0-9", signal=signal)
+    content = json.loads(capsys.readouterr().out)
+    assert [len(one["runs"]) for one in content["configurations"]] == [3, 5]
+    assert [run["gap"] for run in content["configurations"][0]["runs"]] == [0, 5400, 0]
+
+
 def test_show__opens_the_page(fitted, monkeypatch):
     opened = []
     monkeypatch.setattr("typer.launch", opened.append)
@@ -650,3 +676,19 @@ def test_fit__prints_time_stamps_as_they_are(here):
     for sites, times in cells:
         first, last = map(int, sites.split("-"))
         assert times.strip() == "2026-01-01T" + "/".join(dict.fromkeys(f"00:{t:02}" for t in (first, last)))
+
+
+def test_fit__rivals_fit_a_terminal_of_80_columns(here):
+    stamps = [f"2026-01-01T{10 + t // 60}:{t % 60:02}:30" for t in range(200)]
+    lines = [f"{stamp},{3 * (t // 100)}\n" for t, stamp in enumerate(stamps)]
+    (here / "long.csv").write_text("when,y\n" + "".join(lines))
+    model = ["--weights", "1,1.1,1.9,2", "--sd", 2, "--enter", 0.05, "--position", "when"]
+    run("fit", "long.csv", *model, "--draws", 200, "--chains", 1, "--seed", 1, "--out", "r", "--tables-only")
+    result = CliRunner().invoke(app, ["show", "r", "--tables-only"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    table = [line for line in result.stdout.splitlines() if line.startswith(("┃", "│"))]
+    assert all(len(line) <= 80 for line in table)
+    assert "…" not in "".join(table)
+    assert {"with", "data"} <= set("".join(line for line in table if line.startswith("┃")).replace("┃", " ").split())
+    states = [line.split("│")[4].strip() for line in table if line.startswith("│")]
+    assert any(re.fullmatch(r"s[01]{4}: 0\.\d\d", text) for text in states)

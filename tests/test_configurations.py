@@ -87,11 +87,28 @@ def test_top_configurations__of_equals_the_first_drawn_comes_first(kept):
     assert [(c.runs[0][2], c.probability) for c in found] == [(1, 2 / 6), (0, 2 / 6), (2, 1 / 6)]
 
 
+def test_configuration__differences_are_runs_in_which_both_have_one_state():
+    codes = np.array([[[0, 0, 1, 1, 2, 2]], [[0, 3, 3, 1, 2, 1]]])
+    first, second = by_hand(codes).top_configurations(0, 6)
+    assert second.differences(first) == [(1, 2), (2, 3), (5, 6)]
+    assert first.differences(first) == []
+    later = by_hand(codes).top_configurations(4, 6)
+    assert later[1].differences(later[0]) == [(5, 6)]
+
+
+def test_share_text__a_bound_where_all_draws_agree():
+    assert configurations.share_text(1.0, 0.0, 1_200) == "> 0.997"
+    assert configurations.share_text(1.0, 0.0, 10**6) == "> 0.999"
+    assert configurations.share_text(1.0, 0.0, 2) == "1 ± 0"
+    assert configurations.share_text(0.5, float("nan"), 20) == "0.5"
+    assert configurations.share_text(0.999, 0.001, 1_000) == "0.999 ± 0.001"
+
+
 def test_configuration__merges_equal_columns_into_runs():
     codes = np.tile(np.array([0, 5, 5, 5, 1, 1, 5]), (1, 8, 1))
     (only,) = by_hand(codes).top_configurations(1, 7)
     assert only.runs == [(1, 4, 5), (4, 6, 1), (6, 7, 5)]
-    assert repr(only) == "Configuration(1 ± 0: 101 at 1..3, 100 at 4..5, 101 at 6..6)"
+    assert repr(only) == "Configuration(> 0.625: 101 at 1..3, 100 at 4..5, 101 at 6..6)"
 
 
 def test_top_configurations__reads_the_region_alone():

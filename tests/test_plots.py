@@ -19,6 +19,7 @@ from chiasma import plots
 from chiasma.plots import paths, runs
 from chiasma.plots.style import block_means
 from chiasma.results import expected as expected_module
+from test_configurations import by_hand
 
 WEIGHTS = np.array([0.2, 0.3, 0.5])
 
@@ -346,6 +347,11 @@ def test_configurations__states_and_probabilities(posterior):
     assert f"{total:.3g}% of the posterior" in panels[0, 0].get_title()
 
 
+def test_configurations__a_bound_where_all_draws_agree():
+    fig = plots.plot_configurations(by_hand(np.full((1, 1_200, 4), 2)).top_configurations(0, 4))
+    assert fig.axes[1].texts[0].get_text() == "> 0.997"
+
+
 def test_configurations__plain_tuples():
     fig = plots.plot_configurations([(0.5, [[0, 1], [1, 1]], 7)])
     ax, bar = fig.axes
@@ -433,6 +439,32 @@ def test_states__the_most_probable_of_every_row(washer):
     assert [label.get_text() for label in ax.get_yticklabels()] == ["washer (0–2)", "lamp"]
 
 
+@pytest.mark.parametrize("shape", [[1], [1, 0, 1], [1, 1, 0, 1, 1]])
+def test_states__no_event_is_lost_between_pixels(shape):
+    """A site of 5,000 is a fifth of a pixel: an event of row 0 and a break of row 1 are lines of about a pixel."""
+    for at in np.random.default_rng(1).integers(10, 4_980, 8).tolist():
+        codes = np.full((1, 2, 5_000), 2)
+        codes[:, :, at : at + len(shape)] = 2 - np.array(shape)  # code 1 in an event: row 0 on, row 1 off
+        ax = plots.plot_states(by_hand(codes), ax=plt.figure(figsize=(9, 2), dpi=100).add_subplot())
+        ax.figure.canvas.draw()
+        pixels = np.asarray(ax.figure.canvas.buffer_rgba())[:, :, 0].astype(int)
+        box = ax.get_window_extent()
+        heights = [round(len(pixels) - box.y0 - box.height * (1 - share)) for share in (1 / 6, 1 / 2)]
+        first, second = (pixels[y, round(box.x0) + 3 : round(box.x1) - 3] for y in heights)
+        assert first.min() < 150 < first.max()
+        assert second.min() < 100 < second.max()
+        assert np.median(first) > 200
+        assert np.median(second) < 50
+
+
+def test_states__a_long_signal_of_short_events_is_drawn_at_once():
+    codes = np.tile(np.array([0, 0, 0, 1]), 50_000)[None, None].repeat(2, axis=1)
+    ax = plots.plot_states(by_hand(codes))
+    lines = [one for one in ax.collections if one.get_label() == "_events"]
+    assert len(lines) == 1
+    assert len(lines[0].get_segments()) <= paths.NARROW + 1
+
+
 # Log joint
 
 
@@ -461,6 +493,7 @@ def test_log_joint__a_long_trace_has_its_block_means(posterior, monkeypatch):
     np.testing.assert_array_equal(ax.get_lines()[0].get_ydata(), values)
     np.testing.assert_allclose(curve(ax, "chain 0").get_ydata(), values.reshape(5, 6).mean(axis=1))
     np.testing.assert_allclose(curve(ax, "chain 0").get_xdata(), np.arange(30).reshape(5, 6).mean(axis=1))
+    assert ax.get_title() == "Trace of log p(X, y) (thin: every draw; thick: means of 6 draws)"
 
 
 def test_log_joint__raises(posterior):
@@ -629,7 +662,7 @@ def test_pictures_are_not_imported_with_the_package():
     [
         (300.0, UTC, ["08:30", "09:00", "09:30", "10:00"], "2024-05-01"),
         (300.0, timezone(timedelta(hours=2)), ["10:30", "11:00", "11:30", "12:00"], "2024-05-01"),
-        (3600.0, UTC, ["20:00", "2024-05-02", "04:00"], "2024-05-01 – 2024-05-02"),
+        (3600.0, UTC, ["20:00", "00:00\n2024-05-02", "04:00"], "2024-05-01 – 2024-05-02"),
         (1.0, UTC, ["05", "10", "15", "20"], "2024-05-01 08:00"),
     ],
 )
@@ -644,6 +677,14 @@ def test_level__time_stamps_are_dates_on_the_axis(posterior, step, zone, labels,
     assert set(labels) <= set(shown)
     assert ax.xaxis.get_offset_text().get_text() == offset
     assert ax.get_xlabel() == "time"
+
+
+def test_level__the_legend_is_below_a_date_in_a_second_line(posterior):
+    data = ch.Observations(posterior.data.y)
+    position = 1714550400 + 3600 * np.arange(24)
+    ax = plots.plot_level(replace(posterior, data=data), labels=plots.Labels(position=position, axis="time", zone=UTC))
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().y1 < ax.xaxis.label.get_window_extent().y0 + 2
 
 
 def test_row__time_stamps_are_dates_on_the_axis(posterior):

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 import chiasma as ch
 from chiasma.sampling import progress
@@ -115,6 +116,18 @@ def test_time_left__does_not_wait_for_chains_that_are_complete():
     assert said[1] == "chiasma: draws 180 of 200 (90%), 7 s, about 2 s left"
 
 
+@pytest.mark.parametrize(("stage", "last", "of"), [("warm-up", "draws", " of this stage"), ("draws", "draws", "")])
+def test_time_left__says_that_it_is_of_a_stage_where_others_follow(stage, last, of):
+    display, said, now = Progress(False, "why", 1, last), [], [0.0]
+    display._lines = Lines("why", clock=lambda: now[0], write=said.append)
+    display.begin(stage, 100, 1)
+    for second in (6.0, 7.0):
+        now[0] = second
+        display._lines.advance(10, 0)
+    display._lines.tell_if_due()
+    assert said[1] == f"chiasma: {stage} 20 of 100 (20%), 7 s, about 8 s left{of}"
+
+
 def test_time_left__of_tasks_that_are_done_at_once():
     """The first two tasks end together, after they were compiled; the next two take ten seconds."""
     pieces = [(60, None), (60.01, None), (70, None), (70.01, None)]
@@ -168,4 +181,4 @@ def test_bars__show_no_time_left_before_kernels_are_compiled(monkeypatch):
         display.tick()
         shown.append(str(display._bars.columns[-1](display._bars.tasks[0])))
     display.close()
-    assert shown == ["", "about 16 s left"]
+    assert shown == ["", "about 16 s left of this stage"]

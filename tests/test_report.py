@@ -196,6 +196,11 @@ def test_report__the_schema_has_the_unit_of_time_stamps():
         columns = {column.name: column.text for column in explanation_columns(signal, [], False)}
         assert columns["start"] == f"Position of the first site.{unit}"
         assert columns["end"].endswith(f"position of the next site.{unit}")
+        assert ("start_time" in columns, "end_time" in columns) == (bool(unit), bool(unit))
+    document = (Path(__file__).parent.parent / "docs" / "how-to" / "tables.md").read_text(encoding="utf-8")
+    for column in explanation_columns(dated, [], False):
+        if column.name.endswith("_time"):
+            assert document.count(f"| `{column.name}` | {column.kind} | {column.text} |") == 3
 
 
 def test_report__summary_is_json_with_a_version_and_figures_are_pictures(written):

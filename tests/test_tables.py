@@ -3,6 +3,7 @@
 import gzip
 import re
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from chiasma.errors import InvalidInput, StoreError
 from chiasma.files.regions import find_region
 from chiasma.files.report import region_text
 from chiasma.files.tables import Columns, Signal, position_text, read_signal, write_table
+from chiasma.files.times import time_text, times_column
 from chiasma.models.observations import Observations
 
 GENOME = """chrom\tstart\tdepth
@@ -473,6 +475,14 @@ def test_region__takes_the_ranges_that_are_shown(zone):
     signal = Signal(data=Observations(np.zeros(50)), position=position, axis="time", zone=zone)
     for first, last in [(0, 49), (3, 3), (7, 20)]:
         assert find_region(signal, signal.range_text(first, last)) == (first, last + 1)
+
+
+@pytest.mark.parametrize("zone", ["", "+00:00", "-03:30"])
+def test_times_column__is_the_text_that_is_shown_in_one_format(zone):
+    moments = np.array([1738562400.0, 1738562430.0, -30.0])
+    for shift, digits in ((0.0, "seconds"), (0.25, "microseconds")):
+        expected = [datetime.fromisoformat(time_text(one, zone)).isoformat(timespec=digits) for one in moments + shift]
+        assert times_column(moments + shift, zone) == expected
 
 
 def test_region__dates_of_a_sequence(write):

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.files.run_tables import ends_of
 from chiasma.files.sheets import listed
 from chiasma.files.tables import Signal, position_text, same_chromosome
 from chiasma.files.times import names_a_day, time_span
@@ -129,7 +128,8 @@ def _within(signal: Signal, position: Floats, ends: Ends, sequence: npt.NDArray[
     if high is not None:
         return sequence & (position >= low) & (position <= high)
     # A file may mean its ends to be included: then the end of a site is before the beginning of the next.
-    here = sequence & (position <= low) & (low <= ends_of(signal, position))
+    assert signal.ends is not None
+    here = sequence & (position <= low) & (low <= signal.ends)
     here[: int(np.flatnonzero(here)[-1]) if here.any() else 0] = False
     return here
 

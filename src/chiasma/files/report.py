@@ -29,7 +29,6 @@ from matplotlib.figure import Figure
 from chiasma import atomic, plots
 from chiasma.files.run_tables import (
     SCHEMA,
-    ends_of,
     explanation_columns,
     parameter_columns,
     segment_columns,
@@ -73,8 +72,9 @@ class Found:
     band: Band | None
 
     def where(self, start: int, stop: int) -> str:
-        """The location of sites start..stop-1 in words."""
-        return place_text(self.labels, self.signal, start, stop)
+        """The location of sites start..stop-1 in words, and how long of it nothing was measured."""
+        place, gap = place_text(self.labels, self.signal, start, stop), self.signal.gap_text(start, stop)
+        return f"{place} ({gap})" if gap else place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +99,12 @@ def region_text(signal: Signal, start: int, stop: int) -> str:
     sites = f"{start}-{stop - 1}"
     if signal.chromosome is None:
         return sites
-    if signal.position is None:
+    if signal.position is None or signal.ends is None:
         return f"{signal.chromosome[start]} (sites {sites})"
     if signal.zone is not None:
         return f"{signal.chromosome[start]}:{signal.range_text(start, stop - 1)}"
     # The end itself may be where the next site begins.
-    end = ends_of(signal, signal.position)[stop - 1] - 1
+    end = signal.ends[stop - 1] - 1
     return f"{signal.chromosome[start]}:{signal.position[start]:.0f}-{max(end, signal.position[stop - 1]):.0f}"
 
 
@@ -124,11 +124,10 @@ def place_text(labels: Labels, signal: Signal, start: int, stop: int) -> str:
 def labels_of(signal: Signal) -> Labels:
     """The labels of the sites for figures."""
     names = None if signal.chromosome is None else tuple(signal.chromosome[t] for t in signal.data.starts)
-    end = None if signal.position is None else ends_of(signal, signal.position)
     return Labels(
         names=names,
         position=signal.position,
-        end=end,
+        end=signal.ends,
         value=signal.value or "signal",
         axis=signal.axis or "position",
         zone=None if signal.zone is None else as_zone(signal.zone),

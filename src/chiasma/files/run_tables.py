@@ -17,7 +17,7 @@ import numpy as np
 
 from chiasma import atomic
 from chiasma.files.tables import Signal, write_table
-from chiasma.plots.sites import site_ends
+from chiasma.files.times import times_column
 from chiasma.results.expected import Band
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import Region, data_means
@@ -40,6 +40,11 @@ END = (
 )
 # Added to both ends where positions were time stamps.
 SECONDS = " In seconds since 1970, UTC."
+TIME = "as a date and time in ISO 8601; only where positions are time stamps."
+GAP = (
+    "Longest stretch of the segment without data, from the end of one site to the beginning of another, in the units "
+    "of the positions (seconds for time stamps); 0 where sites follow each other."
+)
 
 
 @dataclass(frozen=True)
@@ -213,36 +218,37 @@ def _on(posterior: Posterior, segment: Segment) -> str:
     return ";".join(names) or "none"
 
 
-def ends_of(signal: Signal, position: Floats) -> Floats:
-    """(T,) where sites end: as the data file says, otherwise as `site_ends`."""
-    usual = site_ends(position, signal.data.starts)
-    return usual if signal.end is None else np.where(np.isnan(signal.end), usual, signal.end)
-
-
 def _labels(signal: Signal, first: Any, last: Any) -> list[Column]:
     """Labels of lines that begin with site `first` and end with site `last`, as the data file has them."""
     columns = []
     if signal.chromosome is not None:
         names = np.array(signal.chromosome, dtype=object)[first]
         columns.append(label("chromosome", "Chromosome, as in the data file.", names))
-    if signal.position is not None:
-        end = ends_of(signal, signal.position)
+    if signal.position is not None and signal.ends is not None:
         unit = "" if signal.zone is None else SECONDS
-        columns.append(Column("start", "number", f"Position of the first site.{unit}", signal.position[first]))
-        columns.append(Column("end", "number", f"{END}{unit}", end[last]))
+        begins, ends = signal.position[first], signal.ends[last]
+        columns.append(Column("start", "number", f"Position of the first site.{unit}", begins))
+        columns.append(Column("end", "number", f"{END}{unit}", ends))
+        if signal.zone is not None:
+            columns.append(label("start_time", f"The start {TIME}", times_column(begins, signal.zone)))
+            columns.append(label("end_time", f"The end {TIME}", times_column(ends, signal.zone)))
     return columns
 
 
 def _span(signal: Signal, segments: Sequence[Segment]) -> list[Column]:
     first = np.array([one.start for one in segments], np.int64)
     last = np.array([one.stop - 1 for one in segments], np.int64)
-    return [
+    columns = [
         *_labels(signal, first, last),
         whole("first_site", "Number of the first site, from 0.", first),
         whole("last_site", "Number of the last site.", last),
         whole("n_sites", "Number of sites.", last - first + 1),
         whole("n_data", "Number of sites with data.", [one.n_data for one in segments]),
     ]
+    if signal.spacing is not None:
+        gaps = [signal.spacing.longest(one.start, one.stop) for one in segments]
+        columns.append(Column("gap", "number", GAP, [f"{gap:.10g}" for gap in gaps]))
+    return columns
 
 
 def _cells(column: Column) -> Iterable[Any]:

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ import numpy.typing as npt
 from chiasma import atomic
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.files.sheets import MISSING, Line, Sheet, is_number, listed, read_bytes, read_sheet
-from chiasma.files.times import as_zone, seconds_of, time_text, times_text, zone_of
+from chiasma.files.times import as_zone, duration_text, seconds_of, time_text, times_text, zone_of
 from chiasma.models.observations import Observations
 from chiasma.npy import read_npy, read_npz
+from chiasma.results.spacing import Spacing, site_ends
 from chiasma.types import Floats
 
 # Written tables: the delimiter is that of the suffix.
@@ -98,6 +100,8 @@ class Signal:
 
         >>> Signal(data=Observations([1.0, float("nan"), 2.0], starts=[2])).in_words()
         '3 sites, 2 sequences, 1 missing'
+        >>> Signal(data=Observations([1.0] * 4), position=np.array([0.0, 60, 120, 5580]), zone="").in_words()
+        '4 sites, 1 gap of 1 h 30 min'
         """
         n_sequences, n_missing = len(self.data.starts), int(self.data.missing.sum())
         parts = [f"{self.data.n_columns:,} sites"]
@@ -105,10 +109,44 @@ class Signal:
             parts.append(f"{n_sequences} {'chromosomes' if self.chromosome else 'sequences'}")
         if n_missing:
             parts.append(f"{n_missing:,} missing")
+        if self.spacing is not None and self.spacing.gaps.size:
+            n, longest = self.spacing.gaps.size, self.distance_text(float(self.spacing.gaps.max()))
+            parts.append(f"1 gap of {longest}" if n == 1 else f"{n:,} gaps of up to {longest}")
         if self.gap_unit is not None:
             unit = "" if self.zone is None else " second" if self.gap_unit == 1 else " seconds"
             parts.append(f"distances in steps of {self.gap_unit:,g}{unit}")
         return ", ".join(parts)
+
+    @cached_property
+    def ends(self) -> Floats | None:
+        """(T,) where sites end: as the data file says, otherwise as `site_ends`; None without positions."""
+        if self.position is None:
+            return None
+        usual = site_ends(self.position, self.data.starts)
+        return usual if self.end is None else np.where(np.isnan(self.end), usual, self.end)
+
+    @cached_property
+    def spacing(self) -> Spacing | None:
+        """How sites follow each other; None without positions."""
+        if self.position is None or self.ends is None:
+            return None
+        return Spacing(self.position, self.ends, self.data.starts, ~self.data.missing)
+
+    def distance_text(self, distance: float) -> str:
+        """A distance between positions: a number in their unit, or a time."""
+        return f"{distance:,.6g}" if self.zone is None else duration_text(distance)
+
+    def gap_text(self, start: int, stop: int) -> str:
+        """How long nothing was measured within sites start..stop-1, where that is a gap; otherwise nothing.
+
+        >>> timed = Signal(data=Observations([1.0] * 4), position=np.array([0.0, 60, 120, 5580]), zone="")
+        >>> timed.gap_text(0, 4), timed.gap_text(0, 3)
+        ('1 h 30 min without data', '')
+        """
+        if self.spacing is None or stop == start + 1:  # one site: asked for thousands of them, and no gap
+            return ""
+        longest = self.spacing.longest(start, stop)
+        return f"{self.distance_text(longest)} without data" if longest > self.spacing.limit else ""
 
     def range_text(self, first: int, last: int) -> str:
         """The positions of two sites, as --region takes them; the signal must have positions.

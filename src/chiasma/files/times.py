@@ -8,8 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
 
 from chiasma.errors import InvalidInput
+from chiasma.types import Floats
 
 DATE = r"\d{4}-\d\d-\d\d"
 CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d+)?)?")
@@ -65,6 +70,34 @@ def times_text(first: float, last: float, zone: str) -> str:
     if begin == end:
         return begin
     return f"{begin}/{end.removeprefix(f'{day}T').removesuffix(zone) if end.startswith(day) else end}"
+
+
+def times_column(moments: Floats, zone: str) -> list[str]:
+    """Moments in ISO 8601, all with seconds, and with fractions of them if one has any: programs ask for one format.
+
+    >>> times_column(np.array([1714550400.0, 1714550430.0]), "+02:00")
+    ['2024-05-01T10:00:00+02:00', '2024-05-01T10:00:30+02:00']
+    """
+    offset = as_zone(zone).utcoffset(None) or timedelta()
+    clock = np.rint(1e6 * (moments + offset.total_seconds())).astype("datetime64[us]")
+    digits: Literal["us", "s"] = "us" if (clock != clock.astype("datetime64[s]")).any() else "s"
+    return [f"{text}{zone}" for text in np.datetime_as_string(clock, unit=digits).tolist()]
+
+
+def duration_text(seconds: float) -> str:
+    """A length of time in its two largest units; what is smaller is rounded.
+
+    >>> duration_text(5400), duration_text(7200), duration_text(93_600), duration_text(59.25), duration_text(7199.9)
+    ('1 h 30 min', '2 h', '1 day 2 h', '59.25 s', '2 h')
+    """
+    units = (("day", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    for (name, large), (smaller, small) in pairwise(units):
+        rounded = small * round(seconds / small)
+        if rounded >= large:
+            n, rest = rounded // large, rounded % large // small
+            first = f"{n} {name}{'s' if name == 'day' and n > 1 else ''}"
+            return f"{first} {rest} {smaller}" if rest else first
+    return f"{seconds:.4g} s"
 
 
 def names_a_day(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from chiasma.plots.style import (
     row_name,
     whole_ticks,
 )
-from chiasma.results.configurations import Configuration
+from chiasma.results.configurations import Configuration, equal_runs, share_text
 from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
 from chiasma.results.row_probabilities import RowProbabilities, row_probabilities
@@ -49,6 +50,8 @@ HEATMAP_SITES, HEATMAP_DRAWS = 2_000, 1_000
 MOST_SITES, MOST_BLOCKS = 20_000, 3_000
 # States of a row that a legend lists.
 MOST_LEGEND = 6
+# An event narrower than this part of the axis, about two pixels, is a line of so many points, about one.
+NARROW, PIXEL = 600, 0.9
 # Height in inches of the data above configurations.
 DATA_HEIGHT = 1.8
 
@@ -320,7 +323,7 @@ def plot_states(
     """Heatmap of the most probable state of every row along sites start to stop - 1: dark is its highest state.
 
     Rows that cannot be told apart are one line: how many of them are on. Where there are more sites than pixels,
-    neighbours are averaged. Stretches without data are blank.
+    neighbours are averaged, and an event is drawn at least one pixel wide. Stretches without data are blank.
 
     Parameters
     ----------
@@ -346,17 +349,11 @@ def plot_states(
     n_rows = len(shown)
     ax = axes_for(ax, (9, 0.9 + 0.3 * n_rows))
     stretch = Stretch(posterior.data, start, stop, labels, MOST_BLOCKS)
-    lines = []
+    shades = []
     for row in shown:
         p = row.probabilities[:, start:stop]
-        state = np.concatenate([1 - p.sum(axis=0, keepdims=True), p]).argmax(axis=0) / len(p)
-        shades, edges = stretch.steps(stretch.mean(state))
-        lines.append(shades)
-    grid = np.ma.masked_invalid(np.array(lines))
-    ax.pcolormesh(edges, np.arange(n_rows + 1) - 0.5, grid, cmap=STATES, vmin=0, vmax=1, rasterized=True)
-    # White lines separate neighbouring rows that are equal.
-    ax.hlines(np.arange(n_rows - 1) + 0.5, *stretch.ends, colors="white", linewidths=1)
-    ax.set_ylim(n_rows - 0.5, -0.5)
+        shades.append(np.concatenate([1 - p.sum(axis=0, keepdims=True), p]).argmax(axis=0) / len(p))
+    _shade_rows(ax, np.array(shades), stretch)
     ax.set_yticks(range(n_rows), labels=[_with_states(row) for row in shown])
     ax.tick_params(left=False)
     mark_starts(ax, stretch)
@@ -424,21 +421,15 @@ def plot_configurations(
         grid[0, 0].tick_params(labelbottom=False)
         grid[0, 1].axis("off")
     names = [str(k) if posterior is None else row_name(posterior, k) for k in range(n_rows)]
-    for i, ((ax, bar), (probability, error, states, _)) in enumerate(zip(panels, patterns, strict=True)):
-        lines = [stretch.steps(stretch.mean(own.astype(float)))[0] for own in states]
-        edges = stretch.steps(stretch.left)[1]
-        shades = np.ma.masked_invalid(np.array(lines))
-        ax.pcolormesh(edges, np.arange(n_rows + 1) - 0.5, shades, cmap=STATES, vmin=0, vmax=highest, rasterized=True)
-        # White lines separate neighbouring rows that are equal.
-        ax.hlines(np.arange(n_rows - 1) + 0.5, *stretch.ends, colors="white", linewidths=1)
-        ax.set_ylim(n_rows - 0.5, -0.5)
+    for i, ((ax, bar), (probability, text, states, _)) in enumerate(zip(panels, patterns, strict=True)):
+        _shade_rows(ax, states.astype(float), stretch, highest)
         ax.set_yticks(range(n_rows), labels=names, fontsize="small" if n_rows <= 8 else 7)
         ax.tick_params(left=False, bottom=i == len(patterns) - 1)
         ax.set_ylabel(f"#{i + 1}", rotation=0, ha="right", va="center")
         for spine in ax.spines.values():
             spine.set_visible(False)
         bar.barh([0], [probability], height=0.5, color=ORANGE, edgecolor=BLACK, linewidth=0.6)
-        bar.text(probability + 0.03 * widest, 0, f"{probability:.3g}{error}", va="center", fontsize="small")
+        bar.text(probability + 0.03 * widest, 0, text, va="center", fontsize="small")
         bar.set_ylim(-1, 1)
         bar.set_xlim(0, 2 * widest)
         bar.axis("off")
@@ -448,6 +439,48 @@ def plot_configurations(
     entitle(panels[0, 0], f"Configurations that hold {100 * total:.3g}% of the posterior {shades_text}")
     entitle(panels[0, 1], "probability")
     return fig
+
+
+def _shade_rows(ax: Axes, states: Floats, stretch: Stretch, highest: float = 1.0) -> None:
+    """A heatmap of states (K, sites): blocks of sites have the mean of their states.
+
+    Events too short for a pixel, which the heatmap may lose, are lines as wide as one over it.
+    """
+    n_rows = len(states)
+    lines = [stretch.steps(stretch.mean(own))[0] for own in states]
+    grid = np.ma.masked_invalid(np.array(lines))
+    edges = stretch.steps(stretch.left)[1]
+    ax.pcolormesh(edges, np.arange(n_rows + 1) - 0.5, grid, cmap=STATES, vmin=0, vmax=highest, rasterized=True)
+    for k, own in enumerate(states):
+        x, shades = _events(own, stretch)
+        if x.size:
+            style: dict[str, Any] = {"colors": STATES(shades / highest), "linewidths": PIXEL, "rasterized": True}
+            ax.vlines(x, k - 0.5, k + 0.5, **style, label="_events")
+    # White lines separate neighbouring rows that are equal.
+    ax.hlines(np.arange(n_rows - 1) + 0.5, *stretch.ends, colors="white", linewidths=1)
+    ax.set_ylim(n_rows - 0.5, -0.5)
+
+
+def _events(states: Floats, stretch: Stretch) -> tuple[Floats, Floats]:
+    """Where short events are on the axis, and their states: of narrow runs, those that differ from what is around.
+
+    At most one per NARROW of the axis, the one that differs most.
+    """
+    first, stop = np.array(equal_runs(states, np.array([a for a, _ in stretch.bounds]))).T
+    begin, end = (np.searchsorted(stretch.first, at, side="right") - 1 for at in (first, stop - 1))
+    left, right = stretch.left[begin], stretch.right[end]
+    cell = (stretch.ends[1] - stretch.ends[0]) / NARROW
+    narrow = (right - left < cell) & ~stretch.blank[begin]
+    x, own = ((left + right) / 2)[narrow], states[first[narrow]]
+    _, groups = np.unique(np.floor((x - stretch.ends[0]) / cell), return_index=True)
+    kept = []
+    for low, high in pairwise([*groups.tolist(), len(x)]):
+        a, b = np.searchsorted(stretch.left, [x[low] - 1.5 * cell, x[high - 1] + 1.5 * cell])
+        around = states[stretch.first[a] : stretch.first[b] if b < len(stretch.first) else None]
+        far = np.abs(own[low:high] - np.median(around))
+        if far.max() > 0:
+            kept.append(low + int(far.argmax()))
+    return x[kept], own[kept]
 
 
 def configurations_size(n: int, n_rows: int, with_data: bool) -> tuple[float, float]:
@@ -509,15 +542,15 @@ def _trace_of(
 
 
 def _pattern(item: Any) -> tuple[float, str, npt.NDArray[np.int8], int]:
-    """Probability, its error in words, states (K, L) and start of a configuration in either form."""
+    """Probability, the same in words with its error, states (K, L) and start of a configuration in either form."""
     own = isinstance(item, Configuration)
     try:
         probability, states, start = (item.probability, item.states, item.start) if own else item
         states = np.asarray(states)
         if states.ndim != 2 or not states.size or states.dtype.kind not in "biu" or states.min() < 0:
             raise ValueError
-        error = f" ± {item.standard_error:.1g}" if own else ""
-        return float(probability), error, states.astype(np.int8), int(start)
+        text = item.share_text if own else share_text(float(probability))
+        return float(probability), text, states.astype(np.int8), int(start)
     except (TypeError, ValueError):
         raise InvalidInput(
             "a configuration must be an item of top_configurations or (probability, states (K, L) of whole numbers, "

@@ -74,6 +74,7 @@ def plot_log_joint(
         mean, low, high = _ordered(exact_band)
         ax.axhspan(low, high, color="0.85", linewidth=0, label="exact, band")
         ax.axhline(mean, color=BLACK, lw=1, ls=(0, (5, 2)), label="exact, mean")
+    blocks: set[int] = set()
     for i, (name, lines) in enumerate(_traces(posteriors).items()):
         own = look(i)
         for c, (draws, values) in enumerate(lines):
@@ -82,7 +83,8 @@ def plot_log_joint(
             alpha, width = (0.3, 0.5) if long else (0.9, 0.9)
             ax.plot(draws, values, color=own.colour, alpha=alpha, lw=width, zorder=1, rasterized=n > MANY_POINTS)
             at, _ = block_means(draws, 0, TRACE_BLOCKS) if long else (draws, 1)
-            means, _ = block_means(values, 0, TRACE_BLOCKS) if long else (values, 1)
+            means, block = block_means(values, 0, TRACE_BLOCKS) if long else (values, 1)
+            blocks |= {block} if long else set()
             # Markers are at different positions on every trace.
             places = (2 * i % 5, max(1, len(means) // 8))
             marks = ax.plot(at, means, marker=own.marker, markevery=places, label=name if c == 0 else f"_{name}")
@@ -92,7 +94,10 @@ def plot_log_joint(
     whole_ticks(ax.xaxis)
     ax.set_xlabel("draw")
     ax.set_ylabel("log joint density (nats)")
-    entitle(ax, "Trace of log p(X, y)" if exact_band is None else "Trace of log p(X, y), against the exact posterior")
+    against = "" if exact_band is None else ", against the exact posterior"
+    size = f"{min(blocks):,}" if len(blocks) == 1 else "several"
+    thick = f" (thin: every draw; thick: means of {size} draws)" if blocks else ""
+    entitle(ax, f"Trace of log p(X, y){against}{thick}")
     legend_beside(ax)
     return ax
 

@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.models.observations import Observations
+from chiasma.results.spacing import BRIDGED, apart, site_ends
 from chiasma.types import Floats, Integers, as_floats
 
 MEGABASE = 1e6
-# Up to so many missing sites in a row are drawn like their neighbours; longer gaps are blank.
-BRIDGED = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,29 +184,13 @@ class Stretch:
 
     def _bins(self) -> tuple[Floats, Integers]:
         """Edges of the steps, with an empty one wherever blocks are apart, and the step of every block."""
-        width = float(np.median(self.right - self.left))
         begins = np.isin(self.first, [a for a, _ in self.bounds])
-        apart = (self.left[1:] > self.right[:-1] + 0.5 * width) | begins[1:]
-        place = np.arange(len(self.left)) + np.concatenate([[0], np.cumsum(apart)])
+        empty = (apart(self.left, self.right) > 0) | begins[1:]
+        place = np.arange(len(self.left)) + np.concatenate([[0], np.cumsum(empty)])
         edges = np.empty(place[-1] + 2)
         edges[place + 1] = self.right
         edges[place] = self.left
         return edges, place
-
-
-def site_ends(position: Floats, starts: Integers) -> Floats:
-    """(T,) where sites end that say only where they begin: after the usual distance, or at the next site.
-
-    >>> site_ends(np.array([0.0, 10.0, 20.0, 25.0, 0.0]), np.array([0, 4])).tolist()
-    [10.0, 20.0, 25.0, 35.0, 10.0]
-    """
-    distance = np.diff(position)
-    inside = np.ones(len(position), bool)
-    inside[starts] = False
-    known = distance[inside[1:]]
-    end = position + (float(np.median(known)) if known.size else 1.0)
-    end[:-1] = np.where(inside[1:], np.minimum(end[:-1], position[1:]), end[:-1])
-    return end
 
 
 def chromosome(name: str) -> str:

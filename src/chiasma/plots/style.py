@@ -38,6 +38,8 @@ FAR = 6.0
 # in units of it.
 BELOW, ABOVE = 8, 7
 LETTER, SPACE = 0.64, 0.15
+# Height in points of a further line of the names of ticks.
+LINE = 14
 # Matplotlib counts days since 1970; this part of it has no types.
 DAY = 86_400.0
 DATES: Any = dates
@@ -89,7 +91,9 @@ def whole_ticks(axis: Any) -> None:
 
 def legend_below(ax: Axes, columns: int) -> Legend:
     """A legend under the axes and their label, for axes of any height."""
-    below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
+    # The label is under the names of the ticks, which may have a date in a second line.
+    lines = max((text.get_text().count("\n") for text in ax.get_xticklabels()), default=0)
+    below = ax.transAxes + ScaledTranslation(0, -(30 + LINE * lines) / 72, ax.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
     return ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=columns, frameon=False)
 
 
@@ -216,7 +220,10 @@ class Moments(Locator):
 
 
 class MomentFormatter(Formatter):
-    """Short labels of such ticks; what they have in common, such as the day, is at the end of the axis."""
+    """Short labels of such ticks; what they have in common, such as the day, is at the end of the axis.
+
+    A day that begins among clock times has its date below midnight.
+    """
 
     def __init__(self, zone: tzinfo):
         self.zone, self.offset = zone, ""
@@ -224,7 +231,7 @@ class MomentFormatter(Formatter):
             DATES.AutoDateLocator(tz=zone),
             tz=zone,
             offset_formats=["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d %H:%M"],
-            zero_formats=["", "%Y", "%b", "%Y-%m-%d", "%H:%M", "%H:%M"],
+            zero_formats=["", "%Y", "%b", "%H:%M\n%Y-%m-%d", "%H:%M", "%H:%M"],
         )
 
     def __call__(self, x: float, pos: int | None = None) -> str:

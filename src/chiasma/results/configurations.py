@@ -184,12 +184,26 @@ def code_text(code: int, layout: Layout) -> str:
     return state_text(unpack_codes(np.array([code]), layout)[:, 0])
 
 
+def share_text(probability: float, standard_error: float | None = None, n_draws: int | None = None) -> str:
+    """A share of the draws with its error. Where all agree, their number gives a bound, by the rule of three.
+
+    >>> share_text(0.25, 0.0123), share_text(1.0, 0.0, 1200), share_text(1.0, 0.0, 100_000), share_text(0.5)
+    ('0.25 ± 0.01', '> 0.997', '> 0.999', '0.5')
+    """
+    if probability == 1 and n_draws is not None and n_draws > 3:
+        # A state of probability 3/n stays unseen in n independent draws with a chance of 5%. Draws of a chain are fewer
+        # than they seem, so that no bound is finer than three digits.
+        return f"> {math.floor(1_000 * (1 - 3 / n_draws)) / 1_000:g}"
+    known = standard_error is not None and math.isfinite(standard_error)
+    return f"{probability:.3g} ± {standard_error:.1g}" if known else f"{probability:.3g}"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Configuration:
     """One configuration of a region and its share of the draws.
 
     states : (K, stop - start) of every row, equal rows in descending order. codes : (stop - start,).
-    standard_error : Monte Carlo error of the probability.
+    standard_error : Monte Carlo error of the probability. n_draws : of all chains together; None: not known.
     """
 
     probability: float
@@ -198,12 +212,31 @@ class Configuration:
     stop: int
     states: npt.NDArray[Any]
     codes: Integers | None = None  # default: those of rows of two states
+    n_draws: int | None = None
 
     @property
     def runs(self) -> list[tuple[int, int, int]]:
         """(first, last + 1, code) of every run of equal columns, in the columns of the whole signal."""
-        codes = pack(self.states) if self.codes is None else self.codes
+        codes = self._codes()
         return [(self.start + a, self.start + b, int(codes[a])) for a, b in equal_runs(codes)]
+
+    @property
+    def share_text(self) -> str:
+        """The probability with its error, or a bound of it."""
+        return share_text(self.probability, self.standard_error, self.n_draws)
+
+    def differences(self, other: Configuration) -> list[tuple[int, int]]:
+        """(first, last + 1) of every run of sites at which another configuration of the region has another state.
+
+        Both are in one state each within a run.
+        """
+        own, theirs = self._codes(), other._codes()
+        ends = {*(a for a, _ in equal_runs(own)), *(a for a, _ in equal_runs(theirs))}
+        found = equal_runs(own != theirs, np.array(sorted(ends)))
+        return [(self.start + a, self.start + b) for a, b in found if own[a] != theirs[a]]
+
+    def _codes(self) -> Integers:
+        return np.asarray(pack(self.states) if self.codes is None else self.codes)
 
     def state_at(self, site: int) -> str:
         """The state of a site of the whole signal, as text."""
@@ -211,7 +244,7 @@ class Configuration:
 
     def __repr__(self) -> str:
         runs = ", ".join(f"{self.state_at(a)} at {a}..{b - 1}" for a, b, _ in self.runs)
-        return f"Configuration({self.probability:.3g} ± {self.standard_error:.1g}: {runs})"
+        return f"Configuration({self.share_text}: {runs})"
 
 
 def top_configurations(
@@ -242,6 +275,7 @@ def top_configurations(
             stop=stop,
             states=unpack_codes(found[i], layout),
             codes=found[i],
+            n_draws=label.size,
         )
         for i in np.argsort(-counts, kind="stable")[:n]
     ]

@@ -96,7 +96,7 @@ def optimise(
         raise InvalidInput("optimise needs a model with priors, got none; try sd=ch.HalfNormal(1)")
     learning = Learning(model, Observations.of(data))
     entropy = fresh_entropy(seed)
-    display = Progress(progress, f"optimise: {starts} starts", entropy)
+    display = Progress(progress, f"optimise: {starts} starts", entropy, last="curvatures")
     try:
         peaks = find_peaks(learning, int(starts), entropy, workers, display)
     finally:

@@ -64,7 +64,9 @@ class Pace:
 class Progress:
     """One bar per chain: iterations, log joint, sites per exchange, time left; or lines without a terminal."""
 
-    def __init__(self, wanted: bool, reason: str, seed: int):
+    def __init__(self, wanted: bool, reason: str, seed: int, last: str = "draws"):
+        """last: the stage that no other follows. The time left is that of a stage, and of the others it says so."""
+        self._last = last
         self._bars: Any = None
         self._lines: Lines | None = None
         self._tasks: list[Any] = []
@@ -104,7 +106,7 @@ class Progress:
 
             def render(self, task: progress.Task) -> Text:
                 left = task.fields["pace"].seconds_for(task.remaining) if task.remaining else None
-                return Text("" if left is None else f"about {_time(left)} left")
+                return Text("" if left is None else _left(left, task.fields["more"]))
 
         self._bars = progress.Progress(
             progress.TextColumn("{task.description}"),
@@ -134,7 +136,8 @@ class Progress:
         done = done or [0] * max(n_chains, 1)
         if self._lines is not None:
             unfinished = sum(own < total for own in done)
-            self._lines.begin(stage, total * max(n_chains, 1), sum(done), unfinished if n_chains else at_once)
+            parts = unfinished if n_chains else at_once
+            self._lines.begin(stage, total * max(n_chains, 1), sum(done), parts, stage != self._last)
         self.open()
         if self._bars is None or total == 0:
             return
@@ -143,8 +146,10 @@ class Progress:
         names = [f"{stage}, chain {c}" for c in range(n_chains)] if n_chains else [stage]
         self._paces = [Pace(1 if n_chains else at_once, time.monotonic) for _ in names]
         tasks = zip(names, done, self._paces, strict=True)
+        more = stage != self._last
         self._tasks = [
-            self._bars.add_task(name, total=total, completed=own, note="", pace=pace) for name, own, pace in tasks
+            self._bars.add_task(name, total=total, completed=own, note="", pace=pace, more=more)
+            for name, own, pace in tasks
         ]
 
     def advance(self, chain: int, n: int, engine: Engine, draws: Draws | None) -> None:
@@ -214,12 +219,16 @@ class Lines:
         self.lock = Lock()
         self.stage, self.done, self.total, self.wait = "", 0, 0, FIRST_LINE
         self.next = clock() + self.wait
-        self.began, self.before = 0.0, 0
+        self.began, self.before, self.more = 0.0, 0, False
         self.pace = Pace(1, clock)
 
-    def begin(self, stage: str, total: int, done: int = 0, parts: int = 1) -> None:
-        """done: steps of the total that were done before, which say nothing about the pace; parts: see `Pace`."""
+    def begin(self, stage: str, total: int, done: int = 0, parts: int = 1, more: bool = False) -> None:
+        """done: steps of the total that were done before, which say nothing about the pace; parts: see `Pace`.
+
+        more : other stages follow.
+        """
         with self.lock:
+            self.more = more
             self.stage, self.total, self.began = stage, total, self.clock()
             self.done = self.before = done
             self.pace = Pace(parts, self.clock)
@@ -242,10 +251,15 @@ class Lines:
         if self.reason is not None:
             self.write(f"chiasma: {self.reason}")
             self.reason = None
-        left = "time left not known yet" if seconds is None else f"about {_time(seconds)} left"
+        left = "time left not known yet" if seconds is None else _left(seconds, self.more)
         self.write(f"chiasma: {self.stage} {done:,} of {total:,} ({done / total:.0%}), {_time(spent)}, {left}")
         self.wait = min(2 * self.wait, LONGEST_WAIT)
         self.next = now + self.wait
+
+
+def _left(seconds: float, more: bool) -> str:
+    """The time left; more: of a stage that others follow."""
+    return f"about {_time(seconds)} left{' of this stage' if more else ''}"
 
 
 def _time(seconds: float) -> str:
