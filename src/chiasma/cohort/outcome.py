@@ -47,7 +47,8 @@ class Outcome:
     @classmethod
     def read(cls, path: Path) -> Outcome:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        evidence = content.pop("evidence")
-        # Those of earlier versions have no bands.
-        texts = {name: tuple(content.pop(name, ())) for name in ("warnings", "bands")}
-        return cls(**content, **texts, evidence=None if evidence is None else tuple(evidence))
+        if content["evidence"] is not None:
+            content["evidence"] = tuple(content["evidence"])
+        for name in ("warnings", "bands"):
+            content[name] = tuple(content.get(name, ()))  # earlier versions wrote no bands
+        return cls(**content)

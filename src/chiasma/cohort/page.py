@@ -108,7 +108,8 @@ def _head(name: str, kind: str | None = None) -> Html:
 def _switch() -> Html:
     # A browser that reloads the page would keep the tick, but not the columns.
     box = element("input", type="checkbox", autocomplete="off").removesuffix("</input>")
-    return paragraph(element("label", Html(box), " Show learned parameters, the mean and 5% to 95%, in place of other results"))
+    text = " Show learned parameters, the mean and 5% to 95%, in place of other results"
+    return paragraph(element("label", Html(box), text))
 
 
 def _row(directory: CohortDirectory, outcome: Outcome, results: Sequence[str], parameters: Sequence[str]) -> Html:

@@ -1,4 +1,4 @@
-"""cohort.tsv: one line per sample, in the order of the sheet; of a learned parameter the mean, NAME_q05 and NAME_q95."""
+"""cohort.tsv: one line per sample, in the order of the sheet; of a parameter its mean, NAME_q05 and NAME_q95."""
 
 from __future__ import annotations
 
