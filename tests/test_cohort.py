@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from distributed import Client, KilledWorker, LocalCluster
+from PIL import Image
 from typer.testing import CliRunner
 
 import chiasma as ch
@@ -31,6 +32,8 @@ from chiasma.cohort import clusters
 from chiasma.cohort.api import begin_cohort, cohort, cohort_settings, merge_cohort, run_cohort_task
 from chiasma.cohort.directory import CohortDirectory
 from chiasma.cohort.outcome import Outcome
+from chiasma.cohort.page import write_page
+from chiasma.cohort.pictures import MOST_ROWS, ROW_HEIGHT, WIDTH, in_words, write_picture
 from chiasma.cohort.progress import Progress
 from chiasma.cohort.seeds import sample_seed
 from chiasma.cohort.store import common_grid
@@ -432,6 +435,14 @@ def test_store__holds_the_marginals_of_every_sample(serial):
     assert float(table(serial / "cohort.tsv")["c"]["sd"]) == pytest.approx(learned.mean())
 
 
+def test_table__has_the_intervals_of_learned_parameters(serial):
+    rows, stored = table(serial / "cohort.tsv"), xr.open_zarr(serial / "cohort.zarr")
+    for statistic, column in (("mean", "sd"), ("q05", "sd_q05"), ("q95", "sd_q95")):
+        kept = float(stored[f"parameter_{statistic}"].sel(sample="c", parameter="sd"))
+        assert float(rows["c"][column]) == pytest.approx(kept)
+        assert rows["a"][column] == "NA"
+
+
 def test_store__samples_on_other_sites_have_nan(inputs, tmp_path, client, monkeypatch):
     write_genome(tmp_path, "short", 3, n_bins=30)
     records = [{"sample": "short", "path": str(tmp_path / "short.tsv")}]
@@ -476,6 +487,75 @@ def test_page__lists_links_and_shows_every_sample(serial):
     assert len(page.columns) % len(NAMES) == 0
     assert all((serial / link).exists() for link in page.links)
     assert sum(link.endswith("picture.png") for link in page.links) == len(NAMES)
+    text = (serial / "index.html").read_text()
+    assert 'title="a, 1:' in text
+    assert "bands from above: row_0, row_1, " in text
+
+
+def outcome_of_many_words(name):
+    """As many key results as a tumour has, and long warnings."""
+    results = ("probability", "purity", "ploidy", "clones", "doubled", "altered", "unexplained", "solutions", "bins")
+    return Outcome(
+        name=name,
+        status="done",
+        seed=1,
+        seconds=27.018,
+        evidence=(-106.66437, 0.0074),
+        warnings=("the chains disagree: R-hat of x is above 1.01 in 7 of 12 series, worst at site 1 (1.021)",) * 3,
+        key_results=dict.fromkeys(results, 0.12345),
+        parameters={f"weights[{k}]": {"mean": k + 0.25, "q05": k + 0.125, "q95": k + 0.5} for k in range(4)},
+        bands=("lamp", "<kettle>"),
+        span="0-399",
+    )
+
+
+def test_page__says_what_a_picture_shows(tmp_path):
+    directory = CohortDirectory(tmp_path)
+    older = Outcome(name="tuesday", status="done", seed=1)  # of a version that did not keep it
+    write_page(directory, [outcome_of_many_words("monday"), older], "bands")
+    text = directory.page.read_text()
+    shown = "monday, 0-399; bands from above: lamp, &lt;kettle&gt;"
+    assert f'alt="{shown}" title="{shown}"' in text
+    assert 'alt="tuesday" title="tuesday"' in text
+
+
+def test_page__fits_a_screen_and_shows_parameters_on_demand(tmp_path, browser):
+    directory = CohortDirectory(tmp_path)
+    write_page(directory, [outcome_of_many_words(f"patient-{i}-of-the-north") for i in range(3)], "bands")
+    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page.goto(directory.page.as_uri())
+
+    def widths():
+        return page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+
+    def shown():
+        return page.locator("th:visible").all_inner_texts()
+
+    assert widths()[0] <= widths()[1]
+    assert "purity" in shown()
+    assert "weights[0]" not in shown()
+    page.check("input")
+    assert widths()[0] <= widths()[1]
+    assert "purity" not in shown()
+    assert "weights[3]" in shown()
+    assert "2.25\n2.125 to 2.5" in page.locator("tbody tr").first.inner_text()
+    page.close()
+
+
+def test_picture__is_blank_where_there_are_no_data(tmp_path):
+    values = np.zeros((20, 450))
+    values[:, 200:250] = np.nan
+    values[:, 0] = np.nan  # shares its pixel with sites that have data
+    write_picture(values, tmp_path / "a.png")
+    alpha = np.asarray(Image.open(tmp_path / "a.png"))[..., 3]
+    assert alpha.shape == (MOST_ROWS * ROW_HEIGHT, WIDTH)
+    middle = (np.arange(WIDTH) * 450 // WIDTH + 1) / 450
+    inside = (middle > 202 / 450) & (middle < 247 / 450)
+    assert not alpha[:, inside].any()
+    assert (alpha[:, :80] == 255).all()
+    words = in_words("a", [f"row_{k}" for k in range(20)], "")
+    assert words.startswith("a; bands from above: row_0, ")
+    assert words.endswith("row_19 (averaged to 16 bands)")
 
 
 def test_page__escapes_what_users_write(inputs, tmp_path):

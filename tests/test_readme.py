@@ -19,10 +19,13 @@ import chiasma as ch
 from chiasma.cli import app
 from chiasma.datasets.genome import tumour_genome
 from chiasma.datasets.study import compare_updates, simulation_study
+from chiasma.files.prior_settings import prior_names
+from chiasma.files.row_settings import PLAIN
 from chiasma.files.settings import Settings, settings_of
 from chiasma.genomics.solutions import RESPONSES
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
+from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.results import misfit, warnings
 from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.misfit import IMPROBABLE
@@ -128,7 +131,7 @@ def test_quick_start__runs_as_it_stands(tmp_path, monkeypatch):
 
 
 def test_settings_block__is_the_model_of_the_genome(tmp_path):
-    block, rows, priors = re.findall(r"^```toml\n(.*?)^```", read(COMMAND_LINE), re.MULTILINE | re.DOTALL)
+    block, rows, _, priors = re.findall(r"^```toml\n(.*?)^```", read(COMMAND_LINE), re.MULTILINE | re.DOTALL)
     (tmp_path / "a.toml").write_text(block)
     settings = Settings.read(tmp_path / "a.toml")
     assert settings_of(settings.model()) == settings_of(tumour_genome(1, 60).model)
@@ -138,6 +141,36 @@ def test_settings_block__is_the_model_of_the_genome(tmp_path):
     assert learned.parameters.names == ["enter", "weights", "depth", "sd"]
     (tmp_path / "c.toml").write_text(f"[model]\nsd = 20\n{rows}")
     assert Settings.read(tmp_path / "c.toml").model().target([0.0]).n_states == 27
+
+
+def test_rows__every_key_and_prior_is_in_a_table():
+    section = read(COMMAND_LINE).split("## Rows in a settings file")[1].split("\n## ")[0]
+    keys = table(section, "A row knows these keys")
+    assert {row[0].strip("`") for row in keys} == {*PLAIN, *ROW_CHAINS}
+    for key, meaning, _ in keys:
+        arguments = ROW_CHAINS[key.strip("`")].arguments if key.strip("`") in ROW_CHAINS else ()
+        assert all(f"`{argument}`" in meaning for argument in arguments)
+    priors = {row[0].strip("`"): row[1] for row in table(section, "one parameter of all rows")}
+    assert priors.keys() == prior_names().keys()
+    for name, kind in prior_names().items():
+        assert tuple(re.findall(r"`(\w+)`", priors[name])) == kind.arguments
+
+
+def test_rows__the_complete_example_runs(tmp_path, monkeypatch, light_pictures):
+    section = read(COMMAND_LINE).split("A complete settings file")[1].split("\n## ")[0]
+    (toml,) = re.findall(r"^```toml\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    (command,) = commands(section, inline=False)
+    monkeypatch.chdir(tmp_path)
+    Path("house.toml").write_text(toml)
+    watts = Settings.read(Path("house.toml")).model().simulate(30, seed=1)[1]
+    Path("watts.csv").write_text("minute,watts\n" + "".join(f"{t},{y}\n" for t, y in enumerate(watts)))
+    quick = ["--draws", "4", "--warmup", "4", "--chains", "1", "--tables-only"]
+    result = CliRunner().invoke(app, [*shlex.split(command)[1:], *quick])
+    assert result.exit_code == 0, result.output
+    with Path("house/parameters.tsv").open() as file:
+        learned = [row["parameter"] for row in csv.DictReader(file, delimiter="\t")]
+    named = section.split("`house/parameters.tsv` has the parameters as ")[1].split(". [")[0]
+    assert learned == re.findall(r"`([^`]+)`", named)
 
 
 def test_run_table__names_what_a_fit_writes():

@@ -20,6 +20,7 @@ from chiasma.files.settings import Settings
 from chiasma.files.sheets import listed
 from chiasma.files.tables import Signal
 from chiasma.genomics.signals import read_any
+from chiasma.results.row_probabilities import names_of_rows
 
 # Columns that are enough to meet every kernel.
 FIRST = 60
@@ -29,7 +30,7 @@ ANY_NUMBER = 0.5
 class FitWorkflow(Workflow):
     """Settings are those of a TOML file, section by section, and the names of what to learn."""
 
-    picture_shows = "one band per row of the model, dark where the row is on"
+    picture_shows = "one band per row of the model, dark where the row is on and blank where there are no data"
 
     def check_key(self, key: str, where: str) -> None:
         known = ["learn", *(setting.key for setting in all_settings())]
@@ -103,7 +104,9 @@ class FitWorkflow(Workflow):
                 {"probability": (("row", "site"), marginals.values.astype(np.float32))},
                 {"row": [str(name) for name in marginals["row"].values], **_site_labels(signal)},
             ),
-            picture=marginals.values,
+            picture=np.where(signal.data.missing, np.nan, marginals.values),
+            bands=names_of_rows(posterior),
+            span=_span(signal),
         )
 
     def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
@@ -146,3 +149,8 @@ def plain(settings: Settings, learn: Iterable[str]) -> dict[str, Any]:
 def _site_labels(signal: Signal) -> dict[str, tuple[str, Any]]:
     labels = {"chromosome": signal.chromosome, "position": signal.position}
     return {name: ("site", np.asarray(label)) for name, label in labels.items() if label is not None}
+
+
+def _span(signal: Signal) -> str:
+    last = signal.data.n_columns - 1
+    return f"sites 0-{last}" if signal.position is None else signal.site_text(0, last)

@@ -21,7 +21,7 @@ class Outcome:
     status : "done", "failed" or "missing".
     seconds : that the workflow took, in the last attempt.
     evidence : log evidence and its standard error.
-    key_results, parameters : as in `chiasma.cohort.workflow.Result`.
+    key_results, parameters, bands, span : as in `chiasma.cohort.workflow.Result`.
     grid : samples with the same one have the same sites and rows; empty where there are none.
     error, traceback : why it failed.
     """
@@ -34,6 +34,8 @@ class Outcome:
     warnings: Sequence[str] = ()
     key_results: Mapping[str, float] = field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    bands: Sequence[str] = ()
+    span: str = ""
     grid: str = ""
     error: str = ""
     traceback: str = ""
@@ -45,5 +47,8 @@ class Outcome:
     @classmethod
     def read(cls, path: Path) -> Outcome:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        evidence, warnings = content.pop("evidence"), content.pop("warnings")
-        return cls(**content, evidence=None if evidence is None else tuple(evidence), warnings=tuple(warnings))
+        if content["evidence"] is not None:
+            content["evidence"] = tuple(content["evidence"])
+        for name in ("warnings", "bands"):
+            content[name] = tuple(content.get(name, ()))  # earlier versions wrote no bands
+        return cls(**content)

@@ -1,4 +1,4 @@
-"""cohort.tsv: one line per sample, in the order of the sheet."""
+"""cohort.tsv: one line per sample, in the order of the sheet; of a parameter its mean, NAME_q05 and NAME_q95."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from chiasma.files.tables import write_table
 
 FIRST = ("sample", "status", "seed", "seconds", "log_evidence", "log_evidence_error")
 LAST = ("warnings", "error")
+# Of a learned parameter, and what each adds to the name of the parameter.
+STATISTICS = {"mean": "", "q05": "_q05", "q95": "_q95"}
 
 
 def write_cohort_table(path: Path, outcomes: Sequence[Outcome]) -> None:
     results = names_in_order(outcome.key_results for outcome in outcomes)
     parameters = names_in_order(outcome.parameters for outcome in outcomes)
-    rows = ([*_first(one), *_results(one, results), *_means(one, parameters), *_texts(one)] for one in outcomes)
-    write_table(path, [*FIRST, *results, *parameters, *LAST], rows)
+    rows = ([*_first(one), *_results(one, results), *_parameters(one, parameters), *_texts(one)] for one in outcomes)
+    columns = [f"{name}{ending}" for name in parameters for ending in STATISTICS.values()]
+    write_table(path, [*FIRST, *results, *columns, *LAST], rows)
 
 
 def names_in_order(found: Iterable[Iterable[str]]) -> list[str]:
@@ -35,8 +38,8 @@ def _results(outcome: Outcome, names: Sequence[str]) -> list[Any]:
     return [outcome.key_results.get(name, nan) for name in names]
 
 
-def _means(outcome: Outcome, names: Sequence[str]) -> list[Any]:
-    return [outcome.parameters[name]["mean"] if name in outcome.parameters else nan for name in names]
+def _parameters(outcome: Outcome, names: Sequence[str]) -> list[Any]:
+    return [outcome.parameters.get(name, {}).get(statistic, nan) for name in names for statistic in STATISTICS]
 
 
 def _texts(outcome: Outcome) -> list[str]:

@@ -82,6 +82,8 @@ def run_task(task: Task) -> Outcome:
                 warnings=tuple(result.warnings),
                 key_results=result.key_results,
                 parameters=result.parameters,
+                bands=tuple(result.bands),
+                span=result.span,
                 grid=grid_of(result.summaries),
             )
             return directory.complete(own, outcome)

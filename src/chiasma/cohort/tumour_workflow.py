@@ -127,4 +127,6 @@ def _result(answer: Answer, seed: int) -> Result:
             },
         ),
         picture=np.stack([share[:, copies > NORMAL].sum(axis=1), share[:, copies < NORMAL].sum(axis=1)]),
+        bands=("gained", "lost"),
+        span=f"chromosomes {bins.chromosome[0]} to {bins.chromosome[-1]}",
     )

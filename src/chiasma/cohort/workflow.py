@@ -26,7 +26,9 @@ class Result:
     key_results : columns of cohort.tsv, by name.
     parameters : of every learned parameter: mean, sd, q05, q95.
     summaries : variables along the sites and their coordinates, which go to cohort.zarr.
-    picture : (rows, sites) values from 0 to 1 for the small picture of the sample.
+    picture : (bands, sites) values from 0 to 1 for the small picture of the sample; NaN where there are no data.
+    bands : what each band of the picture is, from above.
+    span : where the picture begins and ends, in words.
     """
 
     evidence: tuple[float, float] | None
@@ -35,6 +37,8 @@ class Result:
     parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     summaries: xr.Dataset
     picture: Floats
+    bands: Sequence[str] = ()
+    span: str = ""
 
 
 class Workflow(ABC):
