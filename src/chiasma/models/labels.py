@@ -111,9 +111,10 @@ def _row_kind(row: Row, own: dict[str, str]) -> Hashable:
     """All that says what a row is, but its name. Parameters of its own are known by their priors alone, shared ones by
     their names as well.
     """
-    marks: list[Hashable] = [row.copies, row.n_states, type(row.chain)]
-    for part in (row, row.chain):
-        for name in () if part is None else part.arguments:
+    parts: list[Learnable] = [row] if row.chain is None else [row, row.chain]
+    marks: list[Hashable] = [row.copies, row.n_states, *map(type, parts)]
+    for part in parts:
+        for name in part.arguments:
             given = part.given(name)
             if isinstance(given, Prior):
                 told = given.describe()
