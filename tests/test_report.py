@@ -468,3 +468,34 @@ def test_charts__time_stamps_are_dates_on_the_axis():
         assert isinstance(region.xaxis[0].formatter, CustomJSTickFormatter) == (zone is not None)
         exact = charts.region_points(stretch, np.zeros(3))["x"] == [1714550400.5, 1714550401.5, 1714550402.5]
         assert exact == (zone is not None)
+
+
+def test_report__says_what_the_states_of_rows_add(written, written_states, tmp_path):
+    folder, _ = written
+    assert "When it is on, a row adds: row_0 4, row_1 6, row_2 10." in (folder / "report.html").read_text()
+    folder, _ = written_states
+    page = (folder / "report.html").read_text()
+    assert "a row adds: washer 150 (state 1) or 2000 (state 2), lamp_1 100, lamp_2 100, lamp_3 100." in page
+    assert "are in one order in every draw" not in page
+
+
+def test_report__of_rows_with_one_prior_says_that_they_are_in_order(tmp_path):
+    """The levels of its states are those of the data: 0, 90, 250 and their sum, above a baseline."""
+    chain = ch.Switch(0.1, 0.1)
+    model = ch.FactorialHMM(
+        rows=[
+            *(ch.Row([0, 1], chain, f"unknown {i}", weight=ch.Gamma(2, 0.01)) for i in (1, 2)),
+            ch.Row([10, 20, 30], fixed=1, name="standby"),
+        ],
+        emission=ch.Gaussian(sd=5.0),
+    )
+    _, y = model.at({"unknown 1.weight": 250, "unknown 2.weight": 90}).simulate(80, seed=3)
+    data = Observations(y)
+    posterior = ch.sample(model, data, update=ch.Collapsed(starts=6), draws=100, chains=2, seed=1, progress=False)
+    write_report(posterior, Signal(data=data), tmp_path, {})
+    page = (tmp_path / "report.html").read_text()
+    assert "(unknown 1, unknown 2) are in one order in every draw, ascending by what they add" in page
+    adds = re.search(r"a row adds: unknown 1 (\S+), unknown 2 (\S+), standby 20 \(held at 1\)\.", page)
+    np.testing.assert_allclose([float(one) for one in adds.groups()], [90, 250], atol=4)
+    levels = {float(row["level"]) for row in table(tmp_path / "segments.tsv")}
+    assert all(min(abs(level - truth) for truth in (20, 110, 270, 360)) < 5 for level in levels)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chiasma import atomic
-from chiasma.errors import InvalidInput
 from chiasma.files import page as parts
 from chiasma.files.answers import answers, same_level_text
 from chiasma.files.charts import (
@@ -32,16 +31,18 @@ from chiasma.files.charts import (
 )
 from chiasma.files.page import Html
 from chiasma.files.run_tables import SCHEMA
-from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.labels import exchangeable_blocks
 from chiasma.plots.parameters import histogram, prior_density
 from chiasma.plots.sites import Stretch
 from chiasma.results.convergence import rhat_text
+from chiasma.results.expected import signal_of_rows
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
 from chiasma.results.summary import time_text
 from chiasma.results.warnings import count
+from chiasma.types import Floats
 
 if TYPE_CHECKING:
     from chiasma.files.report import Found
@@ -186,20 +187,43 @@ def _what_rows_are(found: Found) -> str:
         "A row is one hidden source that is on or off (or in one of several states) at every site. The signal is made "
         "of what the rows add together. A state such as s101 has one digit per row, in the order below: 1 is on, 0 off."
     )
-    model = found.posterior.fitted_model
-    if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive) or model.rows is not None:
+    text += _ordered_text(found)
+    adds = signal_of_rows(found.posterior)
+    if adds is None:
         return text
-    if model.emission.n_channels is not None:
-        return text
-    names, weights = names_of_rows(found.posterior), model.emission.weights
-    try:
-        adds = model.emission.expected(weights) - model.emission.expected(np.zeros(len(weights)))
-    except InvalidInput:
-        return text
-    held = {k: f" (held at {x})" for k, x in model.fixed_rows.items()}
-    listed = [f"{name} {add:.4g}{held.get(k, '')}" for k, (name, add) in enumerate(zip(names, adds, strict=True))]
+    model = found.posterior.model
+    held = model.fixed_rows if isinstance(model, FactorialHMM) else {}
+    listed = [
+        f"{name} {_adds_text(own, held.get(k))}"
+        for k, (name, own) in enumerate(zip(names_of_rows(found.posterior), adds, strict=True))
+    ]
     more = ", ..." if len(listed) > MOST_LISTED else ""
     return f"{text} When it is on, a row adds: {', '.join(listed[:MOST_LISTED])}{more}."
+
+
+def _ordered_text(found: Found) -> str:
+    """Which rows have names that mean nothing but their order."""
+    model = found.posterior.model
+    groups = exchangeable_blocks(model) if isinstance(model, FactorialHMM) else []
+    if not groups:
+        return ""
+    names = names_of_rows(found.posterior)
+    told = "; ".join(", ".join(" and ".join(names[k] for k in block) for block in group) for group in groups)
+    return (
+        f" Rows that only their learned parameters tell apart ({told}) are in one order in every draw, ascending by "
+        "what they add, or by how they switch where that is equal: their names mean no more than that."
+    )
+
+
+def _adds_text(adds: Floats, held: int | None) -> str:
+    """What the states of a row add; a state 0 that adds nothing is not worth telling."""
+    told = [(s, add) for s, add in enumerate(adds.tolist()) if s or add]
+    if held is not None and len(told) > 1:
+        told = [(held, adds[held])]
+    here = "" if held is None else f" (held at {held})"
+    if len(told) == 1:
+        return f"{told[0][1]:.4g}{here}"
+    return " or ".join(f"{add:.4g} (state {s})" for s, add in told)
 
 
 def _row_label(row: RowProbabilities) -> str:

@@ -1,68 +1,197 @@
 """Label switching: exchangeable rows can be permuted without changing the posterior, so draws are put in one order.
 
-Within each group of exchangeable rows the weights ascend. States and other parameters of a row are permuted with its
-weight.
+Rows are exchangeable where everything that says what they are is equal: states, numbers and priors. A permutation
+moves the states of a row together with its own parameters: its entries of parameters with one value per row, and those
+that belong to a `Row`. Copies of a `Row` share its parameters, so they move as one block.
+
+Within each group of exchangeable rows what they add to the level ascends: their weights, where values are 0 and 1. The
+set of rows of a draw stays what it is, and the order is a function of the set. So the ordered draws come from the
+posterior of the set, whatever names the sampler gave its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import permutations, product
+from math import factorial, prod
 
 import numpy as np
 
+from chiasma.models.additive import Additive
+from chiasma.models.chains import BinaryChains
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.learnable import Learnable
 from chiasma.models.priors import Prior
+from chiasma.models.rows import Row, Rows
 from chiasma.types import Floats, Integers
+
+Block = tuple[int, ...]
 
 
 def exchangeable_rows(model: FactorialHMM) -> list[list[int]]:
-    """Groups of free rows with learned weights that can be permuted without changing the model.
+    """Groups of single free rows with learned parameters that can be permuted without changing the model.
 
     >>> import chiasma as ch
     >>> chains = ch.BinaryChains(enter=[0.1, 0.1, 0.2], leave=0.1)
     >>> exchangeable_rows(ch.FactorialHMM(chains=chains, emission=ch.Gaussian(ch.Dirichlet([1, 1, 1]))))
     [[0, 1]]
     """
-    weights = model.emission.priors.get("weights")
-    if weights is None:
+    return [[row for (row,) in group] for group in exchangeable_blocks(model) if len(group[0]) == 1]
+
+
+def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
+    """Groups of blocks of free rows. The blocks of a group can be permuted without changing the model.
+
+    A group whose rows are inside a block of another one comes before it.
+
+    >>> import chiasma as ch
+    >>> lamps = [ch.Row([0, 1], ch.Switch(0.1, 0.1), copies=2, weight=ch.Gamma(2, 1)) for _ in range(2)]
+    >>> exchangeable_blocks(ch.FactorialHMM(rows=lamps, emission=ch.Gaussian()))
+    [[(0, 1), (2, 3)]]
+    """
+    if not isinstance(model.emission, Additive):
         return []
-    rest = [list(range(model.n_rows))]
-    for prior in (weights, *(model.chains.priors.values() if model.rows is None else ())):
-        if prior.shape:
-            rest = _split(rest, _kinds(prior, model.n_rows))
-    for name in set(model.chains.arguments) - set(model.chains.priors):
-        given = getattr(model.chains, name)
-        if given is not None and given.ndim:
-            rest = _split(rest, given.tolist())
-    if model.rows is not None:
-        rest = _split(rest, [f"{row.chain} {row.adds.tolist()} {row.learned}" for row in model.rows.rows])
-    rest = [[row for row in group if row not in model.fixed_rows] for group in rest]
-    return [group for group in rest if len(group) > 1]
+    weights = _kinds(model.emission, "weights", model.n_rows)
+    learns_weights = "weights" in model.emission.priors
+    if model.rows is None:
+        assert isinstance(model.chains, BinaryChains)
+        chains = [_kinds(model.chains, name, model.n_rows) for name in model.chains.arguments]
+        if not learns_weights and not any(prior.shape for prior in model.chains.priors.values()):
+            return []  # equal rows without parameters of their own are counted, not ordered
+        return _alike(((k,), (weights[k], *(own[k] for own in chains))) for k in model.free_rows)
+    rows, own = model.rows, own_parameters(model.rows)
+    numbers = _numbers(rows)
+    kinds = [_row_kind(row, names) for row, names in zip(rows.given, own, strict=True)]
+    free = [g for g, row in enumerate(rows.given) if row.fixed is None]
+    found: list[list[Block]] = []
+    if learns_weights:
+        # Rows differ by their weights alone unless they belong to different rows with parameters of their own.
+        found += _alike(((k,), (g if own[g] else -1, kinds[g], weights[k])) for g in free for k in numbers[g])
+    found += _alike((numbers[g], (kinds[g], tuple(weights[k] for k in numbers[g]))) for g in free if own[g])
+    return found
 
 
-def _kinds(prior: Prior, n_rows: int) -> list[float]:
-    """One number per entry; exchangeable entries of the prior have equal numbers."""
-    kinds = list(map(float, range(n_rows)))
+def own_parameters(rows: Rows) -> list[dict[str, str]]:
+    """For every given row, the names in the model of the learned arguments that it shares with no other."""
+    names = [key for keys in rows.keys for key in keys.values()]
+    return [{name: key for name, key in keys.items() if names.count(key) == 1} for keys in rows.keys]
+
+
+def _alike(blocks: Iterable[tuple[Block, Hashable]]) -> list[list[Block]]:
+    """Blocks of the same kind together, where there are several."""
+    found: dict[Hashable, list[Block]] = {}
+    for block, kind in blocks:
+        found.setdefault(kind, []).append(block)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def _numbers(rows: Rows) -> list[Block]:
+    """The numbers of the copies of every given row."""
+    ends = np.cumsum([row.copies for row in rows.given]).tolist()
+    return [tuple(range(end - row.copies, end)) for row, end in zip(rows.given, ends, strict=True)]
+
+
+def _kinds(part: Learnable, name: str, n_rows: int) -> list[Hashable]:
+    """For every row a mark of its value of an argument, or of its prior: exchangeable rows have equal marks."""
+    prior, given = part.priors.get(name), getattr(part, name)
+    if prior is None:
+        per_row = given is not None and given.ndim > 0
+        return [given[k].tobytes() if per_row else None for k in range(n_rows)]
+    if not prior.shape:
+        return [None] * n_rows
+    kinds = list(range(n_rows))
     for group in prior.alike():
         for row in group:
             kinds[row] = kinds[group[0]]
-    return kinds
+    return list(kinds)
 
 
-def _split(groups: list[list[int]], kinds: Sequence[float | str]) -> list[list[int]]:
-    found: dict[tuple[int, float | str], list[int]] = {}
-    for i, group in enumerate(groups):
-        for row in group:
-            found.setdefault((i, kinds[row]), []).append(row)
-    return list(found.values())
+def _row_kind(row: Row, own: dict[str, str]) -> Hashable:
+    """All that says what a row is, but its name. Parameters of its own are known by their priors alone, shared ones by
+    their names as well.
+    """
+    parts: list[Learnable] = [row] if row.chain is None else [row, row.chain]
+    marks: list[Hashable] = [row.copies, row.n_states, *map(type, parts)]
+    for part in parts:
+        for name in part.arguments:
+            given = part.given(name)
+            if isinstance(given, Prior):
+                told = given.describe()
+                if name in own:
+                    told.pop("shared", None)
+                marks.append((type(given), json.dumps(told)))
+            else:
+                marks.append(None if given is None else (given.shape, given.tobytes()))
+    return tuple(marks)
+
+
+class RowSizes:
+    """What every row adds to the level where it adds most, over what it adds in its first state; of channels, the
+    first. This is the weight of a row that is off or on.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> rows = [ch.Row([0, v], ch.Switch(0.1, 0.1), weight=ch.Gamma(2, 1)) for v in (1, 100)]
+    >>> RowSizes(ch.FactorialHMM(rows=rows, emission=ch.Gaussian()))(np.array([2.0, 3.0])).tolist()
+    [2.0, 300.0]
+    """
+
+    def __init__(self, model: FactorialHMM):
+        assert isinstance(model.emission, Additive)
+        places = {slot.name: np.arange(slot.values.start, slot.values.stop) for slot in model.parameters.slots}
+        weights = model.emission.weights.reshape(model.n_rows, -1)[:, 0]
+        learned = places["weights"].reshape(model.n_rows, -1)[:, 0] if "weights" in places else None
+        # Of every row: a number, and the indices of learned values that it is multiplied with.
+        self.numbers = np.ones(model.n_rows) if learned is not None else weights.astype(float)
+        self.factors: list[list[int]] = [[] if learned is None else [int(learned[k])] for k in range(model.n_rows)]
+        # Indices of the learned values of its states; None where they are numbers.
+        self.values: list[Integers | None] = [None] * model.n_rows
+        if model.rows is None:
+            return
+        for row, keys, numbers in zip(model.rows.given, model.rows.keys, _numbers(model.rows), strict=True):
+            for k in numbers:
+                if "weight" in keys:
+                    self.factors[k].append(int(places[keys["weight"]][0]))
+                else:
+                    self.numbers[k] *= row.weight
+                if "values" in keys:
+                    self.values[k] = places[keys["values"]].reshape(row.n_states, -1)[:, 0]
+                else:
+                    self.numbers[k] *= _most(row.values.reshape(row.n_states, -1)[:, 0])
+
+    def __call__(self, values: Floats) -> Floats:
+        """(..., K) from values (..., P) of the learned parameters."""
+        sizes = np.empty((*values.shape[:-1], len(self.numbers)))
+        for k, number in enumerate(self.numbers):
+            sizes[..., k] = number
+            for factor in self.factors[k]:
+                sizes[..., k] *= values[..., factor]
+            states = self.values[k]
+            if states is not None:
+                sizes[..., k] *= _most(values[..., states])
+        return sizes
+
+
+def _most(values: Floats) -> Floats:
+    """(...) the value of (..., S) states that is furthest from the first, less the first."""
+    away = values - values[..., :1]
+    return np.asarray(np.take_along_axis(away, np.abs(away).argmax(axis=-1)[..., None], axis=-1)[..., 0])
 
 
 class CanonicalOrder:
-    """Undoes label switching: sorts exchangeable rows of a draw by weight; does nothing where there are none."""
+    """Undoes label switching: sorts exchangeable rows of a draw by what they add; does nothing where there are none.
+
+    groups : those of `exchangeable_blocks`.
+    """
 
     def __init__(self, model: FactorialHMM):
-        self.groups = [np.array(group) for group in exchangeable_rows(model)]
+        self.groups = exchangeable_blocks(model)
         self.unchanged = np.arange(model.n_rows)
+        if not self.groups:
+            return
+        self.sizes = RowSizes(model)
         # Codes are those of the free rows, a bit each, or of all rows, a field each.
         self.shifts = {k: i for i, k in enumerate(model.free_rows)}
         if model.has_states:
@@ -70,23 +199,33 @@ class CanonicalOrder:
         self.masks = model.layout.masks
         ends = [shift + int(self.masks[k]).bit_length() for k, shift in self.shifts.items()]
         self.n_codes = 1 << max(ends, default=0)
-        # Indices of every per-row parameter in the vector of values.
-        self.places = [
-            np.arange(slot.values.start, slot.values.stop).reshape(model.n_rows, -1)
-            for slot in model.parameters.slots
-            if slot.name in ("weights", *model.chains.arguments) and slot.prior.shape[:1] == (model.n_rows,)
-        ]
-        self.weights = next((slot.values for slot in model.parameters.slots if slot.name == "weights"), slice(0))
-        self.n_rows = model.n_rows
+        self.places = _places(model)
+
+    @property
+    def n_orders(self) -> int:
+        """In how many ways exchangeable rows can be permuted."""
+        return prod(factorial(len(group)) for group in self.groups)
+
+    def orders(self) -> list[Integers]:
+        """(K,) each: all these ways. Row k has what row order[k] had."""
+        found = []
+        for choice in product(*(permutations(group) for group in self.groups)):
+            order = self.unchanged
+            for group, blocks in zip(self.groups, choice, strict=True):
+                order = _moved(order, group, blocks)
+            found.append(order)
+        return found
 
     def __call__(self, codes: Integers, values: Floats) -> tuple[Integers, Floats]:
         """Codes (T,) and values (P,), with exchangeable rows sorted."""
         if not self.groups:
             return codes, values
-        weights = values[self.weights].reshape(self.n_rows, -1)[:, 0]
-        order = self.unchanged.copy()
+        sizes = self.sizes(values)
+        order = self.unchanged
         for group in self.groups:
-            order[group] = group[np.argsort(weights[group], kind="stable")]
+            # Rows that add the same numbers are told apart by their other parameters.
+            keys = {block: (sizes[k], *values[self.places[k]]) for block in group for k in (int(order[block[0]]),)}
+            order = _moved(order, group, sorted(group, key=keys.__getitem__))
         if np.array_equal(order, self.unchanged):
             return codes, values
         sorted_values = self.permuted(values, order)
@@ -100,6 +239,33 @@ class CanonicalOrder:
     def permuted(self, values: Floats, order: Integers) -> Floats:
         """(P,) values in which row k has those of row order[k]."""
         moved = values.copy()
-        for places in self.places:
-            moved[places] = values[places[order]]
+        for k in np.flatnonzero(order != self.unchanged).tolist():
+            moved[self.places[k]] = values[self.places[order[k]]]
         return moved
+
+
+def _moved(order: Integers, group: Sequence[Block], blocks: Sequence[Block]) -> Integers:
+    """The order in which each block of a group has what `order` has at another one."""
+    moved = order.copy()
+    for block, other in zip(group, blocks, strict=True):
+        moved[list(block)] = order[list(other)]
+    return moved
+
+
+def _places(model: FactorialHMM) -> list[Integers]:
+    """For every row, the indices of its own learned values in the vector of all, in an order that rows of one kind
+    have in common.
+    """
+    slots = {slot.name: slot for slot in model.parameters.slots}
+    found: list[list[int]] = [[] for _ in range(model.n_rows)]
+    for name in ("weights", *model.chains.arguments):
+        if name in slots and slots[name].prior.shape:
+            places = np.arange(slots[name].values.start, slots[name].values.stop).reshape(model.n_rows, -1)
+            for own, several in zip(found, places.tolist(), strict=True):
+                own += several
+    if model.rows is not None:
+        for numbers, names in zip(_numbers(model.rows), own_parameters(model.rows), strict=True):
+            for _, key in sorted(names.items()):
+                for k in numbers:
+                    found[k] += range(slots[key].values.start, slots[key].values.stop)
+    return [np.array(own, int) for own in found]

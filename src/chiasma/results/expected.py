@@ -82,6 +82,21 @@ def signal_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None
     return _expected(posterior, np.asarray(codes, np.int64))
 
 
+def signal_of_rows(posterior: Posterior) -> list[Floats] | None:
+    """For every row, (S_k,) what its states add to the expected signal; None without levels, or with channels."""
+    model = _reference(posterior)
+    if model is None:
+        return None
+    emission = model.emission
+    assert isinstance(emission, Additive)
+    if emission.n_channels is not None:
+        return None
+    try:
+        return [np.asarray(emission.expected(adds) - emission.expected(np.zeros(1))) for adds in _contributions(model)]
+    except InvalidInput:  # a user's own density
+        return None
+
+
 def reachable(posterior: Posterior) -> tuple[Floats, Floats] | None:
     """(D,) the lowest and the highest signal that any state is expected to give; None without levels."""
     model = _reference(posterior)

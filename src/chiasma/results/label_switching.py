@@ -7,17 +7,24 @@ from itertools import combinations
 import numpy as np
 import xarray as xr
 
+from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.labels import exchangeable_rows
+from chiasma.models.labels import RowSizes
+from chiasma.types import Floats
 
-# Two rows change places where each is the larger one in at least this share of the draws, and the difference of their
-# weights has two signs rather than a wide spread: its size varies less than this share of itself.
+# Two rows change places where each is the larger one in at least this share of the draws, the difference of what they
+# add has two signs rather than a wide spread (its size varies less than this share of itself), and the larger one adds
+# about the same whichever it is: a row of two possible sizes on both sides of a known one changes no places.
 LEAST_SHARE, MOST_SPREAD = 0.05, 0.5
+# Pairs of rows that are named.
+MOST_PAIRS = 3
 
 
 def label_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset) -> list[str]:
-    """Warnings about rows whose weights swap signs of their difference; none for rows that draws have in order.
+    """Warnings about rows of as many states each, where what they add swaps the sign of its difference.
+
+    Draws that were put in order have none.
 
     Examples
     --------
@@ -29,30 +36,43 @@ def label_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset)
     >>> label_warnings(model, draws)[0].partition(":")[0]
     'rows 0 and 1 change places (label switching)'
     """
-    if not isinstance(model, FactorialHMM) or "weights" not in parameters:
+    if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive) or not model.parameters:
         return []
-    values = parameters["weights"].transpose("chain", "draw", "row", ...).values
-    if values.shape[1] < 4:
+    if not set(model.parameters.names) <= set(parameters) or parameters.sizes["draw"] < 4:
         return []
-    flat = values.reshape(-1, *values.shape[2:])
-    flat = flat.reshape(len(flat), flat.shape[1], -1)[:, :, 0]
-    ordered = exchangeable_rows(model)
+    drawn = [parameters[name].transpose("chain", "draw", ...).values for name in model.parameters.names]
+    flat = np.concatenate([values.reshape(values.shape[0] * values.shape[1], -1) for values in drawn], axis=1)
+    sizes, n_states = RowSizes(model)(flat), model.layout.sizes
     found = []
     for i, j in combinations(model.free_rows, 2):
-        away = flat[:, i] - flat[:, j]
-        share = float(np.mean(away > 0))
-        switched = min(share, 1 - share) >= LEAST_SHARE and np.std(np.abs(away)) < MOST_SPREAD * np.mean(np.abs(away))
-        if switched and not any(i in group and j in group for group in ordered):
+        if n_states[i] == n_states[j] and _switched(sizes[:, i], sizes[:, j]):
             found.append((i, j))
     if not found:
         return []
-    pairs = ", ".join(f"{_name(model, i)} and {_name(model, j)}" for i, j in found[:3])
+    pairs = ", ".join(_pair(model, i, j) for i, j in found[:MOST_PAIRS])
+    first = np.sort(sizes[:, found[0]], axis=1)
+    low, high = np.median(first, axis=0)
     return [
         f"rows {pairs} change places (label switching): the data do not say which is which, and their priors or rates "
-        "differ too little to decide; means of single rows describe nothing; give such rows equal priors, and draws "
-        "are put in the order of their weights"
+        "differ too little to decide; means of single rows describe nothing; say which is which by priors that hardly "
+        f"overlap (in a typical draw, the smaller of rows {_pair(model, *found[0])} adds {low:.3g} to the level and "
+        f"the larger {high:.3g}), or give such rows equal priors and rates: a new run puts its draws in "
+        "the order of their weights"
     ]
 
 
-def _name(model: FactorialHMM, row: int) -> str:
-    return str(row) if model.row_names is None else model.row_names[row]
+def _switched(one: Floats, other: Floats) -> bool:
+    """Whether two rows change places, from what each adds in every draw."""
+    away = one - other
+    larger = away > 0
+    share = float(np.mean(larger))
+    least = MOST_SPREAD * np.mean(np.abs(away))
+    if min(share, 1 - share) < LEAST_SHARE or np.std(np.abs(away)) >= least:
+        return False
+    ends = ((one[larger], other[~larger]), (other[larger], one[~larger]))
+    return all(abs(np.median(here) - np.median(there)) < least for here, there in ends)
+
+
+def _pair(model: FactorialHMM, i: int, j: int) -> str:
+    names = model.row_names
+    return f"{i} and {j}" if names is None else f"{names[i]} and {names[j]}"

@@ -11,8 +11,7 @@ a proposal takes one of these orders at random, and its density is the mean over
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations, product
-from math import factorial, lgamma, log, pi, prod
+from math import lgamma, log, pi
 from typing import NamedTuple
 
 import numpy as np
@@ -103,13 +102,10 @@ def orders(learning: Learning) -> Floats:
     """
     parameters, order = learning.parameters, CanonicalOrder(learning.model)
     identity = np.eye(parameters.n_free)
-    if prod(factorial(len(group)) for group in order.groups) > MOST_ORDERS:
+    if order.n_orders > MOST_ORDERS:
         return identity[None]
     maps = []
-    for choice in product(*(permutations(group) for group in order.groups)):
-        rows = np.arange(learning.model.n_rows)
-        for group, moved in zip(order.groups, choice, strict=True):
-            rows[group] = moved
+    for rows in order.orders():
         columns = [parameters.to_free(order.permuted(parameters.from_free(unit), rows)) for unit in identity]
         maps.append(np.array(columns).T)
     return np.array(maps)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from math import factorial, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.labels import CanonicalOrder, exchangeable_rows
+from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
 from chiasma.results.optima import Optima, Optimum
@@ -214,7 +213,7 @@ def _apart(peaks: list[tuple[Peak, int]], scale: Floats) -> list[tuple[Peak, int
 
 def as_optima(learning: Learning, peaks: Sequence[tuple[Peak, int]]) -> Optima:
     parameters, scale = learning.parameters, learning.parameters.scale
-    n_orders = prod(factorial(len(group)) for group in exchangeable_rows(learning.model))
+    n_orders = CanonicalOrder(learning.model).n_orders
     masses = np.array([peak.log_mass(scale) for peak, _ in peaks]) + np.log(n_orders)
     shares = scipy.special.softmax(masses)
     found = []
