@@ -88,6 +88,16 @@ def test_parameters__only_the_first_channel_is_sorted():
     assert least == pytest.approx(3 * law.pdf(0.3) * law.sf(0.3) ** 2, rel=0.1)
 
 
+def test_parameters__weights_of_equal_rows_have_a_sorted_prior():
+    rows = [ch.Row([0, 1], ch.Switch(ch.Beta(1, 9), 0.1), name=name, weight=ch.Gamma(2, 1)) for name in ("a", "b")]
+    posterior = learned(ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.5)))
+    smaller, larger, rate = plots.plot_parameters(posterior, ["a.weight", "b.weight", "a.enter"]).axes[:3]
+    law = stats.gamma(2)
+    assert prior_at(smaller, 0.5) == pytest.approx(2 * law.pdf(0.5) * law.sf(0.5), rel=0.1)
+    assert prior_at(larger, 0.5) == pytest.approx(2 * law.pdf(0.5) * law.cdf(0.5), rel=0.2)
+    assert prior_at(rate, 0.1) == pytest.approx(stats.beta(1, 9).pdf(0.1), rel=1e-2)
+
+
 def test_parameters__a_constant_and_a_run_without_its_model():
     posterior = learned()
     still = posterior.parameters.assign(depth=posterior.parameters["depth"] * 0 + 3)

@@ -11,7 +11,7 @@ from scipy import stats
 import chiasma as ch
 import reference
 from chiasma.errors import InvalidInput
-from chiasma.models.labels import exchangeable_rows
+from chiasma.models.labels import exchangeable_blocks
 from chiasma.models.parameters import Parameters
 from chiasma.models.priors import prior_of
 
@@ -215,12 +215,13 @@ def test_summed__is_the_sum_over_columns(name):
     ],
 )
 def test_exchangeable_rows(model, groups):
-    assert exchangeable_rows(model) == groups
+    assert exchangeable_blocks(model) == [[(row,) for row in group] for group in groups]
 
 
 def test_exchangeable_rows__fixed_ones_are_told_apart():
     chains, emission = ch.BinaryChains(0.1, 0.1), ch.Gaussian(ch.Dirichlet([1, 1, 1, 1]))
-    assert exchangeable_rows(ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})) == [[0, 2, 3]]
+    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})
+    assert exchangeable_blocks(model) == [[(0,), (2,), (3,)]]
 
 
 @each_prior

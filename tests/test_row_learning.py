@@ -12,7 +12,7 @@ import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.files.row_settings import read_rows, write_rows
 from chiasma.files.settings import Settings, settings_of
-from chiasma.models.labels import CanonicalOrder, exchangeable_rows
+from chiasma.models.labels import CanonicalOrder, exchangeable_blocks
 from chiasma.results.evidence import batch_error
 from chiasma.results.provenance import describe_model, rebuild_model
 
@@ -147,7 +147,7 @@ def test_labels__of_rows_with_states():
     chain = ch.Sticky(0.2)
     rows = [ch.Row([0, 1, 2], chain), ch.Row([0, 1, 2], chain), ch.Row([0, 1, 3], chain)]
     model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(ch.Gamma([2, 2, 2], 1)))
-    assert exchangeable_rows(model) == [[0, 1]]
+    assert exchangeable_blocks(model) == [[(0,), (1,)]]
     codes = np.array([0b10_01_00, 0b00_10_01])
     moved, values = CanonicalOrder(model)(codes, np.array([3.0, 1.0, 2.0]))
     assert values.tolist() == [1.0, 3.0, 2.0]

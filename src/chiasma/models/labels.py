@@ -29,23 +29,15 @@ from chiasma.types import Floats, Integers
 Block = tuple[int, ...]
 
 
-def exchangeable_rows(model: FactorialHMM) -> list[list[int]]:
-    """Groups of single free rows with learned parameters that can be permuted without changing the model.
-
-    >>> import chiasma as ch
-    >>> chains = ch.BinaryChains(enter=[0.1, 0.1, 0.2], leave=0.1)
-    >>> exchangeable_rows(ch.FactorialHMM(chains=chains, emission=ch.Gaussian(ch.Dirichlet([1, 1, 1]))))
-    [[0, 1]]
-    """
-    return [[row for (row,) in group] for group in exchangeable_blocks(model) if len(group[0]) == 1]
-
-
 def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
     """Groups of blocks of free rows. The blocks of a group can be permuted without changing the model.
 
     A group whose rows are inside a block of another one comes before it.
 
     >>> import chiasma as ch
+    >>> chains = ch.BinaryChains(enter=[0.1, 0.1, 0.2], leave=0.1)
+    >>> exchangeable_blocks(ch.FactorialHMM(chains=chains, emission=ch.Gaussian(ch.Dirichlet([1, 1, 1]))))
+    [[(0,), (1,)]]
     >>> lamps = [ch.Row([0, 1], ch.Switch(0.1, 0.1), copies=2, weight=ch.Gamma(2, 1)) for _ in range(2)]
     >>> exchangeable_blocks(ch.FactorialHMM(rows=lamps, emission=ch.Gaussian()))
     [[(0, 1), (2, 3)]]
@@ -205,6 +197,12 @@ class CanonicalOrder:
     def n_orders(self) -> int:
         """In how many ways exchangeable rows can be permuted."""
         return prod(factorial(len(group)) for group in self.groups)
+
+    def keys(self, row: int) -> list[int]:
+        """The indices of the learned values by which a row is sorted; other values of it move along."""
+        values = self.sizes.values[row]
+        sizes = self.sizes.factors[row] + ([] if values is None else values.tolist())
+        return sizes or self.places[row][:1].tolist()
 
     def orders(self) -> list[Integers]:
         """(K,) each: all these ways. Row k has what row order[k] had."""

@@ -12,7 +12,7 @@ from scipy.stats import gaussian_kde
 
 from chiasma.errors import InvalidInput
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.labels import exchangeable_rows
+from chiasma.models.labels import CanonicalOrder
 from chiasma.plots.style import BLACK, BLUE, MANY_POINTS, SKY, STATES, Canvas, canvas_for, entitle
 from chiasma.results.parameters import QUANTILES, Entry, entries
 from chiasma.results.posterior import Posterior
@@ -188,31 +188,30 @@ def prior_density(posterior: Posterior, entry: Entry, edges: Floats) -> tuple[Fl
     low, high = max(edges[0] - margin, prior.support[0]), min(edges[-1] + margin, prior.support[1])
     # Without the ends, because the bounds do not belong to the support.
     x = np.linspace(low, high, CURVE_POINTS + 2)[1:-1]
-    order = _order(model, entry)
-    if order is not None:
-        return x, _ordered_density(model, *order, x)
+    draws = _ordered_draws(model, entry)
+    if draws is not None:
+        return x, _smooth_density(draws, prior.support, x)
     marginal = prior.marginal(entry.place)
     return x, np.exp([marginal.log_density(np.asarray(at)) for at in x])
 
 
-def _order(model: FactorialHMM, entry: Entry) -> tuple[list[int], int] | None:
-    """The exchangeable rows of a weight and its rank among them; rows are sorted by the first channel."""
-    if entry.parameter != "weights" or any(entry.place[1:]):
+def _ordered_draws(model: FactorialHMM, entry: Entry) -> Floats | None:
+    """Draws of a value from the priors where exchangeable rows are sorted by it; None where they are not."""
+    order = CanonicalOrder(model)
+    slot = next(slot for slot in model.parameters.slots if slot.name == entry.parameter)
+    at = slot.values.start + int(np.ravel_multi_index(entry.place, slot.prior.shape or (1,)) if entry.place else 0)
+    if not any(at in order.keys(k) for group in order.groups for block in group for k in block):
         return None
-    row = entry.place[0]
-    return next(((group, group.index(row)) for group in exchangeable_rows(model) if row in group), None)
+    rng, code = np.random.default_rng(0), np.zeros(1, np.int64)
+    return np.array([order(code, model.parameters.sample(rng))[1][at] for _ in range(PRIOR_DRAWS)])
 
 
-def _ordered_density(model: FactorialHMM, group: list[int], rank: int, x: Floats) -> Floats:
-    """Density at x of the rank-th smallest of exchangeable weights under their prior, from draws of it."""
-    prior = model.emission.priors["weights"]
-    rng = np.random.default_rng(0)
-    weights = np.array([prior.sample(rng) for _ in range(PRIOR_DRAWS)]).reshape(PRIOR_DRAWS, model.n_rows, -1)
-    draws = np.sort(weights[:, group, 0], axis=1)[:, rank]
+def _smooth_density(draws: Floats, support: tuple[float, float], x: Floats) -> Floats:
+    """Kernel density estimate at x."""
     smooth = gaussian_kde(draws)
     density = smooth(x)
-    # Reflect the mass that the kernel density estimate puts outside the support.
-    for bound in prior.support:
+    # Reflect the mass that the estimate puts outside the support.
+    for bound in support:
         if np.isfinite(bound):
             density = density + smooth(2 * bound - x)
     return np.asarray(density)
