@@ -246,7 +246,7 @@ def test_update__by_name(name, update):
     assert chosen.ladder == Ladder.adapted()
     assert chosen.reason == (
         "update as given; ladder from the prior to the target, adapted in warm-up, 10 replicas at first "
-        "(with no exchange: one, and no evidence); MosaicCrossover exchanges"
+        "(with no exchange: one, without evidence); MosaicCrossover exchanges"
     )
     assert "10 replicas at first; Swap exchanges" in plan(5, 50, name, "swap").reason
 
