@@ -41,14 +41,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## run the demonstration
 	$(VENV)/bin/chiasma demo
 
-# Kernels are compiled by one process; tests in plain Python, which need none of them, keep the other core busy meanwhile.
+# Kernels are compiled by one process, which takes longest; tests in plain Python, which need none of them, have the rest
+# of the machine meanwhile.
 test: $(STAMP) ## all tests: proofs, kernels as plain Python, then everything compiled
 	@$(MAKE) --no-print-directory -j 2 kernels test-plain
 	@KERNELS_COMPILED=1 $(MAKE) --no-print-directory test-jit-on
 
 test-plain: $(STAMP) # proofs, and kernels as plain Python
-	@$(MAKE) --no-print-directory test-proofs
-	@$(MAKE) --no-print-directory test-jit-off
+	@nice -n 10 $(MAKE) --no-print-directory test-proofs
+	@nice -n 10 $(MAKE) --no-print-directory test-jit-off
 
 kernels: $(STAMP) # compiled before the tests that need them
 	@$(PY) -c 'import sys; sys.path.insert(0, "tests"); import conftest; conftest.compile_kernels()'
