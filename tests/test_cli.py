@@ -354,7 +354,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     content = json.loads((genome / "some/summary.json").read_text())
     assert (content["complete"], content["draws_wanted"], content["run"]["draws"]) == (False, 10, 5)
     result = run("show", "some", "--check")
-    checked = result.stderr
+    checked = result.stdout
     assert result.exit_code == 0
     assert "some/run.zarr is sound: " in checked
     assert "5 of 10 draws per chain are stored: not complete, continue with: chiasma fit genome.tsv" in checked

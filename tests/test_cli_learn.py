@@ -148,3 +148,16 @@ def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
     learned = run("fit", "y.csv", "--weights", "0.3,0.7", "--learn", "sd,depth", *quiet, "--out", "learned")
     assert learned.exit_code == 0, learned.output
     assert list(ch.open_posterior("learned/run.zarr").parameters) == ["depth", "sd"]
+
+
+def test_priors__of_the_file_are_kept_by_learn_and_replaced_by_a_number(here):
+    (here / "model.toml").write_text("[priors]\nsd = {half_normal = 1}\n")
+    given = [*FIT, "--model", "model.toml", "--tables-only"]
+    learned = run(*given, "--learn", "sd", "--out", "learned")
+    assert learned.exit_code == 0, learned.output
+    assert "half_normal = 1" in (here / "learned/settings.toml").read_text()
+    assert "replaces the prior" not in learned.stderr
+    fixed = run(*given, "--out", "fixed")
+    assert fixed.exit_code == 0, fixed.output
+    assert "--sd replaces the prior of sd, so it is not learned; add --learn sd to learn it" in fixed.stderr
+    assert "half_normal" not in (here / "fixed/settings.toml").read_text()

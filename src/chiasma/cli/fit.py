@@ -68,7 +68,7 @@ def _fit(
     **options: Any,
 ) -> None:
     """options: the value given for every setting, by key."""
-    from chiasma.files.options import as_sections, parse_names
+    from chiasma.files.options import as_sections, flag, parse_names
     from chiasma.files.settings import Settings
 
     directory = RunDirectory(out)
@@ -78,8 +78,12 @@ def _fit(
     if model is not None:
         file = Settings.read(model)
         settings = settings.merged(**file.sections, row=file.row, output=file.output)
-    settings, voice = settings.merged(**as_sections(options)), Voice(quiet, as_json)
-    run_fit(data, settings, directory, voice, resume, parse_names(learn), tables_only=tables_only)
+    learned, voice = parse_names(learn), Voice(quiet, as_json)
+    priors = settings.sections["priors"]
+    settings = settings.merged(**as_sections(options), learn=learned)
+    for key in () if resume else sorted(priors.keys() - settings.sections["priors"].keys()):
+        voice.note(f"{flag(key)} replaces the prior of {key}, so it is not learned; add --learn {key} to learn it")
+    run_fit(data, settings, directory, voice, resume, learned, tables_only=tables_only)
 
 
 def run_fit(

@@ -65,7 +65,10 @@ class Voice:
             console.print(report.summary)
             for hint in signal.hints:  # they were printed before the run, too, and scrolled away
                 console.print(Text.assemble(("hint: ", "bold yellow"), printable(hint)))
-            console.print(_doubts(report, signal, run, console.width))
+            doubts, look = _doubts(report, signal, run, console.width)
+            console.print(doubts)
+            if look:
+                console.print(printable(look), soft_wrap=True, markup=False)  # to be copied: never cut or broken
             *files, last = report.files
             wrote = f"Wrote {', '.join(files)} and {last} to {run}{_slash(run)}"
             console.print(printable(wrote), soft_wrap=True, markup=False)
@@ -160,8 +163,8 @@ def _known(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _doubts(report: Report, signal: Signal, run: Path, width: int) -> Any:
-    """width: of the terminal."""
+def _doubts(report: Report, signal: Signal, run: Path, width: int) -> tuple[Any, str]:
+    """What is not certain, and the command that shows it. width: of the terminal."""
     from rich.console import Group
     from rich.text import Text
 
@@ -170,7 +173,7 @@ def _doubts(report: Report, signal: Signal, run: Path, width: int) -> Any:
 
     n, doubtful = report.n_segments, len(report.regions)
     if not doubtful:
-        return Text(f"{n:,} segments, each with one state of probability {CERTAIN} or more.")
+        return Text(f"{n:,} segments, each with one state of probability {CERTAIN} or more."), ""
     table = _rivals(report, signal, "   ")
     # The heading of the column of counts may be broken into words.
     if _width(table) - len(COUNTS) + len(max(COUNTS.split(), key=len)) > width:
@@ -181,13 +184,15 @@ def _doubts(report: Report, signal: Signal, run: Path, width: int) -> Any:
     name, here = first.explanations[0].name, (first.segment.start, first.segment.stop)
     dated = None if signal.chromosome is not None else _times(signal, *here).get("times")
     look = f"{RunDirectory(run).how_to_show()} --region {dated or f'{here[0]}-{here[1] - 1}'}"
-    return Group(
+    several = any(one.arrangements > 1 for one in first.explanations)
+    equal = " Equal rows cannot be told apart: only how many are on counts." if several else ""
+    told = Group(
         table,
         *lines,
-        Text(printable(f"A state such as {name} has one digit per row, row 0 first: 0 is off.")),
+        Text(printable(f"A state such as {name} has one digit per row, row 0 first: 0 is off.{equal}")),
         Text("Probabilities are means over the sites of a segment; a rival may concern only its ends. Look with:"),
-        Text(printable(look), no_wrap=True, overflow="ignore"),  # to be copied: never broken into lines
     )
+    return told, look
 
 
 def _rivals(report: Report, signal: Signal, between: str) -> Any:

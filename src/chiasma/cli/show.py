@@ -46,7 +46,7 @@ def show(
     voice = Voice(quiet, as_json)
     directory = RunDirectory(run)
     if check:
-        voice.note(directory.check())
+        typer.echo(directory.check())
         return
     posterior, signal = directory.open()
     n_draws, wanted = posterior.draws.sizes["draw"], directory.wanted_draws()

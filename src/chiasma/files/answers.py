@@ -182,6 +182,7 @@ def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> 
     if summary.remedies:
         told = in_order(summary.remedies)
         text = f"{told[0].upper()}{told[1:]}. The probabilities below are not settled yet."
+        text += " First change the model as told above." if misfits else ""
     elif len(summary.warnings) > len(misfits):
         text = "Take the sampling further as told above: the probabilities below are not settled yet."
     elif misfits:

@@ -295,12 +295,13 @@ def _rivals(found: Found, region: Region) -> Picture:
     shown = region.serious if len(region.serious) > 1 else region.explanations[:2]
     states = [np.repeat(np.array(one.states)[:, None], n_sites, axis=1) for one in shown]
     listed = [(one.probability, own, region.segment.start) for one, own in zip(shown, states, strict=True)]
-    return _configurations(found.posterior, listed, found.labels)
+    # A configuration is a whole course; these are states, each with its share of the sites.
+    return _configurations(found.posterior, listed, found.labels, "States, mean probability over the sites")
 
 
-def _configurations(posterior: Posterior, found: Sequence[Any], labels: Labels) -> Picture:
+def _configurations(posterior: Posterior, found: Sequence[Any], labels: Labels, title: str | None = None) -> Picture:
     size = configurations_size(len(found), posterior.n_rows or 0, has_levels(posterior))
-    show = partial(plots.plot_configurations, found, posterior=posterior, labels=labels)
+    show = partial(plots.plot_configurations, found, posterior=posterior, labels=labels, title=title)
     return (9.0, size[1]), lambda fig: show(fig=fig)
 
 

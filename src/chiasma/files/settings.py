@@ -90,15 +90,20 @@ class Settings:
                     raise InvalidInput(f"{path}: section [{name}] has no setting {key!r}{_hint(key, known[name])}")
         return cls(**content)
 
-    def merged(self, row: Any = (), output: Section | None = None, **sections: Any) -> Settings:
-        """A copy with other values for some settings; None changes nothing. row: all [[row]] tables, or none."""
+    def merged(self, row: Any = (), output: Section | None = None, learn: Any = (), **sections: Any) -> Settings:
+        """A copy with other values for some settings; None changes nothing. row: all [[row]] tables, or none.
+
+        A number replaces the prior of its parameter, unless that is one of `learn`.
+        """
         later = {
             name: {key: value for key, value in sections.get(name, {}).items() if value is not None}
             for name in self.sections
         }
         merged = {name: own | later[name] for name, own in self.sections.items()}
         merged["priors"] = {
-            key: table for key, table in merged["priors"].items() if key in later["priors"] or key not in later["model"]
+            key: table
+            for key, table in merged["priors"].items()
+            if key in later["priors"] or key not in later["model"] or key in learn
         }
         return Settings(row or self.row, self.output | (output or {}), **merged)
 

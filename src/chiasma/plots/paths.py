@@ -368,6 +368,7 @@ def plot_configurations(
     fig: Canvas | None = None,
     posterior: Posterior | None = None,
     labels: Labels | None = None,
+    title: str | None = None,
 ) -> Canvas:
     """Configurations of a region below each other, the darker the higher the state, each with its probability as a bar.
 
@@ -377,6 +378,7 @@ def plot_configurations(
     fig : matplotlib figure or subfigure to draw on; default: a new figure.
     posterior : with it, the data of the region and their level are above, and rows have their names.
     labels : names of chromosomes and positions, as ch.plots.Labels.
+    title : of the panels; default: how much of the posterior the configurations hold.
 
     Returns
     -------
@@ -436,7 +438,8 @@ def plot_configurations(
     label_sites(panels[-1, 0], stretch)
     total = sum(probability for probability, *_ in patterns)
     shades_text = "(dark = 1, light = 0)" if highest == 1 else "(darker: higher states)"
-    entitle(panels[0, 0], f"Configurations that hold {100 * total:.3g}% of the posterior {shades_text}")
+    title = title or f"Configurations that hold {100 * total:.3g}% of the posterior"
+    entitle(panels[0, 0], f"{title} {shades_text}")
     entitle(panels[0, 1], "probability")
     return fig
 

@@ -32,6 +32,7 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.label_switching import label_warnings
 from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
+from chiasma.results.prior_edge import edge_warnings
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
 from chiasma.results.summary import Summary
@@ -429,6 +430,7 @@ class Posterior:
             series = configurations.rows_on(series, self.layout)
         learned = connection_warnings(self.info.get("optima", []), self.parameters)
         learned += label_warnings(self.model, self.parameters)
+        learned += edge_warnings(self.model, self.parameters)
         return summary.summarise(
             draws=self.draws,
             log_joint=self.log_joint,

@@ -8,6 +8,8 @@ are uneven throughout, such as those of genes, have no gaps.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,10 +37,15 @@ def site_ends(position: Floats, starts: Integers) -> Floats:
 
     >>> site_ends(np.array([0.0, 10.0, 20.0, 25.0, 0.0]), np.array([0, 4])).tolist()
     [10.0, 20.0, 25.0, 35.0, 10.0]
+    >>> site_ends(np.array([9.1, 9.2, 9.3]), np.zeros(1, int)).tolist()
+    [9.2, 9.3, 9.4]
     """
     inside = _inside(len(position), starts)
     known = np.diff(position)[inside[1:]]
     end = position + (float(np.median(known)) if known.size else 1.0)
+    # Sums and differences of decimal numbers such as 0.1 have last digits of their own.
+    top = float(np.abs(end).max(initial=1.0))
+    end = np.round(end, 14 - math.ceil(math.log10(top)))
     end[:-1] = np.where(inside[1:], np.minimum(end[:-1], position[1:]), end[:-1])
     return end
 

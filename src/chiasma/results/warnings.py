@@ -59,9 +59,10 @@ def chain_warnings(
         what = part.name.replace("_", " ")
         if part.rhat_worst > RHAT:
             place = f"{part.place} {part.worst_site}"
-            many = "" if part.n == 1 else f" in {part.disagree} of {part.n} series, worst at {place}"
+            worst = rhat_text(part.rhat_worst)
+            many = f" ({worst})" if part.n == 1 else f" in {part.disagree} of {part.n} series, {worst} at {place}"
             stuck = f"; {part.stuck} never move within a chain" if part.stuck else ""
-            found.append(_disagree(f"{what} is above {RHAT}{many} ({rhat_text(part.rhat_worst)}){stuck}"))
+            found.append(_disagree(f"{what} is above {RHAT}{many}{stuck}"))
         if part.ess_worst < ESS_PER_CHAIN * n_chains:
             many = "" if part.n == 1 else f" (median of {part.n} series: {part.ess_median:,.0f})"
             found.append(_few_draws(f"{what} is {part.ess_worst:,.0f}{many}", n_chains))
@@ -231,7 +232,7 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
 def _level_warnings(found: Misfit) -> list[str]:
     """Residuals that stay on one side of the level: mostly the model lacks something, which is asked first, once."""
     warnings = []
-    first_ask = f"{_questions(found)} If so: "
+    first_ask = f"{_questions(found)} If all is well there: "
     r, n = found.autocorrelation, found.n_pairs
     if abs(r) > CORRELATED and abs(r) * math.sqrt(n) > SURE:
         warnings.append(
