@@ -405,6 +405,12 @@ def forget():
     sys.modules.pop("cauchy", None)
 
 
+@pytest.mark.parametrize("emission", [["--emission", "cauchy"], ["--emission=cauchy"]])
+def test_plugin__that_is_not_loaded_is_asked_for_before_its_options(emission, here):
+    said = refused("fit", "y.csv", *emission, "--weights", 1, "--width", 0.1, "--out", "run")
+    assert "got 'cauchy'; one of your own is registered by a file: chiasma --plugin FILE.py" in said
+
+
 def test_plugin__is_known_to_every_command(plugin, here, monkeypatch):
     result = run("--plugin", plugin, *FIT, *CAUCHY, "--out", "run")
     assert result.exit_code == 0, result.output

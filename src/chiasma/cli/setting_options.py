@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -37,6 +38,16 @@ class SettingsCommand(TyperCommand):
         made = get_command(app)
         self.params, self.callback = made.params, made.callback
         return getattr(self, name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """An emission that is not known is told before its options are, which nobody knows either."""
+        from chiasma.files.settings import Settings
+
+        for given, value in pairwise([*args, ""]):
+            name, has_value, joined = given.partition("=")
+            if name == "--emission":
+                Settings(model={"emission": joined if has_value else value}).emission_class()
+        return super().parse_args(ctx, args)
 
     @abstractmethod
     def function(self) -> Callable[..., None]:
