@@ -14,7 +14,7 @@ import pytest
 from bokeh.models import CustomJSTickFormatter
 
 import chiasma as ch
-from chiasma.files import charts, report_page
+from chiasma.files import charts, report, report_page
 from chiasma.files.answers import answers
 from chiasma.files.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
 from chiasma.files.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
@@ -499,3 +499,22 @@ def test_report__of_rows_with_one_prior_says_that_they_are_in_order(tmp_path):
     np.testing.assert_allclose([float(one) for one in adds.groups()], [90, 250], atol=4)
     levels = {float(row["level"]) for row in table(tmp_path / "segments.tsv")}
     assert all(min(abs(level - truth) for truth in (20, 110, 270, 360)) < 5 for level in levels)
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_answers__equal_rows_that_are_never_all_on(copies):
+    """Two lamps, and a model of two or of three."""
+
+    def model(n, **known):
+        lamp = ch.Row([0, 1], ch.Switch(known.get("enter", ch.Beta(1, 20)), 0.1), copies=n, weight=1.0)
+        return ch.FactorialHMM(rows=[lamp], emission=ch.Gaussian(sd=0.1))
+
+    y = model(2, enter=0.1).simulate(200, seed=1)[1]
+    signal = Signal(data=ch.Observations(y))
+    found = find(ch.sample(model(copies), y, draws=50, seed=1, progress=False), signal)
+    groups = found.posterior.merging.groups
+    rows = [f"lamp {i}" for i in range(copies)]
+    told = answers(found.summary, found.regions, found.doubtful, found.where, rows, "", equal=groups)
+    spare = [one.answer for one in told if "on at once" in one.answer]
+    assert spare == (["Of the 3 equal rows lamp 0 to lamp 2, at most 2 are on at once."] if copies == 3 else [])
+    assert report._most_doubtful_row(found.posterior, found.regions[0]) is None  # a figure of one of them says nothing

@@ -35,7 +35,10 @@ class FitWorkflow(Workflow):
     def check_key(self, key: str, where: str) -> None:
         known = ["learn", *(setting.key for setting in all_settings())]
         if key not in known:
-            raise InvalidInput(f"{where}: there is no setting {key!r}; a column may be sample, path, {listed(known)}")
+            raise InvalidInput(
+                f"{where}: there is no setting {key!r}; a column may be sample, path, {listed(known)}. Samples that "
+                "need rows or settings files of their own are cohorts of their own"
+            )
 
     def value(self, key: str, given: Any) -> Any:
         if not isinstance(given, str):

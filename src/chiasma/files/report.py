@@ -283,8 +283,8 @@ def _diagnostics(found: Found, n_values: int) -> dict[str, Picture]:
     pictures["log-joint"] = (WIDE, lambda fig: plots.plot_log_joint(posterior, ax=fig.subplots()))
     if len(posterior.betas) > 1 and int(posterior.exchange_stats["moves"].sum()):
         pictures["ladder"] = (WIDE, lambda fig: plots.plot_ladder(posterior, fig=fig))
-    if found.doubtful:
-        row = _most_doubtful_row(posterior, found.doubtful[0])
+    row = _most_doubtful_row(posterior, found.doubtful[0]) if found.doubtful else None
+    if row is not None:
         pictures["row"] = (WIDE, lambda fig: plots.plot_row(posterior, row, ax=fig.subplots(), labels=labels))
     return pictures
 
@@ -305,9 +305,12 @@ def _configurations(posterior: Posterior, found: Sequence[Any], labels: Labels, 
     return (9.0, size[1]), lambda fig: show(fig=fig)
 
 
-def _most_doubtful_row(posterior: Posterior, region: Region) -> int:
+def _most_doubtful_row(posterior: Posterior, region: Region) -> int | None:
+    """Of the rows that can be told apart; None if there are none."""
     share = posterior.marginals().values[:, region.segment.start : region.segment.stop]
-    return int(np.argmax((share * (1 - share)).sum(axis=1)))
+    doubt = (share * (1 - share)).sum(axis=1)
+    doubt[[k for group in posterior.merging.groups for k in group]] = 0.0
+    return int(doubt.argmax()) if doubt.any() else None
 
 
 def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], object]) -> Path:
