@@ -6,7 +6,7 @@ import pytest
 import chiasma as ch
 
 CHAINS = ch.BinaryChains(0.05, 0.05)
-QUICK = {"draws": 50, "seed": 1, "progress": False}
+QUICK = {"draws": 50, "warmup": 50, "update": ch.Collapsed(starts=4), "seed": 1, "progress": False}
 
 
 def edge(posterior):

@@ -511,7 +511,8 @@ def test_answers__equal_rows_that_are_never_all_on(copies):
 
     y = model(2, enter=0.1).simulate(200, seed=1)[1]
     signal = Signal(data=ch.Observations(y))
-    found = find(ch.sample(model(copies), y, draws=50, seed=1, progress=False), signal)
+    options = {"draws": 50, "warmup": 50, "update": ch.Collapsed(starts=4), "seed": 1, "progress": False}
+    found = find(ch.sample(model(copies), y, **options), signal)
     groups = found.posterior.merging.groups
     rows = [f"lamp {i}" for i in range(copies)]
     told = answers(found.summary, found.regions, found.doubtful, found.where, rows, "", equal=groups)
