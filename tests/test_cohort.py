@@ -82,13 +82,13 @@ def inputs(tmp_path_factory):
     return folder
 
 
-def planned(inputs, out, sheet=None, tables_only=True):
-    settings = cohort_settings(inputs / "model.toml")
+def planned(inputs, out, sheet=None, tables_only=True, model="model.toml"):
+    settings = cohort_settings(inputs / model)
     return begin_cohort(sheet or inputs / "sheet.tsv", out, settings, seed=SEED, tables_only=tables_only)
 
 
-def run_serially(inputs, out, sheet=None, tables_only=True):
-    directory, plan = planned(inputs, out, sheet, tables_only)
+def run_serially(inputs, out, sheet=None, tables_only=True, model="model.toml"):
+    directory, plan = planned(inputs, out, sheet, tables_only, model)
     for task in range(plan.n_tasks):
         run_cohort_task(out, task, lambda text: None)
     return merge_cohort(directory, plan)
@@ -441,6 +441,34 @@ def test_table__has_the_intervals_of_learned_parameters(serial):
         kept = float(stored[f"parameter_{statistic}"].sel(sample="c", parameter="sd"))
         assert float(rows["c"][column]) == pytest.approx(kept)
         assert rows["a"][column] == "NA"
+
+
+LAMPS = """
+[model]
+sd = 0.1
+[sampler]
+draws = 20
+warmup = 20
+chains = 2
+[[row]]
+name = "lamp"
+copies = {copies}
+values = [0, 1]
+switch = {{enter = {{beta = [1, 20]}}, leave = 0.1}}
+"""
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_warnings__of_a_sample_with_fewer_equal_rows_than_its_model(tmp_path, copies):
+    """Two lamps, and a model of two or of three."""
+    lamp = ch.Row([0, 1], ch.Switch(0.1, 0.1), copies=2)
+    y = ch.FactorialHMM(rows=[lamp], emission=ch.Gaussian(sd=0.1)).simulate(100, seed=1)[1]
+    write_table(tmp_path / "lamps.tsv", ["value"], [[value] for value in y])
+    (tmp_path / "lamps.toml").write_text(LAMPS.format(copies=copies))
+    sheet = [{"sample": "room", "path": str(tmp_path / "lamps.tsv")}]
+    run_serially(tmp_path, tmp_path / "out", sheet, model="lamps.toml")
+    spare = "Of the 3 equal rows lamp_1 to lamp_3, at most 2 are on at once."
+    assert (spare in table(tmp_path / "out/cohort.tsv")["room"]["warnings"]) == (copies == 3)
 
 
 def test_store__samples_on_other_sites_have_nan(inputs, tmp_path, client, monkeypatch):

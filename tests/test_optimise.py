@@ -166,7 +166,21 @@ def test_optima__are_a_sequence_and_say_how_many_are_not_shown():
     assert list(found) == [found[i] for i in range(len(found))]
     assert found[0] is found.best
     assert "more" not in str(found)
-    assert "and 3 more" in str(Optima((found.best,) * (SHOWN + 3)))
+    assert "and 3 more" in str(Optima((found.best,) * (SHOWN + 3), 2))
+
+
+def test_optima__warn_where_no_two_starts_agree_on_the_best(capsys):
+    model, y = two_weights()
+    alone = ch.optimise(model, y, starts=1, seed=3)
+    (warning,) = alone.warnings
+    assert warning.startswith("only one of 1 starts led to the best optimum")
+    assert warning.endswith("starts=4")
+    assert warning in " ".join(str(alone).split())
+    assert f"warning: {warning}" in " ".join(capsys.readouterr().err.split())
+    several = ch.optimise(model, y, starts=6, seed=3)
+    assert several.best.starts > 1
+    assert several.warnings == ()
+    assert "warning" not in str(several) + capsys.readouterr().err
 
 
 # ---- Progress -------------------------------------------------------------------------------------------------------

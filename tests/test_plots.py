@@ -310,13 +310,12 @@ def test_block_means__match_a_plain_loop():
 def test_marginals__with_the_exact_ones(posterior):
     exact = ch.exact.marginals(posterior.model, posterior.data)
     fig = plots.plot_marginals(posterior, exact=exact)
-    assert len(fig.axes) == 3
     for k, ax in enumerate(fig.axes):
         mean = posterior.states(k).values.mean(axis=(0, 1))
         np.testing.assert_allclose(steps(ax, "draws")[0], mean)
         np.testing.assert_array_equal(steps(ax, "exact")[0], exact[k])
         assert any(c.get_label() == "_starts" for c in ax.collections)
-    assert [ax.get_ylabel() for ax in fig.axes] == ["row_0", "row_1", "row_2\n(fixed at 1)"]
+    assert [ax.get_ylabel() for ax in fig.axes] == ["row_0", "row_1"]  # row 2 is fixed
 
 
 def test_marginals__without_model_and_data(posterior):
@@ -384,9 +383,9 @@ def test_configurations__below_the_data_with_names(posterior):
     data, _, first, _, second, _ = fig.axes
     np.testing.assert_array_equal(curve(data, "data").get_ydata(), posterior.data.y[12:20])
     assert steps(data, "posterior mean")[0].shape == (8,)
-    assert [label.get_text() for label in first.get_yticklabels()] == ["kettle", "oven", "base"]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["kettle", "oven"]  # the base is fixed
     assert second.get_xlabel() == "chromosome X, position (Mb)"
-    np.testing.assert_array_equal(cells(second), found[1].states)
+    np.testing.assert_array_equal(cells(second), found[1].states[:2])
 
 
 # States
@@ -428,8 +427,25 @@ def test_marginals__equal_rows_by_how_many_are_on():
     (ax,) = plots.plot_marginals(posterior).axes
     on = sum(posterior.states(k).values for k in range(3))
     np.testing.assert_allclose(cells(ax), [(on == n).mean(axis=(0, 1)) for n in range(4)], atol=1e-12)
-    assert ax.get_ylabel() == "lamp_1–3\n(number on)"
+    assert ax.get_ylabel() == "lamp_1-3\n(number on)"
     assert ax.get_ylim() == (-0.5, 3.5)
+
+
+def test_fixed_rows__are_named_in_the_title_and_have_no_room():
+    oven = ch.Row(name="oven", values=[0, 100], chain=ch.Switch(enter=0.1, leave=0.1))
+    standby = ch.Row(name="standby", values=[0, 20], fixed=1)
+    model = ch.FactorialHMM(rows=[standby, oven], emission=ch.Gaussian(sd=20.0))
+    posterior = ch.sample(model, model.simulate(30, seed=3)[1], draws=40, chains=2, seed=1, progress=False)
+    (panel,) = plots.plot_marginals(posterior, exact=posterior.marginals().values).axes
+    assert panel.get_ylabel() == "oven"
+    np.testing.assert_allclose(steps(panel, "exact")[0], posterior.marginals().sel(row="oven").values)
+    states = plots.plot_states(posterior)
+    assert [label.get_text() for label in states.get_yticklabels()] == ["oven"]
+    assert all(ax.get_title().endswith("; fixed: standby = 1") for ax in (panel, states))
+    below = plots.plot_configurations(posterior.top_configurations(0, 30, n=1), posterior=posterior).axes[2]
+    assert below.get_title().endswith("(dark = 1, light = 0); fixed: standby = 1")
+    assert [label.get_text() for label in below.get_yticklabels()] == ["oven"]
+    np.testing.assert_array_equal(cells(below), posterior.top_configurations(0, 30, n=1)[0].states[1:])
 
 
 def test_states__the_most_probable_of_every_row(washer):

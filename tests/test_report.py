@@ -186,7 +186,8 @@ def test_report__the_schema_describes_every_column_and_the_document_too(written,
                 for row in rows:
                     if row[field["name"]] not in resource["schema"]["missingValues"]:
                         kinds[field["type"]](row[field["name"]])
-                generic = re.sub(r"^p_\w+$", "p_ROW", re.sub(r"^p_\w+=\d$", "p_ROW=STATE", field["name"]))
+                generic = re.sub(r"^p_[\w-]+_on=\d$", "p_ROWS_on=N", field["name"])
+                generic = re.sub(r"^p_\w+$", "p_ROW", re.sub(r"^p_\w+=\d$", "p_ROW=STATE", generic))
                 assert (generic, field["type"], field["description"]) in documented
 
 
@@ -513,9 +514,8 @@ def test_answers__equal_rows_that_are_never_all_on(copies):
     signal = Signal(data=ch.Observations(y))
     options = {"draws": 50, "warmup": 50, "update": ch.Collapsed(starts=4), "seed": 1, "progress": False}
     found = find(ch.sample(model(copies), y, **options), signal)
-    groups = found.posterior.merging.groups
     rows = [f"lamp {i}" for i in range(copies)]
-    told = answers(found.summary, found.regions, found.doubtful, found.where, rows, "", equal=groups)
+    told = answers(found.summary, found.regions, found.doubtful, found.where, rows, "", spare=found.spare)
     spare = [one.answer for one in told if "on at once" in one.answer]
-    assert spare == (["Of the 3 equal rows lamp 0 to lamp 2, at most 2 are on at once."] if copies == 3 else [])
+    assert spare == (["Of the 3 equal rows row_0 to row_2, at most 2 are on at once."] if copies == 3 else [])
     assert report._most_doubtful_row(found.posterior, found.regions[0]) is None  # a figure of one of them says nothing

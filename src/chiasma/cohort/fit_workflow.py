@@ -91,7 +91,7 @@ class FitWorkflow(Workflow):
         marginals = posterior.marginals()
         return Result(
             evidence=summary.evidence,
-            warnings=summary.told,
+            warnings=(*summary.told, *report.notes),
             key_results={
                 "sites": signal.data.n_columns,
                 "missing": int(signal.data.missing.sum()),

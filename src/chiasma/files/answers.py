@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from chiasma.files.page import Verdict
 from chiasma.results.remedies import in_order
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
+from chiasma.results.spare_rows import WHY, SpareRows
 from chiasma.results.summary import Summary, misfit_text
 from chiasma.results.warnings import count
 
@@ -24,13 +25,13 @@ def answers(
     rows: Sequence[str],
     sequences: str,
     interrupted: str = "",
-    equal: Sequence[Sequence[int]] = (),
+    spare: Sequence[SpareRows] = (),
 ) -> list[Verdict]:
     """The verdicts at the top of a report.
 
     summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. rows : their
     names. sequences : how many there are, in words. interrupted : how far a run came that has not all its draws.
-    equal : groups of rows that cannot be told apart.
+    spare : equal rows that are never all on.
     """
     return [
         *([Verdict(tone="bad", answer="The run was interrupted:", text=interrupted)] if interrupted else []),
@@ -39,7 +40,7 @@ def answers(
         _how_sure(regions),
         *_sampling(summary),
         *_fit(summary),
-        *_spare(summary, regions, equal, rows),
+        *(Verdict(tone="note", answer=one.text, text=WHY) for one in spare),
         _next(summary, doubtful, rows),
     ]
 
@@ -178,27 +179,6 @@ def _fit(summary: Summary) -> list[Verdict]:
     if not summary.parameters:
         text += " The numbers of the model (what rows add, noise, switching) were taken as given, not learned."
     return [Verdict(tone="good", answer="The model fits the data.", text=text)]
-
-
-def _spare(
-    summary: Summary, regions: Sequence[Region], equal: Sequence[Sequence[int]], rows: Sequence[str]
-) -> list[Verdict]:
-    """Equal rows that are never all on, where something is learned: that depends on how many they are."""
-    states = [one.states for region in regions for one in region.serious if region.segment.n_data]
-    verdicts = []
-    for group in equal if summary.parameters else ():
-        most = max((sum(own[k] > 0 for k in group) for own in states), default=0)
-        if most < len(group):
-            names = f"{len(group)} equal rows {rows[group[0]]} to {rows[group[-1]]}"
-            verdicts.append(
-                Verdict(
-                    tone="note",
-                    answer=f"Of the {names}, at most {most} {'is' if most == 1 else 'are'} on at once.",
-                    text="With fewer rows each would switch more often: learned rates depend on how many there are. "
-                    "Compare the evidence of other numbers of rows before you report them.",
-                )
-            )
-    return verdicts
 
 
 def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> Verdict:

@@ -45,6 +45,8 @@ from chiasma.results.configurations import Configuration
 from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import N_RIVALS, Region, explain, uncertain
+from chiasma.results.row_probabilities import shown_rows
+from chiasma.results.spare_rows import WHY, SpareRows, spare_rows
 from chiasma.results.summary import Summary
 
 DPI = 120
@@ -61,7 +63,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """What the files of a report are written from. regions: every segment; doubtful: those that are not certain."""
+    """What the files of a report are written from. regions: every segment; doubtful: those that are not certain;
+    spare: equal rows that are never all on.
+    """
 
     posterior: Posterior
     signal: Signal
@@ -69,6 +73,7 @@ class Found:
     summary: Summary
     regions: tuple[Region, ...]
     doubtful: tuple[Region, ...]
+    spare: tuple[SpareRows, ...]
     band: Band | None
 
     def where(self, start: int, stop: int) -> str:
@@ -79,14 +84,15 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was written: the summary, the content of summary.json, the uncertain segments, and the names of
-    the files, the page first where there is one.
+    """What was written: the summary, the content of summary.json, the uncertain segments, what else to know, and the
+    names of the files, the page first where there is one.
     """
 
     summary: Summary
     content: dict[str, Any]
     n_segments: int
     regions: tuple[Region, ...]
+    notes: tuple[str, ...]
     files: tuple[str, ...]
 
     @property
@@ -144,6 +150,7 @@ def find(posterior: Posterior, signal: Signal) -> Found:
         summary=on_command_line(posterior.summary(), signal),
         regions=tuple(regions),
         doubtful=tuple(uncertain(regions)),
+        spare=tuple(spare_rows(posterior, regions)),
         band=expected_signal(posterior) if has_levels(posterior) else None,
     )
 
@@ -201,6 +208,7 @@ def write_report(
         content=content,
         n_segments=len(found.regions),
         regions=found.doubtful,
+        notes=tuple(f"{one.text} {WHY}" for one in found.spare),
         files=(
             *([] if tables_only else [PAGE]),
             *(f"{name}.tsv" for name in tables),
@@ -252,7 +260,6 @@ def write_region(
 def write_figures(found: Found, folder: Path) -> list[Path]:
     """Write the figures that apply to the run: the ladder only if there is one, rivals only if there are any."""
     posterior, labels = found.posterior, found.labels
-    n_rows = posterior.n_rows or 0
     pictures: dict[str, Picture] = {}
     if found.band is not None:
         show = partial(plots.plot_level, posterior, labels=labels, band=found.band)
@@ -263,7 +270,7 @@ def write_figures(found: Found, folder: Path) -> list[Path]:
         marginals_size(posterior),
         lambda fig: plots.plot_marginals(posterior, fig=fig, labels=labels),
     )
-    low = (11.0, 1.2 + 0.3 * n_rows)
+    low = (11.0, 1.2 + 0.3 * len(shown_rows(posterior)))
     pictures["states"] = (low, lambda fig: plots.plot_states(posterior, ax=fig.subplots(), labels=labels))
     n_values = sum(variable[0, 0].size for variable in posterior.parameters.values())
     if n_values:
@@ -300,7 +307,7 @@ def _rivals(found: Found, region: Region) -> Picture:
 
 
 def _configurations(posterior: Posterior, found: Sequence[Any], labels: Labels, title: str | None = None) -> Picture:
-    size = configurations_size(len(found), posterior.n_rows or 0, has_levels(posterior))
+    size = configurations_size(len(found), len(shown_rows(posterior, together=False)), has_levels(posterior))
     show = partial(plots.plot_configurations, found, posterior=posterior, labels=labels, title=title)
     return (9.0, size[1]), lambda fig: show(fig=fig)
 

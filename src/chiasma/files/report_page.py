@@ -93,7 +93,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
         names_of_rows(found.posterior),
         f" on {count(n_sequences, noun)}" if n_sequences > 1 else "",
         about.get("interrupted", ""),
-        found.posterior.merging.groups,
+        found.spare,
     )
     head = Html(f"<style>{STYLE}</style>\n")
     page = parts.document(

@@ -21,7 +21,7 @@ from chiasma.files.times import times_column
 from chiasma.results.expected import Band
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import Region, data_means
-from chiasma.results.row_probabilities import names_of_rows
+from chiasma.results.row_probabilities import name_of_group, names_of_rows
 from chiasma.results.segments import Segment
 from chiasma.results.summary import Summary
 from chiasma.types import Floats, Integers
@@ -122,7 +122,7 @@ def state_columns(posterior: Posterior, signal: Signal, regions: Sequence[Region
         ]
     states = [one.segment.name for one in regions for _ in range(one.segment.n_sites)]
     columns.append(label("state", "Most probable state: s and one digit per row.", states))
-    return columns + _probability_columns(posterior)
+    return columns + _probability_columns(posterior) + _count_columns(posterior)
 
 
 def _probability_columns(posterior: Posterior) -> list[Column]:
@@ -135,6 +135,17 @@ def _probability_columns(posterior: Posterior) -> list[Column]:
         text = "Posterior probability that the row is in this state; what is missing to 1 is state 0."
         for state, own in enumerate(posterior.probabilities(k).values[1:], start=1):
             columns.append(real(f"p_{name}={state}", text, own, "p_ROW=STATE"))
+    return columns
+
+
+def _count_columns(posterior: Posterior) -> list[Column]:
+    """How many of several equal rows are on, which the columns of single rows do not say."""
+    text = "Posterior probability that so many of several equal rows are on; what is missing to 1 is that none is."
+    columns = []
+    for group in posterior.merging.groups:
+        name = name_of_group(posterior, group)
+        for n, own in enumerate(posterior.count_probabilities(group[0]).values[1:], start=1):
+            columns.append(real(f"p_{name}_on={n}", text, own, "p_ROWS_on=N"))
     return columns
 
 

@@ -41,7 +41,7 @@ from chiasma.plots.style import (
 from chiasma.results.configurations import Configuration, equal_runs, share_text
 from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
-from chiasma.results.row_probabilities import RowProbabilities, row_probabilities
+from chiasma.results.row_probabilities import RowProbabilities, fixed_text, row_probabilities, shown_rows
 from chiasma.types import Floats
 
 # Pixels of a heatmap; finer data are averaged.
@@ -215,8 +215,8 @@ def plot_marginals(
     """Posterior probability that a row is on, one panel per row along the sites.
 
     A row of more than two states has the probabilities of its states on top of each other, the highest state darkest.
-    Rows that cannot be told apart share a panel: the probabilities that 1, 2, ... of them are on. Stretches without
-    data are blank.
+    Rows that cannot be told apart share a panel: the probabilities that 1, 2, ... of them are on. Fixed rows are named
+    in the title. Stretches without data are blank.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def plot_marginals(
     panels = fig.subplots(n_rows, 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     stretch = _stretch(posterior, 0, shape[1], labels)
     pixels = shape[1] > MANY_POINTS
-    for k, (ax, row) in enumerate(zip(panels, shown, strict=True)):
+    for i, (ax, row) in enumerate(zip(panels, shown, strict=True)):
         ax.spines[["top", "right"]].set_visible(False)
         if row.is_count:
             _counted(ax, row, stretch)
@@ -259,29 +259,27 @@ def plot_marginals(
             draw_steps(ax, peaks, edges, baseline=0.0, color=SKY, alpha=0.75, rasterized=pixels, label="draws")
             draw_steps(ax, peaks, edges, color=BLUE, lw=0.6, rasterized=pixels)
         if solution is not None:
-            steps, edges = stretch.steps(stretch.highest(solution[k]))
+            steps, edges = stretch.steps(stretch.highest(solution[row.rows[0]]))
             draw_steps(ax, steps, edges, color=BLACK, lw=0.9, ls=(0, (3, 1.5)), rasterized=pixels, label="exact")
         if not row.is_count:
             ax.set_ylim(-0.03, 1.06)
             ax.set_yticks([0, 1] if n_rows > 8 else [0, 0.5, 1])
-        more = "" if row.fixed is None else f"\n(fixed at {row.fixed})"
-        more = "\n(number on)" if row.is_count else more
+        more = "\n(number on)" if row.is_count else ""
         ax.set_ylabel(f"{row.name}{more}", rotation=0, ha="right", va="center", labelpad=8)
-        mark_starts(ax, stretch, names=k == 0)
+        mark_starts(ax, stretch, names=i == 0)
     label_sites(panels[-1], stretch)
     overlay = "" if solution is None else " (filled), and the exact solution (dashed)"
     several = any(len(row.probabilities) > 1 and not row.is_count for row in shown)
     counted = any(row.is_count for row in shown)
     what = "of the states of each row (darker: higher)" if several else "that each row is on"
     what += "; of equal rows, of how many are on (darker: more probable)" if counted else ""
-    entitle(panels[0], f"Posterior probability {what}{overlay}")
+    entitle(panels[0], f"Posterior probability {what}{overlay}{_held(posterior)}")
     return fig
 
 
 def marginals_size(posterior: Posterior) -> tuple[float, float]:
-    """Figure size in inches for the rows of a posterior."""
-    groups = [group for group in posterior.merging.groups if posterior.layout.sizes[group[0]] == 2]
-    n_panels = len(posterior.layout.sizes) - sum(len(group) - 2 for group in groups)
+    """Figure size in inches for the rows of a posterior that are not fixed."""
+    n_panels = sum(2 if len(rows) > 1 else 1 for rows in shown_rows(posterior))
     return 11.0, 1.0 + max(0.45, min(0.95, 8 / n_panels)) * n_panels
 
 
@@ -322,8 +320,9 @@ def plot_states(
 ) -> Axes:
     """Heatmap of the most probable state of every row along sites start to stop - 1: dark is its highest state.
 
-    Rows that cannot be told apart are one line: how many of them are on. Where there are more sites than pixels,
-    neighbours are averaged, and an event is drawn at least one pixel wide. Stretches without data are blank.
+    Rows that cannot be told apart are one line: how many of them are on. Fixed rows are named in the title. Where there
+    are more sites than pixels, neighbours are averaged, and an event is drawn at least one pixel wide. Stretches
+    without data are blank.
 
     Parameters
     ----------
@@ -358,8 +357,14 @@ def plot_states(
     ax.tick_params(left=False)
     mark_starts(ax, stretch)
     label_sites(ax, stretch)
-    entitle(ax, "Most probable state of each row (light: state 0, dark: its highest state)")
+    entitle(ax, f"Most probable state of each row (light: state 0, dark: its highest state){_held(posterior)}")
     return ax
+
+
+def _held(posterior: Posterior) -> str:
+    """Rows that a figure leaves out, because they are in one state throughout."""
+    held = fixed_text(posterior)
+    return f"; fixed: {held}" if held else ""
 
 
 def plot_configurations(
@@ -376,7 +381,8 @@ def plot_configurations(
     ----------
     configurations : items of `Posterior.top_configurations`, or tuples (probability, states (K, L), start).
     fig : matplotlib figure or subfigure to draw on; default: a new figure.
-    posterior : with it, the data of the region and their level are above, and rows have their names.
+    posterior : with it, the data of the region and their level are above, rows have their names, and fixed rows are
+        left out.
     labels : names of chromosomes and positions, as ch.plots.Labels.
     title : of the panels; default: how much of the posterior the configurations hold.
 
@@ -400,11 +406,12 @@ def plot_configurations(
     if len(shapes) > 1:
         raise InvalidInput(f"configurations must be of one region, got shapes and starts {sorted(shapes)}")
     ((n_rows, length), start) = shapes.pop()
+    rows = list(range(n_rows)) if posterior is None else [k for (k,) in shown_rows(posterior, together=False)]
     with_data = posterior is not None and has_levels(posterior)
-    fig = canvas_for(fig, configurations_size(len(patterns), n_rows, with_data))
+    fig = canvas_for(fig, configurations_size(len(patterns), len(rows), with_data))
     widest = max(probability for probability, *_ in patterns)
     highest = max(1, *(int(states.max()) for _, _, states, _ in patterns))
-    heights = [max(0.5, 0.16 * n_rows + 0.12)] * len(patterns)
+    heights = [max(0.5, 0.16 * len(rows) + 0.12)] * len(patterns)
     grid = fig.subplots(
         len(patterns) + with_data,
         2,
@@ -422,10 +429,10 @@ def plot_configurations(
         grid[0, 0].set_xlabel("")
         grid[0, 0].tick_params(labelbottom=False)
         grid[0, 1].axis("off")
-    names = [str(k) if posterior is None else row_name(posterior, k) for k in range(n_rows)]
+    names = [str(k) if posterior is None else row_name(posterior, k) for k in rows]
     for i, ((ax, bar), (probability, text, states, _)) in enumerate(zip(panels, patterns, strict=True)):
-        _shade_rows(ax, states.astype(float), stretch, highest)
-        ax.set_yticks(range(n_rows), labels=names, fontsize="small" if n_rows <= 8 else 7)
+        _shade_rows(ax, states[rows].astype(float), stretch, highest)
+        ax.set_yticks(range(len(rows)), labels=names, fontsize="small" if len(rows) <= 8 else 7)
         ax.tick_params(left=False, bottom=i == len(patterns) - 1)
         ax.set_ylabel(f"#{i + 1}", rotation=0, ha="right", va="center")
         for spine in ax.spines.values():
@@ -439,7 +446,8 @@ def plot_configurations(
     total = sum(probability for probability, *_ in patterns)
     shades_text = "(dark = 1, light = 0)" if highest == 1 else "(darker: higher states)"
     title = title or f"Configurations that hold {100 * total:.3g}% of the posterior"
-    entitle(panels[0, 0], f"{title} {shades_text}")
+    held = "" if posterior is None else _held(posterior)
+    entitle(panels[0, 0], f"{title} {shades_text}{held}")
     entitle(panels[0, 1], "probability")
     return fig
 

@@ -124,13 +124,35 @@ def _level_options(channels: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def rows_on(codes: xr.DataArray, layout: Layout) -> xr.DataArray:
-    """codes.shape: number of rows that are on, unaffected by label switching. Lazy under the same rule as levels."""
+def rows_on(codes: xr.DataArray, layout: Layout, rows: Sequence[int] | None = None) -> xr.DataArray:
+    """codes.shape: number of rows that are on, or of these, unaffected by label switching. Lazy under the same rule as
+    levels.
+    """
+    chosen = _bits(range(len(layout.sizes)) if rows is None else rows)
     lazy = _lazy_if_large(codes, codes.size)
     count: xr.DataArray = xr.apply_ufunc(
-        lambda part: np.bitwise_count(on_bits(part, layout)), lazy, dask="parallelized", output_dtypes=[np.uint8]
+        lambda part: np.bitwise_count(on_bits(part, layout) & chosen),
+        lazy,
+        dask="parallelized",
+        output_dtypes=[np.uint8],
     )
     return count.rename("rows_on")
+
+
+def count_shares(codes: xr.DataArray, layout: Layout, rows: Sequence[int]) -> Floats:
+    """(n + 1, T): share of draws with 0, 1, ..., n of these rows on."""
+    chosen = _bits(rows)
+    counts = np.zeros((len(rows) + 1, codes.sizes["site"]), np.int64)
+    for _, _, part in pieces(codes):
+        on = np.bitwise_count(on_bits(part, layout) & chosen)
+        for n, own in enumerate(counts):
+            own += (on == n).sum(axis=0)
+    return counts / (codes.sizes["chain"] * codes.sizes["draw"])
+
+
+def _bits(rows: Iterable[int]) -> int:
+    """Numbers of rows as bits, as `on_bits` has them."""
+    return sum(1 << k for k in rows)
 
 
 def _lazy_if_large(codes: xr.DataArray, n_bytes: int) -> xr.DataArray:

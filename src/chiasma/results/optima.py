@@ -72,6 +72,7 @@ class Optima(Shown):
     Parameters
     ----------
     found : the optima, each an Optimum.
+    n_starts : from how many starts they were searched.
 
     Examples
     --------
@@ -81,10 +82,13 @@ class Optima(Shown):
     >>> optima = ch.optimise(model, y, starts=2, seed=1, progress=False)
     >>> [round(float(one.values["sd"]), 2) for one in optima]
     [0.28]
+    >>> optima.warnings
+    ()
     """
 
     width: ClassVar[int] = 120
     found: tuple[Optimum, ...]
+    n_starts: int
 
     def __len__(self) -> int:
         return len(self.found)
@@ -94,6 +98,16 @@ class Optima(Shown):
 
     def __iter__(self) -> Iterator[Optimum]:
         return iter(self.found)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to distrust; empty where at least two starts agree on the best optimum."""
+        if self.best.starts > 1:
+            return ()
+        return (
+            f"only one of {self.n_starts} starts led to the best optimum, and a better one may have been missed: "
+            f"search again with starts={4 * self.n_starts}",
+        )
 
     @property
     def best(self) -> Optimum:
@@ -127,8 +141,8 @@ class Optima(Shown):
         for i, one in enumerate(self.found[:SHOWN]):
             numbers = [f"{one.log_density:.2f}", f"{one.log_evidence:.2f}" + ("" if one.strict else " ?")]
             table.add_row(str(i + 1), *numbers, f"{one.share:.2g}", str(one.starts), one.text)
-        if len(self.found) > SHOWN:
-            table.caption = f"and {len(self.found) - SHOWN} more"
+        more = [f"and {len(self.found) - SHOWN} more"] if len(self.found) > SHOWN else []
+        table.caption = "\n".join([*more, *(f"warning: {text}" for text in self.warnings)]) or None
         return table
 
 

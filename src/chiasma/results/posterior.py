@@ -143,7 +143,7 @@ class Posterior:
         >>> posterior.states(1)[0, 0].values.tolist()
         [0, 1, 1, 0]
         """
-        k = self._row(row)
+        k = self._one_row(row)
         shift, mask = (self.draws.dtype.type(part[k]) for part in (self.layout.shifts, self.layout.masks))
         return (self.draws >> shift & mask).astype(np.int8 if mask <= 127 else np.int64).rename("states")
 
@@ -167,7 +167,7 @@ class Posterior:
         >>> posterior.probabilities("fridge").values.round(1).tolist()
         [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
         """
-        k = self._row(row)
+        k = self._one_row(row)
         shift, mask, size = (int(part[k]) for part in (self.layout.shifts, self.layout.masks, self.layout.sizes))
         counts = np.zeros((size, self.draws.sizes["site"]), np.int64)
         for _, _, codes in configurations.pieces(self.codes):
@@ -314,8 +314,13 @@ class Posterior:
         """(T,) sites with data; all of them where the data were not kept."""
         return np.ones(self.draws.sizes["site"], bool) if self.data is None else ~self.data.missing
 
-    def rows_on(self) -> xr.DataArray:
-        """Number of rows in another state than 0, in every draw; fixed ones are included.
+    def rows_on(self, row: int | str | None = None) -> xr.DataArray:
+        """Number of rows in another state than 0, in every draw.
+
+        Parameters
+        ----------
+        row : int or str, count only the rows that cannot be told from this one: a number, a name, or the name that
+            copies have in common. Default: all rows, fixed ones included.
 
         Returns
         -------
@@ -328,8 +333,48 @@ class Posterior:
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> posterior.rows_on()[0, 0].values.tolist()
         [0, 2, 2, 1]
+
+        How many of three equal channels are open:
+
+        >>> channel, leak = ch.Row([0, 1], ch.Switch(0.1, 0.1), "channel", copies=3), ch.Row([0, 0.5], fixed=1)
+        >>> model = ch.FactorialHMM(rows=[channel, leak], emission=ch.Gaussian(sd=0.2))
+        >>> posterior = ch.sample(model, [0.6, 2.4, 2.6, 1.5], draws=100, seed=1, progress=False)
+        >>> posterior.rows_on("channel")[0, 0].values.tolist()
+        [0, 2, 2, 1]
         """
-        return configurations.rows_on(self.codes, self.layout)
+        counted = None if row is None else self._counted_with(row)
+        return configurations.rows_on(self.codes, self.layout, counted)
+
+    def count_probabilities(self, row: int | str) -> xr.DataArray:
+        """Share of draws with 0, 1, 2, ... of the rows on that cannot be told from this one.
+
+        Which of several equal rows is on means nothing; how many are on does.
+
+        Parameters
+        ----------
+        row : int or str, number or name of one of the rows, or the name that copies have in common.
+
+        Returns
+        -------
+        DataArray (count, site); every column sums to 1.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> channel = ch.Row([0, 1], ch.Switch(0.1, 0.1), "channel", copies=3)
+        >>> model = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.2))
+        >>> posterior = ch.sample(model, [0.1, 1.9, 2.1, 1.0], draws=100, seed=1, progress=False)
+        >>> posterior.count_probabilities("channel").argmax("count").values.tolist()
+        [0, 2, 2, 1]
+        """
+        shares = configurations.count_shares(self.codes, self.layout, self._counted_with(row))
+        return labelled("count_probabilities", shares, "count", "site")
+
+    def _counted_with(self, row: int | str) -> list[int]:
+        """The rows that cannot be told from this one, and the row itself; the copies of a name, if they are more."""
+        k, copies = self._row(row), self._copies(row)
+        group = next((group for group in self.merging.groups if k in group), [k])
+        return group if set(copies) <= set(group) else copies
 
     def top_configurations(self, start: int, stop: int, n: int = 5) -> list[Configuration]:
         """The most probable configurations of a region: its rival explanations.
@@ -401,7 +446,7 @@ class Posterior:
         >>> [(found.start, found.stop) for found in posterior.row_segments(1)]
         [(1, 3)]
         """
-        return segments.row_segments(self.codes, self.layout, self._row(row), self._starts())
+        return segments.row_segments(self.codes, self.layout, self._one_row(row), self._starts())
 
     def summary(self) -> Summary:
         """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, whether
@@ -486,14 +531,32 @@ class Posterior:
     def _starts(self) -> Integers:
         return np.zeros(1, np.int64) if self.data is None else self.data.starts
 
+    def _one_row(self, row: int | str) -> int:
+        """The number of a row given by its number or its own name: copies are equal, and none stands for all."""
+        copies = self._copies(row)
+        if copies:
+            names = self.info.get("row_names") or []
+            first, last = names[copies[0]], names[copies[-1]]
+            raise InvalidInput(
+                f"{row!r} is the name of {len(copies)} rows, {first} to {last}: give the name of one, or ask how many "
+                f"of them are on: rows_on({row!r}) in every draw, count_probabilities({row!r}) of all draws"
+            )
+        return self._row(row)
+
+    def _copies(self, row: int | str) -> list[int]:
+        """The rows NAME_1, NAME_2, ... where NAME is given, and no row has that name itself."""
+        names = self.info.get("row_names") or []
+        return [] if row in names else [k for k, name in enumerate(names) if name.removeprefix(f"{row}_").isdigit()]
+
     def _row(self, row: int | str) -> int:
-        """The number of a row given by its number or name."""
+        """The number of a row given by its number or name; the name of several copies is that of the first."""
         names = self.info.get("row_names") or []
         if isinstance(row, str):
-            if row not in names:
+            found = [names.index(row)] if row in names else self._copies(row)
+            if not found:
                 known = ", ".join(map(repr, names)) or f"numbers 0..{self._rows() - 1} only"
                 raise InvalidInput(f"there is no row {row!r}; this posterior has {known}")
-            return names.index(row)
+            return found[0]
         if not 0 <= row < self._rows():
             raise InvalidInput(f"row must be in 0..{self._rows() - 1}, got {row}")
         return row

@@ -5,12 +5,10 @@ Rows that cannot be told apart have the same probabilities one by one. What the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from chiasma.models.factorial import FactorialHMM
-from chiasma.results.configurations import pieces
 from chiasma.results.posterior import Posterior
 from chiasma.types import Floats
 
@@ -18,14 +16,17 @@ from chiasma.types import Floats
 class RowProbabilities(NamedTuple):
     """A row, or several equal ones.
 
+    rows : its number, or theirs.
     probabilities : (S - 1, T) of the states 1, 2, ...; of equal rows of two states, that 1, 2, ... of them are on.
-    fixed : the state at which the row is held.
     """
 
     name: str
+    rows: list[int]
     probabilities: Floats
-    is_count: bool = False
-    fixed: int | None = None
+
+    @property
+    def is_count(self) -> bool:
+        return len(self.rows) > 1
 
 
 def names_of_rows(posterior: Posterior) -> list[str]:
@@ -33,34 +34,42 @@ def names_of_rows(posterior: Posterior) -> list[str]:
     return posterior.info.get("row_names") or [f"row_{k}" for k in range(posterior.n_rows or 0)]
 
 
-def row_probabilities(posterior: Posterior, together: bool = True) -> list[RowProbabilities]:
-    """One entry per row, or (together) per group of equal rows of two states, in the order of the rows."""
-    names, sizes = names_of_rows(posterior), posterior.layout.sizes
-    marginals = posterior.marginals().values
+def name_of_group(posterior: Posterior, group: Sequence[int]) -> str:
+    """The first and the last of equal rows: channel_1-3 of channel_1, channel_2 and channel_3."""
+    names = names_of_rows(posterior)
+    first, last = names[group[0]], names[group[-1]]
+    base, _, number = last.rpartition("_")
+    return f"{first}-{number if base and first.startswith(f'{base}_') else last}"
+
+
+def shown_rows(posterior: Posterior, together: bool = True) -> list[list[int]]:
+    """The rows that are not fixed one by one, or (together) equal rows of two states in one entry, in their order."""
     fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
-    groups = {group[0]: group for group in posterior.merging.groups if together and sizes[group[0]] == 2}
-    inside = {k for group in groups.values() for k in group[1:]}
+    free = [k for k in range(len(posterior.layout.sizes)) if k not in fixed]
+    groups = [group for group in posterior.merging.groups if together and posterior.layout.sizes[group[0]] == 2]
+    first = {k: group for group in groups for k in group[:1]}
+    inside = {k for group in groups for k in group[1:]}
+    return [first.get(k, [k]) for k in free if k not in inside]
+
+
+def row_probabilities(posterior: Posterior, together: bool = True) -> list[RowProbabilities]:
+    """One entry per row that is not fixed, or (together) per group of equal rows of two states, in their order."""
+    names, marginals = names_of_rows(posterior), posterior.marginals().values
     found = []
-    for k, name in enumerate(names):
-        if k in inside:
-            continue
-        if k in groups:
-            group = groups[k]
-            counted = f"{name}–{names[group[-1]].rpartition('_')[2] or names[group[-1]]}"
-            found.append(RowProbabilities(counted, _counts(posterior, group), is_count=True))
-        elif sizes[k] == 2:
-            found.append(RowProbabilities(name, marginals[k][None], fixed=fixed.get(k)))
+    for rows in shown_rows(posterior, together):
+        k = rows[0]
+        if len(rows) > 1:
+            counted = posterior.count_probabilities(k).values[1:]
+            found.append(RowProbabilities(name_of_group(posterior, rows), rows, counted))
+        elif posterior.layout.sizes[k] == 2:
+            found.append(RowProbabilities(names[k], rows, marginals[k][None]))
         else:
-            found.append(RowProbabilities(name, posterior.probabilities(k).values[1:], fixed=fixed.get(k)))
+            found.append(RowProbabilities(names[k], rows, posterior.probabilities(k).values[1:]))
     return found
 
 
-def _counts(posterior: Posterior, group: list[int]) -> Floats:
-    """(n, T): share of draws with 1, 2, ..., n rows of the group on."""
-    mask = sum(1 << int(posterior.layout.shifts[k]) for k in group)
-    counts = np.zeros((len(group) + 1, posterior.draws.sizes["site"]), np.int64)
-    for _, _, part in pieces(posterior.codes):
-        on = np.bitwise_count(part.astype(np.int64) & mask)
-        for n in range(1, len(group) + 1):
-            counts[n] += (on == n).sum(axis=0)
-    return counts[1:] / (posterior.draws.sizes["chain"] * posterior.draws.sizes["draw"])
+def fixed_text(posterior: Posterior) -> str:
+    """The rows that are held at one state, in words; empty where there are none."""
+    names = names_of_rows(posterior)
+    fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
+    return ", ".join(f"{names[k]} = {state}" for k, state in fixed.items())

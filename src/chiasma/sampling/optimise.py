@@ -100,7 +100,10 @@ def optimise(
         peaks = find_peaks(learning, int(starts), entropy, workers, display)
     finally:
         display.close()
-    return as_optima(learning, peaks)
+    optima = as_optima(learning, peaks, int(starts))
+    for text in optima.warnings:
+        display.say(f"warning: {text}")
+    return optima
 
 
 def find_peaks(
@@ -211,7 +214,8 @@ def _apart(peaks: list[tuple[Peak, int]], scale: Floats) -> list[tuple[Peak, int
     return kept
 
 
-def as_optima(learning: Learning, peaks: Sequence[tuple[Peak, int]]) -> Optima:
+def as_optima(learning: Learning, peaks: Sequence[tuple[Peak, int]], n_starts: int) -> Optima:
+    """The peaks as `ch.optimise` returns them. n_starts: from how many starts they were searched."""
     parameters, scale = learning.parameters, learning.parameters.scale
     n_orders = CanonicalOrder(learning.model).n_orders
     masses = np.array([peak.log_mass(scale) for peak, _ in peaks]) + np.log(n_orders)
@@ -236,7 +240,7 @@ def as_optima(learning: Learning, peaks: Sequence[tuple[Peak, int]]) -> Optima:
                 model=learning.model.with_unchecked_values(named),
             )
         )
-    return Optima(tuple(found))
+    return Optima(tuple(found), n_starts)
 
 
 def _deviations(parameters: Parameters, free: Floats, covariance: Floats) -> Floats:

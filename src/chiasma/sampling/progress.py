@@ -91,7 +91,10 @@ class Progress:
 
     def resume(self, done: int, total: int) -> None:
         """Say how many draws per chain an earlier call has stored."""
-        text = f"resumed: {done:,} of {total:,} draws per chain are stored"
+        self.say(f"resumed: {done:,} of {total:,} draws per chain are stored")
+
+    def say(self, text: str) -> None:
+        """Print a line at once."""
         if self._bars is not None:
             self._bars.console.print(text, highlight=False)
         if self._lines is not None:

@@ -177,7 +177,7 @@ def sample(
             run.warm_up(left, plan)
         if trace is None:
             if isinstance(problem, LearningProblem) and problem.peaks is not None:
-                about["optima"] = as_optima(problem.learning, problem.peaks).to_dict()
+                about["optima"] = as_optima(problem.learning, problem.peaks, about["starts"]).to_dict()
             trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable, run.elapsed)
         trace.time_by(run.elapsed)
         trace.restore(engines)
