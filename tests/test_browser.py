@@ -10,7 +10,7 @@ import pytest
 import chiasma as ch
 from chiasma.files.report import find
 from chiasma.files.report_page import write_page
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from chiasma.models.observations import Observations
 
 N = 60

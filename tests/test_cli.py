@@ -22,7 +22,7 @@ from chiasma.cli.printing import Voice
 from chiasma.datasets.genome import agreement, tumour_genome
 from chiasma.datasets.study import Comparison, Entry, compare_updates, simulation_study
 from chiasma.files.regions import find_region
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from chiasma.results.configurations import Configuration
 from conftest import lighten_pictures
 

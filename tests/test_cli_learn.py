@@ -10,7 +10,7 @@ from typer.main import get_command
 import chiasma as ch
 from chiasma.cli import app
 from chiasma.files.report import write_report
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from test_cli import FILES, refused, run
 from test_learned import learned
 

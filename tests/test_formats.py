@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chiasma.errors import InvalidInput
-from chiasma.files.tables import Columns
+from chiasma.files.columns import Columns
 from chiasma.genomics import attach_alleles, read_bins
 from chiasma.genomics.signals import read_any
 from chiasma.genomics.wig import corrected

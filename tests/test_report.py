@@ -18,7 +18,7 @@ from chiasma.files import charts, report, report_page
 from chiasma.files.answers import answers
 from chiasma.files.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
 from chiasma.files.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
 from chiasma.plots.sites import Stretch

@@ -22,7 +22,7 @@ from chiasma.cli import app
 from chiasma.errors import InvalidInput
 from chiasma.files.report import write_report
 from chiasma.files.settings import Settings, settings_of
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from chiasma.models.state_target import StateTarget
 
 pytestmark = pytest.mark.jit_off

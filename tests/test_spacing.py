@@ -7,7 +7,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.files.report import find, write_report
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from chiasma.results.spacing import BRIDGED, Spacing, site_ends
 
 DAY = 1738562400.0  # 2025-02-03T06:00

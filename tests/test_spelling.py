@@ -11,8 +11,8 @@ import pytest
 import chiasma as ch
 from chiasma.files.answers import answers
 from chiasma.files.options import all_settings
+from chiasma.files.signal import Signal
 from chiasma.files.spelling import as_options, on_command_line
-from chiasma.files.tables import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.results.chain_modes import Apart, mode_warnings
 from chiasma.results.convergence import Convergence

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.files.columns import Columns
 from chiasma.files.regions import find_region
 from chiasma.files.report import region_text
-from chiasma.files.tables import Columns, Signal, position_text, read_signal, write_table
+from chiasma.files.signal import Signal, position_text
+from chiasma.files.tables import read_signal, write_table
 from chiasma.files.times import time_text, times_column
 from chiasma.models.observations import Observations
 
@@ -107,6 +109,11 @@ def test_guess__columns_by_their_names_and_contents(write):
         clock = read_signal(write("seconds,current\n0.1,7\n0.2,8.5\n0.4,7\n", "c.csv"), columns, guess=True)
         assert clock.data.y.tolist() == [7, 8.5, 7]
         assert clock.notes[0] == "column 'seconds' is taken as the position"
+    counted = read_signal(write("frame,ms,photons\n0,0,\n1,50.1,7\n2,100.2,6\n3,150.3,9\n", "e.csv"), guess=True)
+    assert (counted.axis, counted.value) == ("frame", "photons")
+    assert counted.notes[-1] == "column 'photons' is taken as the signal; not used: 'ms' (choose with --value)"
+    even = read_signal(write("frame,ms\n0,0\n1,50\n2,100\n", "f.csv"), guess=True)  # there is nothing else
+    assert (even.axis, even.value) == ("frame", "ms")
     rising = read_signal(write("depth,noise\n1,7\n2,8.5\n", "d.csv"), Columns(value="depth"), guess=True)
     assert rising.data.y.tolist() == [1, 2]
     assert rising.data.gaps is None

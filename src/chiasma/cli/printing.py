@@ -14,7 +14,7 @@ from chiasma.cli.mistakes import printable
 
 if TYPE_CHECKING:
     from chiasma.files.report import Report
-    from chiasma.files.tables import Signal
+    from chiasma.files.signal import Signal
     from chiasma.results.configurations import Configuration
 
 # Number of uncertain segments shown on the screen; the file has them all.

@@ -13,7 +13,7 @@ from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
     from chiasma.datasets.tumours import Tumour
-    from chiasma.files.tables import Signal
+    from chiasma.files.signal import Signal
     from chiasma.models.factorial import FactorialHMM
 
 
@@ -60,7 +60,7 @@ def simulate(
     from chiasma.datasets.genome import N_BINS, SD, tumour_genome
     from chiasma.datasets.study import simulation_study
     from chiasma.files.settings import fresh_seed
-    from chiasma.files.tables import Signal
+    from chiasma.files.signal import Signal
 
     seed = fresh_seed() if seed is None else seed
     if tumour:

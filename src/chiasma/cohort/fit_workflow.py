@@ -18,7 +18,7 @@ from chiasma.files.options import all_settings, as_number, as_whole, parse_names
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings
 from chiasma.files.sheets import listed
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from chiasma.genomics.signals import read_any
 from chiasma.results.row_probabilities import names_of_rows
 

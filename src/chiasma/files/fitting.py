@@ -9,11 +9,13 @@ from pathlib import Path
 from threading import Lock
 
 from chiasma.errors import ChiasmaError
+from chiasma.files.columns import Columns
 from chiasma.files.estimates import estimated, in_words
 from chiasma.files.report import Report, Say, write_report
 from chiasma.files.run_directory import RunDirectory
 from chiasma.files.settings import Settings, fresh_seed
-from chiasma.files.tables import Columns, Signal, read_signal
+from chiasma.files.signal import Signal
+from chiasma.files.tables import read_signal
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
 

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
+from chiasma.files.columns import same_chromosome
 from chiasma.files.sheets import listed
-from chiasma.files.tables import Signal, position_text, same_chromosome
+from chiasma.files.signal import Signal, position_text
 from chiasma.files.times import names_a_day, time_span
 from chiasma.types import Floats
 

@@ -35,8 +35,8 @@ from chiasma.files.run_tables import (
     state_columns,
     write_tables,
 )
+from chiasma.files.signal import Signal
 from chiasma.files.spelling import on_command_line
-from chiasma.files.tables import Signal
 from chiasma.files.times import as_zone
 from chiasma.plots.parameters import MOST_PAIRS, pairs_size, parameters_size
 from chiasma.plots.paths import configurations_size, marginals_size

@@ -17,7 +17,7 @@ from chiasma.storage.locks import lock_file, only_writer
 
 if TYPE_CHECKING:
     from chiasma.files.settings import Settings
-    from chiasma.files.tables import Signal
+    from chiasma.files.signal import Signal
     from chiasma.results.posterior import Posterior
 
 
@@ -148,7 +148,7 @@ class RunDirectory:
     def open(self) -> tuple[Posterior, Signal]:
         """The draws so far, and the data with their site labels."""
         import chiasma as ch
-        from chiasma.files.tables import Signal
+        from chiasma.files.signal import Signal
         from chiasma.results.provenance import describe_data
 
         self._need_draws()

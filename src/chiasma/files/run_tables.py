@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from chiasma import atomic
-from chiasma.files.tables import Signal, write_table
+from chiasma.files.signal import Signal
+from chiasma.files.tables import write_table
 from chiasma.files.times import times_column
 from chiasma.results.expected import Band
 from chiasma.results.posterior import Posterior

@@ -26,6 +26,7 @@ import numpy as np
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput
+from chiasma.files.columns import Columns
 from chiasma.files.options import (
     DATA,
     Parameter,
@@ -39,7 +40,6 @@ from chiasma.files.options import (
 )
 from chiasma.files.prior_settings import read_prior, write_prior
 from chiasma.files.row_settings import read_rows, write_rows
-from chiasma.files.tables import Columns
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import CHAINS, BinaryChains
 from chiasma.models.emissions import EMISSIONS

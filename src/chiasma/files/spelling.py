@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from chiasma.errors import InvalidInput
 from chiasma.files.options import all_settings
-from chiasma.files.tables import Signal
+from chiasma.files.signal import Signal
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
 from chiasma.results.summary import Summary

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from chiasma.errors import InvalidInput
+from chiasma.files.columns import same_chromosome
 from chiasma.files.sheets import listed
-from chiasma.files.tables import same_chromosome
 from chiasma.genomics.bins import Alleles, Bins
 from chiasma.types import Floats, Integers
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from chiasma.datasets.tumours import Tumour
 from chiasma.errors import InvalidInput
+from chiasma.files.columns import same_chromosome
 from chiasma.files.sheets import listed
-from chiasma.files.tables import same_chromosome
 from chiasma.types import Floats, Integers
 
 # Of one man and one woman alike these are the chromosomes with two copies in normal cells, in any mammal.

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from chiasma.files.tables import same_chromosome
+from chiasma.files.columns import same_chromosome
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.exports import FLAT, chance, that_matter
 from chiasma.genomics.genome import Assembly, Region

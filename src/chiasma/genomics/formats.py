@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
+from chiasma.files.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
+from chiasma.files.columns import column_called, plain_name, same_chromosome
 from chiasma.files.sheets import MISSING, Sheet, as_sheet, listed, read_lines
-from chiasma.files.tables import CHROMOSOME_NAMES, END_NAMES, START_NAMES, column_called, plain_name, same_chromosome
 from chiasma.genomics import wig
 from chiasma.genomics.bins import Alleles, Bins
 from chiasma.types import Floats, Integers

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from chiasma.errors import InvalidInput
+from chiasma.files.columns import same_chromosome
 from chiasma.files.sheets import listed
-from chiasma.files.tables import same_chromosome
 from chiasma.genomics.bins import Bins
 
 # Tried in this order. A bin may reach past the end of a chromosome by its own length.

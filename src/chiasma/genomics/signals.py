@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from chiasma.errors import InvalidInput
+from chiasma.files.columns import Columns, column_called
 from chiasma.files.sheets import Sheet, as_sheet, listed, read_lines
-from chiasma.files.tables import Columns, Signal, column_called, read_signal, signal_of
+from chiasma.files.signal import Signal
+from chiasma.files.tables import read_signal, signal_of
 from chiasma.genomics import wig
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.formats import SAMPLE_NAMES, bins_of, is_genomic

@@ -19,7 +19,7 @@ class Observations:
     y : (T,) or (T, D) floats. NaN is a missing value; a column is missing where all its channels are.
     starts : columns where a new sequence (a chromosome, a recording) begins. Column 0 is implied.
     gaps : (T-1,) distances between neighbouring columns, in units of one step of the chains. Default: all 1.
-        A gap across a start has no effect.
+        A gap across a start has no effect. Where all others are 1, they are as if not given (None).
 
     Examples
     --------
@@ -37,6 +37,9 @@ class Observations:
         self.y = _signal(y)
         self.starts = _starts(starts, self.n_columns)
         self.gaps = None if gaps is None else _gaps(gaps, self.n_columns)
+        # Even spacing has one form, so that a run does not depend on whether it was spelled out.
+        if self.gaps is not None and np.all(np.delete(self.gaps, self.starts[1:] - 1) == 1):
+            self.gaps = None
 
     @classmethod
     def of(cls, data: Observations | npt.ArrayLike) -> Observations:
