@@ -33,7 +33,7 @@ class Optimum:
     share : its part of the masses of all optima that were found.
     free, covariance : its unconstrained coordinates (d,), and the inverse of the curvature there, (d, d).
     strict : whether the density falls off in every direction. If not, the curvature was bounded, and the evidence is
-        only a guess.
+        only a guess: such optima come last.
     starts : how many of the starts led to it.
     model : the model with these numbers in place of the priors.
 
@@ -67,7 +67,7 @@ class Optimum:
 
 @dataclass(frozen=True)
 class Optima(Shown):
-    """What ch.optimise found, in the order of their evidence. Print it, index it, or loop over it.
+    """What ch.optimise found, in the order of their evidence, not of their density. Print, index, or loop over it.
 
     Parameters
     ----------
@@ -141,8 +141,12 @@ class Optima(Shown):
         for i, one in enumerate(self.found[:SHOWN]):
             numbers = [f"{one.log_density:.2f}", f"{one.log_evidence:.2f}" + ("" if one.strict else " ?")]
             table.add_row(str(i + 1), *numbers, f"{one.share:.2g}", str(one.starts), one.text)
+        guessed = any(not one.strict for one in self.found[:SHOWN])
+        mark = ["? the density does not fall off in every direction there: its evidence is a guess, and ranks last"]
         more = [f"and {len(self.found) - SHOWN} more"] if len(self.found) > SHOWN else []
-        table.caption = "\n".join([*more, *(f"warning: {text}" for text in self.warnings)]) or None
+        table.caption = (
+            "\n".join([*more, *(mark if guessed else []), *(f"warning: {text}" for text in self.warnings)]) or None
+        )
         return table
 
 
@@ -162,7 +166,12 @@ def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Data
     if len(optima) < 2 or not parameters:
         return []
     visited = _visits(optima, parameters)
-    matter = [i for i, one in enumerate(optima) if one["share"] >= LEAST_SHARE or visited[:, i].any()]
+    # Where the evidence is a guess, nothing says that an optimum should have been visited.
+    matter = [
+        i
+        for i, one in enumerate(optima)
+        if visited[:, i].any() or (one["share"] >= LEAST_SHARE and one.get("strict", True))
+    ]
     connected = {i: {i} for i in matter}
     for chain in visited:
         together = {i for i in matter if chain[i]}

@@ -26,6 +26,8 @@ from chiasma.types import Floats, Integers
 FREEDOM = 5.0
 # Steps of the differences of gradients, in standard deviations of the posterior.
 STEP = 0.03
+# Guesses that are so many times too large are corrected, so many times.
+TOO_WIDE, MOST_LOOKS = 4.0, 3
 # A curvature is at least this in units of the prior's scale: flatter directions are bounded.
 FLATTEST = 0.01
 # Orders of exchangeable rows that proposals are averaged over: those of six rows.
@@ -69,11 +71,28 @@ def bounded(precision: Floats, scale: Floats) -> tuple[Floats, bool]:
 def peak_at(learning: Learning, free: Floats, scale: Floats, widths: Floats) -> Peak:
     """The maximum near `free`: curvature from central differences of gradients, then a Newton step if that is a gain.
 
-    widths (d,): guesses of standard deviations.
+    widths (d,): guesses of standard deviations. Where they were far too large, so were the steps of the differences,
+    which may then reach over the top to another one: they are taken again.
     """
+    value, slope = learning.value_and_slope(free, 1.0)
+    for _ in range(MOST_LOOKS):
+        whole, prior = _curvatures(learning, free, widths)
+        precision, strict = bounded(whole, scale)
+        # A coordinate alone, the others held, varies by this much.
+        alone = np.where(np.diag(whole) > 0, 1 / np.sqrt(np.maximum(np.diag(whole), 1e-300)), 0.1 * widths)
+        if np.all(widths < TOO_WIDE * alone):
+            break
+        widths = np.minimum(widths, alone)
+    newton = free + np.linalg.solve(precision, slope)
+    higher = learning.log_density(newton, 1.0)
+    top, value = (newton, higher) if higher > value else (free, value)
+    return Peak(top, value, whole - prior, prior, prior_slope(learning, top), strict)
+
+
+def _curvatures(learning: Learning, free: Floats, widths: Floats) -> tuple[Floats, Floats]:
+    """(d, d) of the log density at beta = 1 and of the log prior, by central differences of gradients."""
     size = len(free)
     whole, prior = np.empty((2, size, size))
-    value, slope = learning.value_and_slope(free, 1.0)
     for i in range(size):
         step = np.zeros(size)
         step[i] = STEP * widths[i]
@@ -81,12 +100,7 @@ def peak_at(learning: Learning, free: Floats, scale: Floats, widths: Floats) -> 
         (_, ahead), (_, behind) = (found for found, _ in sides)
         whole[i] = (behind - ahead) / (2 * step[i])
         prior[i] = np.subtract(*(prior_slope(learning, at) for _, at in reversed(sides))) / (2 * step[i])
-    whole, prior = (np.asarray((part + part.T) / 2) for part in (whole, prior))
-    precision, strict = bounded(whole, scale)
-    newton = free + np.linalg.solve(precision, slope)
-    higher = learning.log_density(newton, 1.0)
-    top, value = (newton, higher) if higher > value else (free, value)
-    return Peak(top, value, whole - prior, prior, prior_slope(learning, top), strict)
+    return (whole + whole.T) / 2, (prior + prior.T) / 2
 
 
 def prior_slope(learning: Learning, free: Floats) -> Floats:

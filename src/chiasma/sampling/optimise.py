@@ -22,7 +22,7 @@ from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
 from chiasma.results.optima import Optima, Optimum
-from chiasma.sampling.laplace import Peak, peak_at
+from chiasma.sampling.laplace import Peak, orders, peak_at
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.starts import look_at, start_from_data
@@ -75,7 +75,7 @@ def optimise(
 
     Returns
     -------
-    Optima: print it for a table; `.best.values` are the parameters of the highest one by name.
+    Optima: print it for a table; `.best` has the most posterior mass around it, and `.best.values` its parameters.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def optimise(
 def find_peaks(
     learning: Learning, starts: int, entropy: int, workers: int | None, display: Progress
 ) -> list[tuple[Peak, int]]:
-    """Peaks in the order of their masses, and how many starts led to each."""
+    """Peaks in the order of their masses, and how many starts led to each. Masses that are only guesses come last."""
     learning.parameters.check_gradients()
     signal = look_at(learning.data)
 
@@ -143,7 +143,7 @@ def find_peaks(
         scale = learning.parameters.scale
         peaks = list(_each(pool, lambda one: peak_at(learning, one.free, scale, one.widths), chosen, display))
     found = _apart([(peak, one.starts) for peak, one in zip(peaks, chosen, strict=True)], scale)
-    return sorted(found, key=lambda pair: -pair[0].log_mass(scale))
+    return sorted(found, key=lambda pair: (not pair[0].strict, -_log_mass(learning, pair[0])))
 
 
 def _finish(learning: Learning, low: Climb) -> Climb:
@@ -217,8 +217,7 @@ def _apart(peaks: list[tuple[Peak, int]], scale: Floats) -> list[tuple[Peak, int
 def as_optima(learning: Learning, peaks: Sequence[tuple[Peak, int]], n_starts: int) -> Optima:
     """The peaks as `ch.optimise` returns them. n_starts: from how many starts they were searched."""
     parameters, scale = learning.parameters, learning.parameters.scale
-    n_orders = CanonicalOrder(learning.model).n_orders
-    masses = np.array([peak.log_mass(scale) for peak, _ in peaks]) + np.log(n_orders)
+    masses = np.array([_log_mass(learning, peak) for peak, _ in peaks])
     shares = scipy.special.softmax(masses)
     found = []
     for (peak, starts), mass, share in zip(peaks, masses, shares, strict=True):
@@ -241,6 +240,17 @@ def as_optima(learning: Learning, peaks: Sequence[tuple[Peak, int]], n_starts: i
             )
         )
     return Optima(tuple(found), n_starts)
+
+
+def _log_mass(learning: Learning, peak: Peak) -> float:
+    """The log of the integral around a peak, in all orders of exchangeable rows.
+
+    Orders that leave the peak where it is, because two of its rows are the same, are one.
+    """
+    scale = learning.parameters.scale
+    away = orders(learning) @ peak.free - peak.free
+    n_same = np.sum(np.einsum("ni,ij,nj->n", away, peak.at(1.0, scale)[1], away) < SAME)
+    return float(peak.log_mass(scale) + np.log(CanonicalOrder(learning.model).n_orders / n_same))
 
 
 def _deviations(parameters: Parameters, free: Floats, covariance: Floats) -> Floats:
