@@ -5,6 +5,8 @@ That the moves keep the joint law of parameters, paths and data is in test_joint
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numba
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import named_parameters
 from chiasma.sampling import laplace
 from chiasma.sampling.gradient_engine import GradientEngine
-from chiasma.sampling.laplace import FREEDOM, Proposals, orders
+from chiasma.sampling.laplace import FREEDOM, Proposals, orders, peak_at
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.problems import LearningProblem, Start
 from chiasma.sampling.progress import Progress
@@ -391,6 +393,47 @@ def test_ladder__of_another_length_takes_over_the_nearest_rungs():
     np.testing.assert_array_equal(again.log_evidence, engine.log_evidence)
 
 
+class TwoTops:
+    """A density with tops at -0.02 and 0.02, each of standard deviation 0.01, in the place of a posterior of one
+    parameter without a prior."""
+
+    @property
+    def parameters(self):
+        return SimpleNamespace(from_free=lambda free: free, free_slopes=lambda values, slopes: slopes, n_values=1)
+
+    def value_and_slope(self, free, beta):
+        tops = np.array([-0.02, 0.02])
+        logs = -0.5 * np.square((free - tops) / 0.01)
+        shares = np.exp(logs - logs.max())
+        slope = (shares * (tops - free)).sum() / shares.sum() / 0.01**2
+        return logs.max() + np.log(shares.sum()), np.array([slope])
+
+    def log_density(self, free, beta):
+        return self.value_and_slope(free, beta)[0]
+
+
+def test_peak__narrow_top_beside_another_whatever_its_width_was_thought_to_be():
+    """A step of 3% of a width of 1 would reach over the other top, and find no curvature."""
+    for width in (1.0, 0.1, 0.01):
+        peak = peak_at(TwoTops(), np.array([0.021]), np.ones(1), np.array([width]))
+        assert peak.strict
+        assert peak.data[0, 0] == pytest.approx(0.01**-2, rel=0.02)
+        assert peak.free[0] == pytest.approx(0.02, abs=2e-4)
+
+
+def test_optima__rows_that_are_the_same_have_one_order():
+    """Two rows that the data cannot tell from one another: their weights are equal at the top, and exchanging them
+    leads nowhere. The evidence agrees with that of a fine grid."""
+    emission = ch.Gaussian(ch.LogNormal([0.0, 0.0], 0.1), sd=1.0)
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=emission)
+    y = np.array([0.1, 2.2, 1.9, 1.1, -0.2])
+    best = ch.optimise(model, y, starts=2, seed=1, progress=False).best
+    np.testing.assert_allclose(best.values["weights"][0], best.values["weights"][1], rtol=1e-3)
+    function, grid = ch.exact.log_density(model, y), np.linspace(-0.6, 0.6, 61)
+    density = np.exp([[function(np.array([a, b])) for a in grid] for b in grid])
+    assert best.log_evidence == pytest.approx(np.log(density.sum() * (grid[1] - grid[0]) ** 2), abs=0.02)
+
+
 def test_warning__names_optima_that_no_chain_connects():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     optima = [
@@ -401,10 +444,11 @@ def test_warning__names_optima_that_no_chain_connects():
     apart = named_parameters(np.array([[[1.0], [1.1]], [[3.0], [2.9]]]), model)
     (text,) = connection_warnings(optima, apart)
     assert text.startswith(
-        "no chain went between optimum 1 (visited by chain 0) and optimum 2 (visited by chain 1; log evidence -0.8). "
+        "no chain went between optimum 1 (visited by chain 0) and optimum 2 (visited by chain 1; log evidence -0.8; sd "
+        "3 in place of 1). "
     )
     (text,) = connection_warnings(optima, named_parameters(np.array([[[1.0], [1.1]]]), model))
-    assert "optimum 2 (not visited; log evidence -0.8)" in text
+    assert "optimum 2 (not visited; log evidence -0.8; sd 3 in place of 1)" in text
     assert connection_warnings(optima, named_parameters(np.array([[[1.0], [3.1]], [[3.0], [2.9]]]), model)) == []
     assert connection_warnings(optima[:1], apart) == []
     wide = [optima[0], optima[2] | {"sd": {"sd": 20.0}}]  # does not claim what belongs to its narrow neighbour

@@ -518,4 +518,5 @@ def test_answers__equal_rows_that_are_never_all_on(copies):
     told = answers(found.summary, found.regions, found.doubtful, found.where, rows, "", spare=found.spare)
     spare = [one.answer for one in told if "on at once" in one.answer]
     assert spare == (["Of the 3 equal rows row_0 to row_2, at most 2 are on at once."] if copies == 3 else [])
+    assert not [one for one in told if "hardly say" in one.answer]
     assert report._most_doubtful_row(found.posterior, found.regions[0]) is None  # a figure of one of them says nothing

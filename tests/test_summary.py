@@ -207,7 +207,7 @@ def test_a_large_error_of_the_evidence_is_told(evidence, expected):
     [
         (Evidence(-10.0, 0.01), [0.0, 1.0], False, 1),
         (Evidence(-10.0, 0.0), [0.0, 1.0], False, 0),
-        (Evidence(-10.0, 0.01), [1.0], False, 0),
+        (Evidence(-10.0, 0.01), [1.0], False, 0),  # of parameters alone, and these do not disagree
         (Evidence(-10.0, 0.01), [0.0, 1.0], True, 0),
         (None, [0.0, 1.0], False, 0),
     ],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from chiasma.files.page import Verdict
 from chiasma.results.remedies import in_order
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
-from chiasma.results.spare_rows import WHY, SpareRows
+from chiasma.results.spare_rows import SpareRows
 from chiasma.results.summary import Summary, misfit_text
 from chiasma.results.warnings import count
 
@@ -31,16 +31,18 @@ def answers(
 
     summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. rows : their
     names. sequences : how many there are, in words. interrupted : how far a run came that has not all its draws.
-    spare : equal rows that are never all on.
+    spare : rows that the data may not need.
     """
+    about = summary.about_parameters
     return [
         *([Verdict(tone="bad", answer="The run was interrupted:", text=interrupted)] if interrupted else []),
         _found(regions, doubtful, sequences),
         *_rivals(regions, doubtful, where, rows),
         _how_sure(regions),
         *_sampling(summary),
+        *(Verdict(tone="doubt", answer="Read the parameters with care:", text=f"{text}.") for text in about),
         *_fit(summary),
-        *(Verdict(tone="note", answer=one.text, text=WHY) for one in spare),
+        *(Verdict(tone="note", answer=one.text, text=one.why) for one in spare),
         _next(summary, doubtful, rows),
     ]
 
@@ -153,9 +155,8 @@ def _percent(share: float) -> str:
 
 
 def _sampling(summary: Summary) -> list[Verdict]:
-    wrong = summary.warnings[: len(summary.warnings) - len(summary.about_the_model)]
-    if wrong:
-        return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in wrong]
+    if summary.about_the_sampling:
+        return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in summary.about_the_sampling]
     if summary.run.get("independent"):
         return [
             Verdict(
@@ -187,7 +188,7 @@ def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> 
         told = in_order(summary.remedies)
         text = f"{told[0].upper()}{told[1:]}. The probabilities below are not settled yet."
         text += " First change the model as told above." if misfits else ""
-    elif len(summary.warnings) > len(misfits):
+    elif summary.about_the_sampling:
         text = "Take the sampling further as told above: the probabilities below are not settled yet."
     elif misfits:
         text = "Change the model as told above and fit again: these probabilities hold only if the model is right."

@@ -46,7 +46,7 @@ from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import N_RIVALS, Region, explain, uncertain
 from chiasma.results.row_probabilities import shown_rows
-from chiasma.results.spare_rows import WHY, SpareRows, spare_rows
+from chiasma.results.spare_rows import SpareRows, spare_rows
 from chiasma.results.summary import Summary
 
 DPI = 120
@@ -64,7 +64,7 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
     """What the files of a report are written from. regions: every segment; doubtful: those that are not certain;
-    spare: equal rows that are never all on.
+    spare: rows that the data may not need.
     """
 
     posterior: Posterior
@@ -208,7 +208,7 @@ def write_report(
         content=content,
         n_segments=len(found.regions),
         regions=found.doubtful,
-        notes=tuple(f"{one.text} {WHY}" for one in found.spare),
+        notes=tuple(f"{one.text} {one.why}" for one in found.spare),
         files=(
             *([] if tables_only else [PAGE]),
             *(f"{name}.tsv" for name in tables),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.parameters import label
 from chiasma.results.shown import Shown
 from chiasma.types import Floats
 
@@ -156,6 +157,8 @@ def _short(value: Floats) -> str:
 
 # An optimum with less than this share of the evidence need not be visited.
 LEAST_SHARE = 0.01
+# Parameters that tell two optima apart in a warning.
+MOST_DIFFERENCES = 3
 
 
 def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> list[str]:
@@ -185,7 +188,8 @@ def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Data
         return []
     best = optima[0]["log_evidence"]
     rivals = ", ".join(
-        f"optimum {i + 1} ({_where(visited[:, i])}; log evidence {optima[i]['log_evidence'] - best:+.1f})"
+        f"optimum {i + 1} ({_where(visited[:, i])}; log evidence {optima[i]['log_evidence'] - best:+.1f}; "
+        f"{_differences(optima[i], optima[0])})"
         for i in apart
     )
     return [
@@ -193,6 +197,18 @@ def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Data
         "therefore not probabilities. Log evidences are Laplace's approximations, relative to optimum 1. Run longer, "
         "or look at the optima one by one (ch.optimise)"
     ]
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The parameters by which two optima differ most, in standard deviations."""
+    found = []
+    for name in one["values"]:
+        here, there, *sds = (np.asarray(at[key][name], float) for key in ("values", "sd") for at in (one, other))
+        for place in np.ndindex(here.shape):
+            a, b = float(here[place]), float(there[place])
+            width = max(1e-300, *(float(sd[place]) for sd in sds))
+            found.append((abs(a - b) / width, f"{label(name, place)} {a:.3g} in place of {b:.3g}"))
+    return ", ".join(text for _, text in sorted(found, key=lambda pair: -pair[0])[:MOST_DIFFERENCES])
 
 
 def _where(visited: npt.NDArray[np.bool_]) -> str:

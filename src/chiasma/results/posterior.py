@@ -32,6 +32,7 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.label_switching import label_warnings
 from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
+from chiasma.results.parts import part_warnings
 from chiasma.results.prior_edge import edge_warnings
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
@@ -473,8 +474,8 @@ class Posterior:
             series = summary.tied(self._levels(series, weights))
         elif self.n_rows is not None:
             series = configurations.rows_on(series, self.layout)
-        learned = connection_warnings(self.info.get("optima", []), self.parameters)
-        learned += label_warnings(self.model, self.parameters)
+        between = connection_warnings(self.info.get("optima", []), self.parameters)
+        learned = label_warnings(self.model, self.parameters) or part_warnings(self.parameters)
         learned += edge_warnings(self.model, self.parameters)
         return summary.summarise(
             draws=self.draws,
@@ -485,7 +486,8 @@ class Posterior:
             exchange_stats=self.exchange_stats,
             log_evidence=self.log_evidence,
             misfit=None if self.n_rows is None else misfit.misfit(self),
-            info={**self.info, "warnings": [*apart, *self.info.get("warnings", ()), *learned]},
+            info={**self.info, "warnings": [*apart, *self.info.get("warnings", ()), *between]},
+            learned=learned,
             modes_apart=bool(apart),
         )
 

@@ -8,7 +8,7 @@ label switching does not affect.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,8 @@ class Summary(Shown):
     """Print it, or use `to_dict()`; `warnings` is empty if no problem was found.
 
     remedies : what to try where chains disagree or have few effective draws, the first to try first. Other warnings
-    name their remedies themselves.
+    name their remedies themselves. n_about_parameters : how many warnings say how to read the learned parameters; they
+    stand before those about the model.
     """
 
     run: dict[str, Any]
@@ -104,6 +105,19 @@ class Summary(Shown):
     misfit: Misfit | None
     warnings: tuple[str, ...]
     remedies: tuple[str, ...] = ()
+    n_about_parameters: int = 0
+
+    @property
+    def about_the_sampling(self) -> tuple[str, ...]:
+        """The first of the warnings."""
+        n_others = self.n_about_parameters + len(self.about_the_model)
+        return self.warnings[: len(self.warnings) - n_others]
+
+    @property
+    def about_parameters(self) -> tuple[str, ...]:
+        """The warnings that say how to read the learned parameters."""
+        first = len(self.about_the_sampling)
+        return self.warnings[first : first + self.n_about_parameters]
 
     @property
     def about_the_model(self) -> tuple[str, ...]:
@@ -175,10 +189,12 @@ def summarise(
     log_evidence: Evidence | None,
     misfit: Misfit | None,
     info: RunInfo,
+    learned: Sequence[str] = (),
     modes_apart: bool = False,
 ) -> Summary:
     """draws: of the cold replica, used for their sizes only; series: (chain, draw, site, ...) at some sites;
-    modes_apart: whether a warning of the info says that chains sit in different modes.
+    learned: warnings on how to read the parameters; modes_apart: whether a warning of the info says that chains sit in
+    different modes.
     """
     n_chains, n_draws, n_sites = draws.shape
     run = {
@@ -202,8 +218,9 @@ def summarise(
     moves = remedies(info, betas, bool(parameters), wanted_rungs(exchange_stats))
     known = info.get("warnings", ())
     judged = () if independent else parts
-    learned = () if independent else parameters
-    apart = len(betas) > 1 and not independent and disagree(parts, parameters)
+    sampled = () if independent else parameters
+    # Of one replica, the evidence is that of the parameters: the level at a site is not in it.
+    apart = not independent and disagree(parts if len(betas) > 1 else parts[:1], parameters)
     return Summary(
         run=run,
         convergence=parts,
@@ -215,9 +232,11 @@ def summarise(
             *warnings,
             *known,
             *evidence_warnings(log_evidence, n_draws, apart=apart),
+            *learned,
             *misfit_warnings(misfit),
         ),
-        remedies=tuple(what_to_try(judged, learned, n_chains, n_draws, moves, modes_apart, known)),
+        remedies=tuple(what_to_try(judged, sampled, n_chains, n_draws, moves, modes_apart, known)),
+        n_about_parameters=len(learned),
     )
 
 
