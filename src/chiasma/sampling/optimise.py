@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from chiasma.models.parameters import Parameters
 from chiasma.results.optima import Optima, Optimum
 from chiasma.sampling.laplace import Peak, orders, peak_at
 from chiasma.sampling.learning import Learning
+from chiasma.sampling.pools import Pool
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.starts import look_at, start_from_data
 from chiasma.sampling.streams import fresh_entropy
@@ -126,7 +126,7 @@ def find_peaks(
         return None
 
     at_once = workers or os.cpu_count() or 1
-    with ThreadPoolExecutor(at_once) as pool:
+    with Pool(at_once) as pool:
         display.begin("first climbs", starts, at_once=at_once)
         low = [one for one in _each(pool, first, range(starts), display) if one is not None]
         if not low:
@@ -150,14 +150,13 @@ def _finish(learning: Learning, low: Climb) -> Climb:
     return climb(learning, low.free, LAST_CLIMB)._replace(starts=low.starts)
 
 
-def _each(
-    pool: ThreadPoolExecutor, function: Callable[[Any], Any], tasks: Sequence[Any], display: Progress
-) -> list[Any]:
+def _each(pool: Pool, function: Callable[[Any], Any], tasks: Sequence[Any], display: Progress) -> list[Any]:
     """Results in the order of the tasks."""
-    futures = [pool.submit(function, task) for task in tasks]
-    for _ in as_completed(futures):
+    found = []
+    for one in pool.map(function, tasks):
+        found.append(one)
         display.tick()
-    return [future.result() for future in futures]
+    return found
 
 
 def climb(learning: Learning, start: Floats, most: int) -> Climb:

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -46,6 +45,7 @@ from chiasma.sampling.exchanges import MosaicCrossover
 from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.plan import TRIED_BYTES, Plan
+from chiasma.sampling.pools import Pool
 from chiasma.sampling.problems import CodesProblem, Start
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
@@ -204,7 +204,7 @@ def decide(
     if work < FEWEST_ITERATIONS * work_of(target, plan):
         plan = replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None)
         return Decision(plan, problem, [], warmup)
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         run = Pilot(entropy, CHAINS, work, pool, display)
         display.begin("pilot", 1 + len(first))
         begun = run.advance(problem, plan, [problem.initial(streams.initial(0)) for streams in run.streams])
@@ -352,7 +352,7 @@ def _with_ladder(
 class Pilot:
     """Chains that every candidate advances by the same work."""
 
-    def __init__(self, entropy: int, n_chains: int, work: float, pool: ThreadPoolExecutor, display: Progress):
+    def __init__(self, entropy: int, n_chains: int, work: float, pool: Pool, display: Progress):
         self.entropy = entropy
         self.work = work  # of a trial of one chain
         self.streams, self.later_streams = (

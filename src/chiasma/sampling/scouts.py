@@ -7,7 +7,6 @@ on the seed alone, so that a run that is continued learns the same again, with a
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.sampling.differences import find_differences, parts_of
 from chiasma.sampling.engines import CompiledEngine, StateEngine, StepEngine
+from chiasma.sampling.pools import Pool
 from chiasma.sampling.problems import CodesProblem, Problem, Start
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
@@ -55,7 +55,7 @@ def learn_jumps(
         return seen[-KEPT:], engine.states[0].copy()
 
     display.begin("scouts", SCOUTS, at_once=workers)
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         found = []
         for one in pool.map(scout, range(SCOUTS)):
             found.append(one)
