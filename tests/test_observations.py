@@ -90,3 +90,10 @@ def test_the_representation_counts_columns_channels_sequences_and_missing_values
 def test_bad_observations_are_refused_by_name(arguments, message):
     with pytest.raises(ch.InvalidInput, match=message):
         ch.Observations(**arguments)
+
+
+def test_gaps__that_are_all_one_are_none():
+    assert ch.Observations([1.0, 2.0, 3.0], gaps=[1, 1]).gaps is None
+    assert ch.Observations([1.0, 2.0, 3.0], starts=[1], gaps=[7, 1]).gaps is None  # the first is across a start
+    assert ch.Observations([1.0, 2.0, 3.0], starts=[1], gaps=[1, 7]).gaps.tolist() == [1, 7]
+    assert ch.Observations([1.0], gaps=[]).gaps is None

@@ -129,12 +129,12 @@ def test_block_modes__alpha_and_blocks_count():
 
 def test_data__every_part_counts():
     y = [1.0, float("nan"), 3.0, 4.0]
-    one = describe_data(ch.Observations(y, starts=[2], gaps=[1.0, 2.0, 1.0]))
-    assert one == describe_data(ch.Observations(np.array(y), starts=[0, 2], gaps=[1, 2, 1]))
+    one = describe_data(ch.Observations(y, starts=[2], gaps=[2.0, 1.0, 1.0]))
+    assert one == describe_data(ch.Observations(np.array(y), starts=[0, 2], gaps=[2, 1, 1]))
     assert one["columns"] == 4
     for changed, key in (
-        (ch.Observations([1.0, 2.0, 3.0, 4.0], starts=[2], gaps=[1.0, 2.0, 1.0]), "y"),
-        (ch.Observations(y, starts=[3], gaps=[1.0, 2.0, 1.0]), "starts"),
+        (ch.Observations([1.0, 2.0, 3.0, 4.0], starts=[2], gaps=[2.0, 1.0, 1.0]), "y"),
+        (ch.Observations(y, starts=[3], gaps=[2.0, 1.0, 1.0]), "starts"),
         (ch.Observations(y, starts=[2]), "gaps"),
     ):
         (text,) = differences(one, describe_data(changed))
