@@ -221,6 +221,9 @@ def test_limits__in_prose_are_those_of_the_code():
     assert f"a probability below {IMPROBABLE:.1%}. More than {warnings.UNLIKELY:.1%} give a warning" in fit
     assert f"Above {warnings.WIDER:g} the noise" in fit
     assert f"below {1 / warnings.WIDER:g} it is" in fit
+    assert all(f"`{kind.__name__}`" in fit for kind in EMISSIONS.values())
+    assert warnings.ABSURD == 0.25
+    assert "more than a quarter of the\ndata are improbable" in fit
     assert f"Values above {RHAT} mean" in convergence
     assert f"(at most {FLUSH_SECONDS:g} s back)" in read("docs/threat-model.md")
     words = {5: "five", 8: "eight", 10: "ten", 20: "twentieth"}
