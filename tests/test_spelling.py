@@ -105,7 +105,7 @@ def test_remedies__of_chains_that_disagree_are_options():
         "take larger blocks (--update block:3, --exchange none)",
         "let jumps be learned (--update jumps, --exchange none)",
         "add a ladder with crossovers (--exchange mosaic, --ladder auto)",
-        "warm up longer (--warmup N) and take more draws (--draws 4500)",
+        "warm up longer (--warmup N) and take more draws (--draws 5600)",
     ]
 
 

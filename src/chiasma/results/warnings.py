@@ -23,6 +23,8 @@ from chiasma.results.parameters import ParameterSummary
 
 # Vehtari and others (2021) recommend at least this effective sample size.
 ESS_PER_CHAIN = 100
+# An effective sample size is an estimate, and so is an error: advice for longer runs asks for so many times more draws.
+MARGIN = 1.25
 # With fewer draws per chain there is nothing to judge.
 FEWEST = 4
 # In nats: two such standard errors are a factor e in a Bayes factor.
@@ -84,8 +86,12 @@ def _disagree(what: str) -> str:
 
 
 def wanted_draws(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
-    """Draws per chain that would be worth ESS_PER_CHAIN, at least so many times those that there are."""
-    needed = ESS_PER_CHAIN * n_chains / max(ess, 1.0) if math.isfinite(ess) else least
+    """Draws per chain that would be worth ESS_PER_CHAIN, with a margin; at least so many times those that there are.
+
+    >>> wanted_draws(395.0, n_chains=4, n_draws=2000)
+    2600
+    """
+    needed = MARGIN * ESS_PER_CHAIN * n_chains / max(ess, 1.0) if math.isfinite(ess) else least
     return _round_up(n_draws * max(needed, least))
 
 
@@ -141,7 +147,7 @@ def _large_error(error: float, n_draws: int, apart: bool) -> list[str]:
     """apart: chains disagree, and to let them agree comes first."""
     if error <= EVIDENCE_ERROR:
         return []
-    wanted = _round_up(n_draws * ((error / EVIDENCE_ERROR) ** 2 if math.isfinite(error) else 2.0))
+    wanted = _round_up(n_draws * (MARGIN * (error / EVIDENCE_ERROR) ** 2 if math.isfinite(error) else 2.0))
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
     remedy = f"; take more draws (draws={wanted}), or more rungs (ladder=ch.Ladder.adapted(...))"
     return [f"the standard error of the log evidence is {size}{'' if apart else remedy}"]
