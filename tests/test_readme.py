@@ -33,7 +33,7 @@ from chiasma.results.summary import FEWEST_SITES, SITES, VALUES, _convergence_ta
 from chiasma.sampling import pilot
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.plan import EXACT_SECONDS
-from chiasma.sampling.progress import FIRST_LINE
+from chiasma.sampling.progress import COMPILING, FIRST_LINE
 from chiasma.sampling.updates import UPDATES
 from chiasma.storage.store import FLUSH_SECONDS
 from test_cli import FILES
@@ -238,6 +238,7 @@ def test_limits__in_prose_are_those_of_the_code():
     )
     assert f"at most {words[int(FLUSH_SECONDS)]} seconds back" in read("docs/how-to/resume.md")
     assert f"after {words[int(FIRST_LINE)]} seconds" in read(COMMAND_LINE)
+    assert f"after {words[int(FIRST_LINE)]}\nseconds, both say `{COMPILING}`" in read(COMMAND_LINE)
 
 
 def test_display__is_explained():
