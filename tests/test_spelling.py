@@ -129,7 +129,7 @@ def test_report__speaks_of_options():
     assert bad.told[-1] == "what to try: --draws 9"
     assert "worst at site 5 (1970-01-01T00:05)" in " ".join(bad.warnings)
     assert "between sites 10 and 20 (1970-01-01T00:10/00:20) it is" in " ".join(bad.warnings)
-    verdicts = answers(bad, (), (), lambda start, stop: "", (), "")
+    verdicts = answers(bad, (), (), str, str, (), "")
     texts = {one.answer: one.text for one in verdicts}
     assert texts["Distrust the sampling:"] == "run --chains 4"
     assert texts["What to do next:"].startswith("What to try: --draws 9. The probabilities below")
