@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import chiasma as ch
 from branches import Path, Proof, pair_step, path_step, prove, prove_pair
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.kernels.picking import pick_log
@@ -724,3 +725,36 @@ def test_bad_input__errors_of_a_function_are_its_own():
 def test_repr():
     assert repr(normal()) == "Density(size=3, update=RandomWalk(scale=1.0, sites=None))"
     assert repr(BlockModes(2, 6, 0.1)) == "BlockModes(blocks=2, size=6, update=None)"
+
+
+def calls_per_iteration(size: int, letters: int, replicas: int, **options: Any) -> tuple[float, float]:
+    """Calls of log_density, and vectors in them, of one iteration of one chain."""
+    made: list[int] = []
+
+    def log_density(x):
+        made.append(len(x))
+        return 0.3 * (x * np.roll(x, 1, axis=1)).sum(axis=1)
+
+    update = SiteGibbs(alphabet=tuple(range(letters)), sites=options.pop("sites", None))
+    density = Density(log_density, size, np.zeros(size, int), update)
+    betas = tuple(np.linspace(0.2, 1.0, replicas))
+    options |= {"ladder": ch.Ladder(betas=betas), "warmup": 0, "chains": 1, "seed": 1, "progress": False}
+    ends = []
+    for draws in (4, 24):
+        made.clear()
+        ch.sample(density, draws=draws, **options)
+        ends.append((len(made), sum(made)))
+    (calls, vectors), (more_calls, more_vectors) = ends
+    return (more_calls - calls) / 20, (more_vectors - vectors) / 20
+
+
+@pytest.mark.parametrize(("size", "letters", "replicas"), [(8, 2, 4), (16, 2, 4), (8, 3, 4), (8, 2, 8)])
+def test_cost__is_what_the_page_on_speed_says(size, letters, replicas):
+    pairs = (replicas - 1) / 2  # even and odd ones in turn: about half as many as replicas
+    calls, vectors = calls_per_iteration(size, letters, replicas, exchange="swap")
+    assert calls == replicas * (size + 1) + pairs
+    assert vectors == replicas * (size * letters + 1) + 2 * pairs
+    crossed, compared = calls_per_iteration(size, letters, replicas)
+    assert crossed <= calls
+    assert vectors < compared <= replicas * (size * letters + 1) + 2 * size * pairs
+    assert calls_per_iteration(size, letters, replicas, exchange="swap", sites=5)[0] == replicas * 6 + pairs

@@ -1,6 +1,7 @@
 """Misfit checks: silent where the model is right, and each finds what it is for."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -183,6 +184,142 @@ def test_misfit__noise_that_is_learned_is_not_to_be_learned():
     assert "HalfNormal" not in told
     assert "allow outliers (emission=ch.StudentT(...)), or mark" in told
     assert "its prior keeps it there: give it a wider one" in told
+
+
+class Laplace(ch.Additive):
+    """An emission of one's own."""
+
+    arguments = ch.Additive.arguments | {"scale": ch.Argument("scale of the noise.")}
+
+    def __init__(self, weights=None, scale=1.0):
+        super().__init__(weights)
+        self.scale = self.parameter("scale", scale, positive=True)
+
+    def log_density(self, y, level):
+        return -np.abs(y - level) / self.scale - np.log(2 * self.scale)
+
+    def sample(self, level, rng):
+        return rng.laplace(level, self.scale)
+
+    def expected(self, level):
+        return level
+
+    def tails(self, y, level):
+        z = (y - level) / self.scale
+        return scipy.stats.laplace.cdf(z), scipy.stats.laplace.sf(z)
+
+
+class Narrow(Laplace):
+    """One without any parameter of its noise."""
+
+    arguments = ch.Additive.arguments
+
+    def __init__(self, weights=None):
+        super().__init__(weights)
+
+
+class Skewed(Laplace):
+    """One with two parameters, of which nobody knows what they do."""
+
+    arguments = Laplace.arguments | {"skew": ch.Argument("skew.")}
+
+    def __init__(self, weights=None, scale=1.0, skew=0.0):
+        super().__init__(weights, scale)
+        self.skew = self.parameter("skew", skew)
+
+
+def judged(emission, **changes):
+    """A model with this emission that fits in no respect."""
+    found = misfit(fit(model_of(emission), np.array([0.0, 1.0, 3.0, 2.0]), **changes.pop("options", {})))
+    bad = {name: getattr(BAD, name) for name in ("n", "n_pairs", "per_window", "improbable", "spread", "drift")}
+    return replace(found, **bad | {"autocorrelation": 0.6, "above": 0.01, "below": 0.01} | changes)
+
+
+SLICES = {"update": "exact", "exchange": None, "warmup": 5}
+
+
+@pytest.mark.parametrize("spread", [2.0, 0.5])
+@pytest.mark.parametrize("emission", [*EXAMPLES.values(), Laplace([1.0, 2.0])], ids=[*EXAMPLES, "own"])
+def test_remedies__name_only_what_the_emission_has(emission, spread):
+    words = "\n".join(misfit_warnings(judged(emission, spread=spread)))
+    others = re.findall(r"emission=ch\.(\w+)", words)
+    assert type(emission).__name__ not in others
+    known = set(emission.arguments).union(*(getattr(ch, name).arguments for name in others))
+    named = set(re.findall(r"(\w+)=(?:ch\.(?:Half|Gamma)|\.\.\.)", words))
+    assert named <= known
+    assert ("sd=" in words) == ("sd" in emission.arguments)
+    assert ("StudentT" in others) == (type(emission) in (ch.Gaussian, ch.IntegratedDepth))
+    assert ("NegativeBinomial" in others) == (isinstance(emission, ch.Poisson))
+    assert ("a baseline" in words) == ("background" not in emission.arguments)
+
+
+@pytest.mark.parametrize(
+    ("emission", "expected"),
+    [
+        (EXAMPLES["integrated-depth"], "change depth_sd or sd or learn them (depth_sd=ch.HalfNormal(...), sd="),
+        (EXAMPLES["student-t"], "allow more outliers (a smaller df, or learn it: df=ch.Gamma(...)), learn the noise ("),
+        (EXAMPLES["poisson"], "counts vary more than Poisson counts do: take emission=ch.NegativeBinomial(...) and"),
+        (EXAMPLES["negative-binomial"], "change dispersion or learn it (dispersion=ch.HalfNormal(...))"),
+        (Laplace([1.0, 2.0]), "change scale or learn it (scale=ch.HalfNormal(...))"),
+        (Laplace([1.0, 2.0]), "give your emission heavier tails, or mark"),
+        (Narrow([1.0, 2.0]), "give your emission more noise"),
+        (Skewed([1.0, 2.0]), "change what sets the noise of your emission, of scale and skew, or learn it"),
+        (ch.Poisson([1.0, 2.0]), "Is there a background (background=...)?"),
+        (ch.Poisson([1.0, 2.0]), "If the model has a background, the right weights and enough rows"),
+    ],
+)
+def test_remedies__of_an_emission(emission, expected):
+    assert expected in "\n".join(misfit_warnings(judged(emission)))
+
+
+def test_remedies__of_counts_that_vary_too_little():
+    for emission in (EXAMPLES["poisson"], ch.NegativeBinomial([1.0, 2.0], dispersion=ch.HalfNormal(1.0))):
+        learns = isinstance(emission, ch.NegativeBinomial)
+        (*_, text) = misfit_warnings(judged(emission, spread=0.5, options=SLICES if learns else {}))
+        assert ("its prior keeps it there" in text) == learns
+        assert text.endswith("as they were measured, or other noise (emission=ch.Gaussian(...))")
+
+
+def test_remedies__do_not_repeat_what_is_learned():
+    prior = ch.Gamma([2.0, 2.0], 1.0)
+    learned = ch.NegativeBinomial(prior, dispersion=ch.HalfNormal(1.0), background=ch.Gamma(2.0, 1.0))
+    words = "\n".join(misfit_warnings(judged(learned, options=SLICES)))
+    assert "ch." not in words
+    assert "add a row or a state, or give what the rows add a wider prior; the states" in words
+    assert "lowest level that the rows can reach: give the background a wider prior; the" in words
+    assert "mark values that are wrong as missing (NA), or ask whether there are enough rows" in words
+    tails = ch.StudentT([1.0, 2.0], sd=ch.HalfNormal(1.0), df=ch.Gamma(2.0, 0.5))
+    words = "\n".join(misfit_warnings(judged(tails, options=SLICES)))
+    assert "df" not in words
+    assert "HalfNormal" not in words
+
+
+def test_remedies__of_rows_that_say_what_they_add():
+    rows = [ch.Row(values=[0, 1], chain=ch.Switch(0.1, 0.1))]
+    found = misfit(fit(ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.3)), np.array([0.0, 1.0, 0.0])))
+    assert found.row_weights
+    words = "\n".join(misfit_warnings(replace(BAD, row_weights=True)))
+    assert "change what the rows add or give their weight a prior" in words
+    assert "(learn them: a prior for their weight)?" in words
+    assert "weights=" not in words
+
+
+def test_misfit__of_absurd_data_asks_for_the_right_column_first():
+    """A column that counts the sites, fitted as photons: no state explains most of it."""
+    found = misfit(fit(model_of(ch.Poisson([20.0, 20.0], background=8.0)), np.arange(400.0)))
+    first, *others = misfit_warnings(found)
+    assert re.match(r"\d\d% of the data are improbable whatever the states are: are these the right data", first)
+    assert "the right column of the table" in first
+    assert not any("column" in text for text in (*others, *misfit_warnings(BAD)))
+
+
+def test_misfit__of_overdispersed_counts_goes_where_its_remedy_is_taken():
+    truth = model_of(ch.NegativeBinomial([20.0, 40.0], dispersion=0.1, background=8.0))
+    y = truth.simulate(800, seed=3)[1]
+    told = misfit_warnings(misfit(fit(model_of(ch.Poisson([20.0, 40.0], background=8.0)), y)))
+    assert any("take emission=ch.NegativeBinomial(...)" in text for text in told)
+    taken = ch.NegativeBinomial([20.0, 40.0], dispersion=ch.HalfNormal(0.5), background=8.0)
+    assert misfit_warnings(misfit(fit(model_of(taken), y, **SLICES | {"warmup": 60}))) == []
 
 
 def test_misfit__every_warning_reads_alone():

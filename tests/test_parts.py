@@ -76,7 +76,14 @@ def test_rows_too_many__are_told_and_not_those_that_are_needed():
         options = {"update": ch.Collapsed(starts=8), "draws": 150, "warmup": 150, "seed": 1, "progress": False}
         found = find(ch.sample(model(n), y, **options), Signal(data=ch.Observations(y)))
         told[n] = answers(
-            found.summary, found.regions, found.doubtful, found.where, ["a", "b", "c"][:n], "", spare=found.spare
+            found.summary,
+            found.regions,
+            found.doubtful,
+            found.where,
+            found.command,
+            ["a", "b", "c"][:n],
+            "",
+            spare=found.spare,
         )
     hardly = {n: [one.answer for one in verdicts if "hardly say" in one.answer] for n, verdicts in told.items()}
     assert hardly == {2: [], 3: ["The data hardly say when row_0 is on."]}
@@ -97,5 +104,5 @@ def test_summary__tells_how_to_read_parameters_between_sampling_and_model():
     assert summary.about_the_model
     assert summary.about_the_sampling + summary.about_parameters + summary.about_the_model == summary.warnings
     found = find(posterior, Signal(data=ch.Observations(y)))
-    verdicts = answers(found.summary, found.regions, found.doubtful, found.where, ["row"], "")
+    verdicts = answers(found.summary, found.regions, found.doubtful, found.where, found.command, ["row"], "")
     assert [one.text[:29] for one in verdicts if one.answer == "Read the parameters with care:"] == [reading[:29]]

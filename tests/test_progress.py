@@ -7,7 +7,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.sampling import progress
-from chiasma.sampling.progress import Lines, Pace, Progress
+from chiasma.sampling.progress import COMPILING, FIRST_LINE, Lines, Pace, Progress
 
 MODEL = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
 
@@ -63,7 +63,7 @@ def test_lines__a_stage_that_has_only_begun_is_not_told():
     assert said == []
     now[0] = 18.0
     lines.tell_if_due()
-    assert said[1] == "chiasma: draws 0 of 100 (0%), 6 s, time left not known yet"
+    assert said[1] == f"chiasma: draws 0 of 100 (0%), 6 s, {COMPILING} (once per machine)"
 
 
 def test_lines__a_resumed_run_counts_what_is_stored():
@@ -182,3 +182,32 @@ def test_bars__show_no_time_left_before_kernels_are_compiled(monkeypatch):
         shown.append(str(display._bars.columns[-1](display._bars.tasks[0])))
     display.close()
     assert shown == ["", "about 16 s left of this stage"]
+
+
+def test_bars__say_that_kernels_may_be_compiling_while_nothing_is_done(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    display = Progress(True, "why", 1)
+    display.begin("draws", 100, 2, [0, 100])
+    texts = []
+    for now[0] in (1.0, FIRST_LINE, 60.0):
+        texts.append([str(display._bars.columns[-1](task)) for task in display._bars.tasks])
+    display._paces[0].add(10)
+    texts.append([str(display._bars.columns[-1](task)) for task in display._bars.tasks])
+    display.close()
+    assert texts == [["", ""], [COMPILING, ""], [COMPILING, ""], ["", ""]]
+
+
+def test_lines__say_that_kernels_may_be_compiling_only_while_nothing_is_done():
+    """A chain that goes on has its kernels, even where another has not begun."""
+    now, said = [0.0], []
+    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines.begin("warm-up", 800, parts=4)
+    now[0] = 75.0
+    lines.tell_if_due()
+    assert said[1] == "chiasma: warm-up 0 of 800 (0%), 1 min 15 s, kernels may be compiling (once per machine)"
+    lines.advance(10, 0)
+    now[0] = 200.0
+    lines.tell_if_due()
+    assert said[2].endswith("time left not known yet")

@@ -33,7 +33,7 @@ from chiasma.results.summary import FEWEST_SITES, SITES, VALUES, _convergence_ta
 from chiasma.sampling import pilot
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.plan import EXACT_SECONDS
-from chiasma.sampling.progress import FIRST_LINE
+from chiasma.sampling.progress import COMPILING, FIRST_LINE
 from chiasma.sampling.updates import UPDATES
 from chiasma.storage.store import FLUSH_SECONDS
 from test_cli import FILES
@@ -221,6 +221,9 @@ def test_limits__in_prose_are_those_of_the_code():
     assert f"a probability below {IMPROBABLE:.1%}. More than {warnings.UNLIKELY:.1%} give a warning" in fit
     assert f"Above {warnings.WIDER:g} the noise" in fit
     assert f"below {1 / warnings.WIDER:g} it is" in fit
+    assert all(f"`{kind.__name__}`" in fit for kind in EMISSIONS.values())
+    assert warnings.ABSURD == 0.25
+    assert "more than a quarter of the\ndata are improbable" in fit
     assert f"Values above {RHAT} mean" in convergence
     assert f"(at most {FLUSH_SECONDS:g} s back)" in read("docs/threat-model.md")
     words = {5: "five", 8: "eight", 10: "ten", 20: "twentieth"}
@@ -235,6 +238,7 @@ def test_limits__in_prose_are_those_of_the_code():
     )
     assert f"at most {words[int(FLUSH_SECONDS)]} seconds back" in read("docs/how-to/resume.md")
     assert f"after {words[int(FIRST_LINE)]} seconds" in read(COMMAND_LINE)
+    assert f"after {words[int(FIRST_LINE)]}\nseconds, both say `{COMPILING}`" in read(COMMAND_LINE)
 
 
 def test_display__is_explained():

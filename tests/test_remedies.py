@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.results.remedies import remedies, what_to_try
+from chiasma.results.remedies import SWAPS, remedies, what_to_try
 from chiasma.results.run_info import RunInfo
 from chiasma.results.warnings import DISCONNECTED, UNBRIDGED, wanted_rungs
 from chiasma.sampling import updates
@@ -50,7 +50,9 @@ CASES = {
     "learned by slices": (LEARNED, {"update": "exact"} | ALONE, [AUTO, "add tempered replicas"]),
     "learned by gradients": (LEARNED, {"update": ch.Collapsed(starts=2)}, [AUTO, "look for optima from more starts"]),
     "a density": (VECTOR, ALONE, ["add tempered replicas"]),
-    "a density on a ladder": (VECTOR, {"ladder": ch.Ladder.adapted(8)}, []),
+    "a density on a ladder": (VECTOR, {"ladder": ch.Ladder.adapted(8)}, ["swap whole vectors"]),
+    "a density that swaps": (VECTOR, {"ladder": ch.Ladder.adapted(8), "exchange": "swap"}, []),
+    "a density on a short ladder": (VECTOR, {"ladder": [1, 5]}, ["let the ladder reach hotter", "swap whole vectors"]),
 }  # fmt: skip
 
 
@@ -143,6 +145,13 @@ def test_page__has_the_same_order():
     assert [word in text for word, text in zip(words[:3] + words[4:], found, strict=True)] == [True] * 5
 
 
+def test_page__says_what_remains_for_a_density():
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert 'what remains is the last step, and `exchange="swap"` where it makes crossovers' in text
+    posterior = sampled(*CASES["a density on a ladder"][:2])
+    assert remedies(posterior.info, posterior.betas, learns=False) == [SWAPS]
+
+
 def test_page__has_the_limits_of_the_ladder():
     text = PAGE.read_text(encoding="utf-8")
     for words in (f"at most {UNBRIDGED}", f"worst rejection above {UNBRIDGED}", f"above {DISCONNECTED} swaps"):
@@ -187,9 +196,33 @@ def test_what_to_try__asks_for_the_draws_that_serve_all_warnings():
     part = stuck(**ALONE).convergence[0]
     slow = [replace(part, rhat_worst=1.0, ess_worst=ess) for ess in (80.0, 40.0, float("nan"))]
     (text,) = what_to_try(slow, (), 4, 100, ["move"], modes_apart=False, warned=())
-    assert text == "take about draws=1000, or thin=10 with as many draws as now"
+    assert text == "take about draws=1300, or thin=13 with as many draws as now"
     assert what_to_try(slow[2:], (), 4, 100, ["move"], modes_apart=True, warned=()) == ["move"]
     assert what_to_try(slow, (), 4, 3, ["move"], modes_apart=False, warned=()) == []
+
+
+def test_what_to_try__swaps_of_vectors_even_where_chains_agree():
+    part = replace(stuck(**ALONE).convergence[0], rhat_worst=1.0, ess_worst=40.0)
+    found = what_to_try((part,), (), 4, 100, ["move", SWAPS], modes_apart=False, warned=())
+    assert found == [SWAPS, "take about draws=1300, or thin=13 with as many draws as now"]
+    fine = replace(part, ess_worst=4000.0)
+    assert what_to_try((fine,), (), 4, 100, ["move", SWAPS], modes_apart=False, warned=()) == []
+
+
+def test_remedies__of_a_density_with_crossovers_name_swaps():
+    """Two modes of an Ising ring, with the default exchange of vectors."""
+
+    def ising(x):
+        return 0.6 * (x * np.roll(x, 1, axis=1)).sum(axis=1)
+
+    update = ch.SiteGibbs(alphabet=(-1, 1))
+    density = ch.Density(ising, size=12, init=np.ones(12, int), update=update)
+    options = {"draws": 60, "warmup": 20, "chains": 4, "ladder": ch.Ladder.adapted(4)}
+    found = sampled(density, options).summary()
+    assert "Augmented" in found.run["exchange"]
+    assert SWAPS in found.remedies
+    assert "draws=" in found.remedies[-1]
+    assert SWAPS not in sampled(density, options | {"exchange": "swap"}).summary().remedies
 
 
 def test_what_to_try__does_not_repeat_what_the_ladder_was_warned_of():

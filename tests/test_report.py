@@ -1,8 +1,10 @@
 """What a run leaves behind: tables that agree with the draws, their schema, a summary, figures, the page."""
 
 import csv
+import html
 import json
 import re
+import shlex
 import sys
 from dataclasses import replace
 from datetime import UTC, timedelta, timezone
@@ -15,7 +17,8 @@ from bokeh.models import CustomJSTickFormatter
 
 import chiasma as ch
 from chiasma.files import charts, report, report_page
-from chiasma.files.answers import answers
+from chiasma.files.answers import answers, apart_text, same_level_text
+from chiasma.files.regions import find_region
 from chiasma.files.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
 from chiasma.files.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
 from chiasma.files.signal import Signal
@@ -261,7 +264,7 @@ def test_report__counts_segments_of_a_single_value():
     model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([10.0], sd=1.0))
     posterior = ch.sample(model, y, draws=20, chains=2, seed=1, progress=False)
     found = find(posterior, Signal(data=Observations(y)))
-    told = answers(found.summary, found.regions, found.doubtful, found.where, ["row_0"], "")
+    told = answers(found.summary, found.regions, found.doubtful, found.where, found.command, ["row_0"], "")
     assert told[0].text.endswith("1 of them has a single value, which may be an outlier.")
     assert told[1].text == "There are no rivals, given this one row."
     assert (
@@ -306,7 +309,9 @@ def test_code_text():
 
 def test_answers__say_how_many_explanations_how_sure_and_what_next(fitted):
     found = find(*fitted)
-    told = answers(found.summary, found.regions, found.doubtful, found.where, ["a", "b", "c"], " on 2 chromosomes")
+    told = answers(
+        found.summary, found.regions, found.doubtful, found.where, found.command, ["a", "b", "c"], " on 2 chromosomes"
+    )
     text = " ".join(f"{one.answer} {one.text}" for one in told)
     worst = found.doubtful[0]
     assert f"{sum(one.segment.n_data > 0 for one in found.regions)} segments found on 2 chromosomes." in text
@@ -322,12 +327,66 @@ def test_answers__say_how_many_explanations_how_sure_and_what_next(fitted):
     assert "report all of them" in text
 
 
+EVEN = np.arange(24.0)
+PLACES = {
+    "chromosomes": ({"chromosome": ("chr1",) * 12 + ("chrX",) * 12, "position": np.tile(EVEN[:12] * 100, 2)}, "chr"),
+    "chromosomes only": ({"chromosome": ("chr1",) * 12 + ("chrX",) * 12}, ""),
+    "a column": ({"position": 40000 + 50 * EVEN, "axis": "time_ms"}, "time_ms:"),
+    "a column of two words": ({"position": 0.1 * EVEN - 1, "axis": "time (s)"}, "'time (s):"),
+    "a column with a colon": ({"position": EVEN, "axis": "time: s"}, ""),
+    "ends of the file": ({"position": 10 * EVEN, "end": 10 * EVEN + 9, "axis": "bin"}, "bin:"),
+    "time stamps": ({"position": 1767225600 + 60 * EVEN, "axis": "when", "zone": ""}, "2026-01-01T"),
+    "positions that repeat": ({"position": np.tile(EVEN[:12], 2), "axis": "t"}, ""),
+    "nothing": ({}, ""),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_page__has_regions_to_copy_that_are_the_segments(fitted, tmp_path, name):
+    posterior, signal = fitted
+    labels, begins = PLACES[name]
+    given = Signal(data=signal.data, **labels)
+    found = find(posterior, given)
+    # Every segment is made doubtful, so that all of them are on the page.
+    found = replace(found, doubtful=found.regions)
+    report_page.write_page(found, tmp_path, found.summary.to_dict(), {})
+    page = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    copied = re.findall(r"<code>chiasma show RUN --region (.*?)</code>", page)
+    assert len(copied) == len(found.regions) > 3
+    for text, region in zip(copied, found.regions, strict=True):
+        (typed,) = shlex.split(text)
+        assert find_region(given, typed) == (region.segment.start, region.segment.stop)
+        assert text.startswith(begins) if begins else re.fullmatch(r"\d+-\d+", text)
+    worst = page.partition("The most doubtful place is")[2].partition("chiasma show RUN --region ")[2]
+    assert worst.startswith(copied[0])
+
+
+def test_page__says_how_far_apart_signals_are_in_units_of_the_noise(fitted, written):
+    posterior, signal = fitted
+    regions = find(posterior, signal).doubtful
+    assert regions[0].same_level
+    assert apart_text(regions[0]) == "the same"
+    # The noise is 1, as the model says: found by draws of its emission.
+    assert regions[0].noise == pytest.approx(1.0, rel=0.1)
+    best, second, *_ = regions[0].explanations
+    other = replace(regions[0], explanations=(best, replace(second, level=best.level + 0.25)), noise=6.0)
+    assert apart_text(other) == "0.042 sd of the noise apart"
+    far = "at one site the first two are 0.042 sd of the noise apart"
+    assert same_level_text(other) == f"They give the signals 10, 10.25; {far}."
+    assert apart_text(replace(other, noise=0.001)) == "more than 99 sd of the noise apart"
+    assert apart_text(replace(other, noise=None)) == ""
+    assert same_level_text(replace(other, noise=None)) == "They give the signals 10, 10.25."
+    page = (written[0] / "report.html").read_text(encoding="utf-8")
+    assert "<td>the same</td>" in re.sub(r"<td [^>]*>", "<td>", page)
+    assert "differ</td>" not in page
+
+
 def test_answers__say_what_to_distrust(fitted):
     found = find(*fitted)
 
     def told(**changes):
         summary = replace(found.summary, **changes)
-        verdicts = answers(summary, found.regions, found.doubtful, found.where, ["a", "b", "c"], "")
+        verdicts = answers(summary, found.regions, found.doubtful, found.where, found.command, ["a", "b", "c"], "")
         return [one for one in verdicts if one.tone == "bad"], " ".join(f"{one.answer} {one.text}" for one in verdicts)
 
     bad, text = told(run={"independent": False})
@@ -515,7 +574,9 @@ def test_answers__equal_rows_that_are_never_all_on(copies):
     options = {"draws": 50, "warmup": 50, "update": ch.Collapsed(starts=4), "seed": 1, "progress": False}
     found = find(ch.sample(model(copies), y, **options), signal)
     rows = [f"lamp {i}" for i in range(copies)]
-    told = answers(found.summary, found.regions, found.doubtful, found.where, rows, "", spare=found.spare)
+    told = answers(
+        found.summary, found.regions, found.doubtful, found.where, found.command, rows, "", spare=found.spare
+    )
     spare = [one.answer for one in told if "on at once" in one.answer]
     assert spare == (["Of the 3 equal rows row_0 to row_2, at most 2 are on at once."] if copies == 3 else [])
     assert not [one for one in told if "hardly say" in one.answer]

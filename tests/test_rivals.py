@@ -14,6 +14,7 @@ from chiasma.kernels.layout import make_layout, pack_states, unpack_codes
 from chiasma.results import equal_rows as module
 from chiasma.results import rivals
 from chiasma.results.equal_rows import Merging, equal_rows
+from chiasma.results.expected import noise_of_codes
 from chiasma.results.rivals import explain, uncertain
 from chiasma.results.row_probabilities import fixed_text, names_of_rows, row_probabilities
 from test_configurations import by_hand
@@ -28,6 +29,39 @@ def lamps(copies=3):
         ],
         emission=ch.Gaussian(sd=0.5),
     )
+
+
+@pytest.mark.parametrize(
+    ("emission", "noise"),
+    [
+        (ch.Gaussian([10.0, 30.0], sd=2.0), [2.0, 2.0, 2.0]),
+        (ch.IntegratedDepth([10.0, 30.0], depth_sd=0.1, sd=2.0), [2.0, 5**0.5, 13**0.5]),
+        (ch.Poisson([10.0, 30.0], background=6.0), [6**0.5, 4.0, 6.0]),
+        (ch.NegativeBinomial([10.0, 30.0], background=6.0, dispersion=0.1), [9.6**0.5, 41.6**0.5, 165.6**0.5]),
+        # Mean distances: those of Student's t with 4 degrees of freedom are those of a normal with 1.25 times its sd.
+        (ch.StudentT([10.0, 30.0], sd=2.0, df=4.0), [2.5, 2.5, 2.5]),
+    ],
+)
+def test_noise_of_codes__is_that_of_the_emission(emission, noise):
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    posterior = by_hand(np.zeros((2, 4, 6), np.uint8), [10.0, 30.0], model=model)
+    found = noise_of_codes(posterior, [0, 1, 2])
+    np.testing.assert_allclose(found[:, 0], noise, rtol=0.08)
+
+
+def test_apart__is_unknown_where_nothing_is_to_be_compared():
+    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 3.0], sd=2.0))
+    codes = np.array([[[0] * 6, [0] * 6, [2] * 6, [2] * 6, [2] * 6]], np.uint8)
+    (region,) = explain(by_hand(codes, [1.0, 3.0], model=model), by_hand(codes, [1.0, 3.0], model=model).segments())
+    assert region.apart == pytest.approx(3 / 2, rel=0.1)
+    assert replace(region, explanations=region.explanations[:1]).apart is None
+    own = ch.Custom(lambda y, level: -np.abs(y - level), weights=[1.0, 3.0])
+    custom = by_hand(codes, [1.0, 3.0], model=ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=own))
+    assert noise_of_codes(custom, [0]) is None
+    (certain,) = explain(
+        by_hand(codes[:, :2], [1.0, 3.0], model=model), by_hand(codes[:, :2], [1.0, 3.0], model=model).segments()
+    )
+    assert certain.noise is None
 
 
 def test_equal_rows__by_weight_values_and_chain():

@@ -105,7 +105,7 @@ def test_remedies__of_chains_that_disagree_are_options():
         "take larger blocks (--update block:3, --exchange none)",
         "let jumps be learned (--update jumps, --exchange none)",
         "add a ladder with crossovers (--exchange mosaic, --ladder auto)",
-        "warm up longer (--warmup N) and take more draws (--draws 4500)",
+        "warm up longer (--warmup N) and take more draws (--draws 5600)",
     ]
 
 
@@ -129,7 +129,7 @@ def test_report__speaks_of_options():
     assert bad.told[-1] == "what to try: --draws 9"
     assert "worst at site 5 (1970-01-01T00:05)" in " ".join(bad.warnings)
     assert "between sites 10 and 20 (1970-01-01T00:10/00:20) it is" in " ".join(bad.warnings)
-    verdicts = answers(bad, (), (), lambda start, stop: "", (), "")
+    verdicts = answers(bad, (), (), str, str, (), "")
     texts = {one.answer: one.text for one in verdicts}
     assert texts["Distrust the sampling:"] == "run --chains 4"
     assert texts["What to do next:"].startswith("What to try: --draws 9. The probabilities below")

@@ -113,7 +113,7 @@ def test_slow_chains_are_told_how_many_draws_to_take():
     slow = by_hand(posterior.codes.values, log_joint=per_draw("log_joint", walk))
     (text,) = about(slow, "few effective draws")
     ess = slow.summary().convergence[0].ess_worst
-    wanted = 400 * 400 / ess
+    wanted = 1.25 * 400 * 400 / ess  # a quarter more, for the ESS is an estimate
     assert ess < 200
     assert text.endswith(f"bulk ESS of log joint is {ess:.0f}, expected at least 400 (100 per chain)")
     assert "What to try, in this order:\n1.  add" in str(slow.summary())
@@ -347,4 +347,4 @@ def test_warnings__of_r_hat_show_that_it_is_above_the_limit():
     found = what_to_try((part,), (), 4, 1000, [], modes_apart=False, warned=())
     assert "take more draws (draws=2000)" in found[0]  # twice as many, where all are worth much
     found = what_to_try((replace(part, ess_worst=50.0),), (), 4, 1000, [], modes_apart=False, warned=())
-    assert "draws=8000" in found[0]
+    assert "draws=10000" in found[0]

@@ -389,6 +389,27 @@ def test_region__refuses_what_is_not_there(write):
         find_region(Signal(data=Observations([1.0])), "chr1")
 
 
+def test_region__positions_typed_as_sites_are_told_how_they_are_written():
+    many = Observations(np.zeros(30))
+    frames = Signal(data=many, position=40000 + 50 * np.arange(30.0), axis="time_ms")
+    told = "within 0-29, got '40000-41000'; positions have the name of their column before them: time_ms:40000-41000"
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        find_region(frames, "40000-41000")
+    assert find_region(frames, "time_ms:40000-41000") == (0, 21)
+    for text in ("90000-91000", "41000-40000"):  # not within the positions, or in the wrong order
+        with pytest.raises(InvalidInput, match=f"got '{text}'$"):
+            find_region(frames, text)
+    genome = Signal(
+        data=Observations(np.zeros(30), starts=[10]),
+        position=np.concatenate([np.arange(10.0), 1000 + np.arange(20.0)]),
+        chromosome=("1",) * 10 + ("2",) * 20,
+    )
+    with pytest.raises(InvalidInput, match=r"the name of their chromosome before them: 2:1003-1005$"):
+        find_region(genome, "1003-1005")
+    with pytest.raises(InvalidInput, match=r"got '35-40'$"):
+        find_region(Signal(data=many), "35-40")
+
+
 def test_region__dates_of_a_run_without_positions():
     with pytest.raises(
         InvalidInput, match=r"this run has no positions \(time stamps\); .* with --position COLUMN; got"

@@ -22,6 +22,7 @@ def answers(
     regions: Sequence[Region],
     doubtful: Sequence[Region],
     where: Where,
+    command: Where,
     rows: Sequence[str],
     sequences: str,
     interrupted: str = "",
@@ -29,15 +30,15 @@ def answers(
 ) -> list[Verdict]:
     """The verdicts at the top of a report.
 
-    summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. rows : their
-    names. sequences : how many there are, in words. interrupted : how far a run came that has not all its draws.
-    spare : rows that the data may not need.
+    summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. command :
+    the one that shows them. rows : their names. sequences : how many there are, in words. interrupted : how far a run
+    came that has not all its draws. spare : rows that the data may not need.
     """
     about = summary.about_parameters
     return [
         *([Verdict(tone="bad", answer="The run was interrupted:", text=interrupted)] if interrupted else []),
         _found(regions, doubtful, sequences),
-        *_rivals(regions, doubtful, where, rows),
+        *_rivals(regions, doubtful, where, command, rows),
         _how_sure(regions),
         *_sampling(summary),
         *(Verdict(tone="doubt", answer="Read the parameters with care:", text=f"{text}.") for text in about),
@@ -67,7 +68,9 @@ def _found(regions: Sequence[Region], doubtful: Sequence[Region], sequences: str
     )
 
 
-def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where, rows: Sequence[str]) -> list[Verdict]:
+def _rivals(
+    regions: Sequence[Region], doubtful: Sequence[Region], where: Where, command: Where, rows: Sequence[str]
+) -> list[Verdict]:
     if not doubtful:
         text = f"There are no rivals, given {_these(rows)}."
         return [Verdict(tone="good", answer="Every segment has one explanation.", text=text)]
@@ -75,7 +78,8 @@ def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where,
     share = sum(one.segment.n_data for one in doubtful)
     several = sum(len(one.serious) > 1 for one in doubtful)
     worst = doubtful[0]
-    place = where(worst.segment.start, worst.segment.stop)
+    ends = worst.segment.start, worst.segment.stop
+    place = where(*ends)
     listed = in_words(worst.serious or worst.explanations[:2], rows)
     return [
         Verdict(
@@ -88,7 +92,7 @@ def _rivals(regions: Sequence[Region], doubtful: Sequence[Region], where: Where,
         Verdict(
             tone="doubt",
             answer=f"The most doubtful place is {place}: {count(len(worst.serious), 'explanation')}.",
-            text=f"{listed}. {same_level_text(worst)}".strip(),
+            text=" ".join(filter(None, (f"{listed}.", same_level_text(worst), f"To look at it: {command(*ends)}"))),
         ),
     ]
 
@@ -121,8 +125,19 @@ def same_level_text(region: Region) -> str:
             "apart. Their probabilities reflect only what the model assumes about how often rows switch."
         )
     if len(levels) > 1 and None not in levels:
-        return f"They give the signals {', '.join(f'{level:.5g}' for level in levels)}."
+        apart = apart_text(region)
+        noise = f"; at one site the first two are {apart}" if apart else ""
+        return f"They give the signals {', '.join(f'{level:.5g}' for level in levels)}{noise}."
     return ""
+
+
+def apart_text(region: Region) -> str:
+    """How far the signals of the first two explanations are apart, in units of the noise; nothing if unknown."""
+    if region.apart is None:
+        return ""
+    if region.apart == 0:
+        return "the same"
+    return f"{region.apart:.2g} sd of the noise apart" if region.apart < 100 else "more than 99 sd of the noise apart"
 
 
 def _how_sure(regions: Sequence[Region]) -> Verdict:

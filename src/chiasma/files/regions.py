@@ -45,13 +45,14 @@ def find_region(signal: Signal, text: str) -> tuple[int, int]:
         first, last = (int(part.replace(",", "")) for part in (sites[1], sites[2] or sites[1]))
         if not first <= last < signal.data.n_columns:
             end = signal.data.n_columns - 1
-            dates = _stamps(signal, "; dates and times are written as")
-            raise InvalidInput(f"sites are FIRST-LAST, or one number, within 0-{end}, got {text!r}{dates}")
+            how = _stamps(signal, "; dates and times are written as") or _positions(signal, first, last)
+            raise InvalidInput(f"sites are FIRST-LAST, or one number, within 0-{end}, got {text!r}{how}")
         return first, last + 1
     if signal.chromosome is None:
         return _between(signal, text)
     name, _, span = text.partition(":")
-    here = np.array([same_chromosome(label) == same_chromosome(name) for label in signal.chromosome])
+    meant = {label for label in set(signal.chromosome) if same_chromosome(label) == same_chromosome(name)}
+    here = np.array([label in meant for label in signal.chromosome])
     if not here.any():
         known = list(dict.fromkeys(signal.chromosome))
         if names_a_day(text):
@@ -71,6 +72,43 @@ def find_region(signal: Signal, text: str) -> tuple[int, int]:
             )
         here = _within(signal, signal.position, ends, here)
     return _first_to_last(signal, here, text)
+
+
+def region_of(signal: Signal, start: int, stop: int) -> str:
+    """Sites start..stop-1 as `find_region` takes them: by their positions where these mean exactly these sites.
+
+    >>> from chiasma.models.observations import Observations
+    >>> timed = Signal(data=Observations([1.0, 2.0, 3.0]), position=np.array([0.0, 0.5, 1.0]), axis="seconds")
+    >>> region_of(timed, 1, 3), region_of(Signal(data=timed.data), 1, 3)
+    ('seconds:0.5-1', '1-2')
+    """
+    sites = f"{start}-{stop - 1}"
+    if signal.position is None:
+        return sites
+    span = signal.range_text(start, stop - 1)
+    if signal.chromosome is not None:
+        span = f"{signal.chromosome[start]}:{span}"
+    elif signal.zone is None:
+        span = f"{signal.axis or 'position'}:{span}"
+    try:
+        # Not so where positions repeat, or sequences without names have the same ones.
+        return span if find_region(signal, span) == (start, stop) else sites
+    except InvalidInput:
+        return sites
+
+
+def _positions(signal: Signal, first: int, last: int) -> str:
+    """How two numbers are written that are no sites, where they lie within the positions."""
+    if signal.position is None or signal.ends is None or first > last:
+        return ""
+    names = signal.chromosome or (signal.axis or "position",) * len(signal.position)
+    # The sequence that holds both, if any.
+    starts = signal.data.starts
+    for a, b in zip(starts, [*starts[1:], len(names)], strict=True):
+        if signal.position[a:b].min() <= first and last <= signal.ends[a:b].max():
+            what = "column" if signal.chromosome is None else "chromosome"
+            return f"; positions have the name of their {what} before them: {names[a]}:{first}-{last}"
+    return ""
 
 
 def _between(signal: Signal, text: str) -> tuple[int, int]:

@@ -15,6 +15,7 @@ All files are written atomically.
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from chiasma import atomic, plots
+from chiasma.files.regions import region_of
 from chiasma.files.run_tables import (
     SCHEMA,
     explanation_columns,
@@ -80,6 +82,10 @@ class Found:
         """The location of sites start..stop-1 in words, and how long of it nothing was measured."""
         place, gap = place_text(self.labels, self.signal, start, stop), self.signal.gap_text(start, stop)
         return f"{place} ({gap})" if gap else place
+
+    def command(self, start: int, stop: int) -> str:
+        """The command that shows sites start..stop-1, to be copied."""
+        return f"chiasma show RUN --region {shlex.quote(region_of(self.signal, start, stop))}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from chiasma import atomic
 from chiasma.files import page as parts
-from chiasma.files.answers import answers, same_level_text
+from chiasma.files.answers import answers, apart_text, same_level_text
 from chiasma.files.charts import (
     MOST_BLOCKS,
     MOST_SITES,
@@ -90,6 +90,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
         found.regions,
         found.doubtful,
         found.where,
+        found.command,
         names_of_rows(found.posterior),
         f" on {count(n_sequences, noun)}" if n_sequences > 1 else "",
         about.get("interrupted", ""),
@@ -250,7 +251,7 @@ def _rivals(found: Found, charts: Charts) -> Html:
             len(one.serious),
             f"{one.explanations[0].name} {one.explanations[0].probability:.0%}",
             f"{one.rival.name} {one.rival.probability:.0%}" if one.rival else "",
-            "same" if one.same_level else "differ",
+            "the same" if one.same_level else apart_text(one),
             f"{one.segment.doubt:,.1f}",
         ]
         for i, one in enumerate(shown)
@@ -271,8 +272,9 @@ def _rivals(found: Found, charts: Charts) -> Html:
         title,
         parts.paragraph(
             f"Segments in which no state has a probability of {CERTAIN:.0%}, first those with most sites that are "
-            f"expected to be wrong. Explanations are states of {SERIOUS:.0%} or more. Choose one to look at it."
-            f"{rest}{merged}"
+            f"expected to be wrong. Explanations are states of {SERIOUS:.0%} or more. Signals: how far apart those of "
+            "the first two are at one site; many sites of one state tell smaller distances apart. Choose a segment to "
+            f"look at it.{rest}{merged}"
         ),
         parts.element("div", parts.table(names, rows, class_="cards"), class_="list"),
         parts.element("div", chart, *detail, id_="rivals-of", aria_live="polite"),
@@ -322,10 +324,12 @@ def _region(found: Found, i: int, region: Region) -> Html:
         parts.element("thead", parts.element("tr", *(parts.element("th", name, scope="col") for name in head))),
         parts.element("tbody", *body),
     )
+    ends = region.segment.start, region.segment.stop
     return parts.element(
         "div",
-        parts.heading(found.where(region.segment.start, region.segment.stop)),
+        parts.heading(found.where(*ends)),
         parts.paragraph(f"{count(region.segment.n_data, 'site')} with data. {same_level_text(region)}"),
+        parts.paragraph("To look at it: ", parts.element("code", found.command(*ends))),
         parts.element("div", table, class_="scroll", tabindex="0"),
         class_="rivals",
         id_=f"region-{i}",

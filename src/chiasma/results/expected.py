@@ -5,6 +5,7 @@ The level of a column is a sum of weights; the emission says what signal a level
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 # Draws that a band is computed from; more would make no visible difference.
 BAND_DRAWS = 400
+# Values that are drawn of an emission to see how far they are from their mean, to within some per cent; fewer where
+# there are very many levels.
+NOISE_DRAWS, FEWEST_NOISE_DRAWS = 1_000, 100
 # Values (draws times sites) that are held in memory at once.
 BLOCK_VALUES = 8_000_000
 
@@ -82,6 +86,27 @@ def signal_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None
     return _expected(posterior, np.asarray(codes, np.int64))
 
 
+def noise_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None:
+    """(n, D) how far a value is from the expected signal of n column codes, as a standard deviation, at the posterior
+    mean of learned parameters; None where the model has no levels, or cannot simulate.
+
+    It is made of the mean distance, which heavy tails have too, and is the standard deviation of normal noise.
+    """
+    given = np.asarray(codes, np.int64)
+    model, level = _reference(posterior), _levels(posterior, given)
+    if model is None or level is None:
+        return None
+    emission = model.emission
+    assert isinstance(emission, Additive)
+    n = max(FEWEST_NOISE_DRAWS, min(NOISE_DRAWS, BLOCK_VALUES // max(level.size, 1)))
+    try:
+        y = emission.sample(np.concatenate([level] * n), np.random.default_rng(0)).reshape(n, *level.shape)
+        distance = np.abs(y - emission.expected(level)).mean(axis=0)
+    except (InvalidInput, NotImplementedError):  # a user's own density
+        return None
+    return np.asarray(math.sqrt(math.pi / 2) * distance).reshape(len(given), -1)
+
+
 def signal_of_rows(posterior: Posterior) -> list[Floats] | None:
     """For every row, (S_k,) what its states add to the expected signal; None without levels, or with channels."""
     model = _reference(posterior)
@@ -117,7 +142,8 @@ def reachable(posterior: Posterior) -> tuple[Floats, Floats] | None:
     return np.minimum(*signals), np.maximum(*signals)
 
 
-def _expected(posterior: Posterior, codes: Integers) -> Floats | None:
+def _levels(posterior: Posterior, codes: Integers) -> Floats | None:
+    """(n,) or (n, D) levels of column codes."""
     model = _reference(posterior)
     if model is None:
         return None
@@ -127,6 +153,15 @@ def _expected(posterior: Posterior, codes: Integers) -> Floats | None:
     level = np.zeros((len(codes),) if emission.n_channels is None else (len(codes), emission.n_channels))
     for adds, own in zip(_contributions(model), states, strict=True):
         level += adds[own]
+    return level
+
+
+def _expected(posterior: Posterior, codes: Integers) -> Floats | None:
+    model, level = _reference(posterior), _levels(posterior, codes)
+    if model is None or level is None:
+        return None
+    emission = model.emission
+    assert isinstance(emission, Additive)
     try:
         return np.asarray(emission.expected(level)).reshape(len(codes), -1)
     except InvalidInput:  # a user's own density

@@ -21,6 +21,7 @@ import scipy.special
 
 from chiasma.errors import InvalidInput
 from chiasma.models.additive import Additive
+from chiasma.models.emissions import Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT
 from chiasma.models.factorial import FactorialHMM
 from chiasma.results.expected import reachable
 from chiasma.types import Floats
@@ -38,8 +39,12 @@ IMPROBABLE = 0.001
 WINDOWS, FEWEST_PER_WINDOW = 20, 30
 # Parameters that say what a row adds.
 WEIGHTS = ("weights", "weight", "values")
-# Parameters that say how wide the noise is.
-NOISE = ("sd", "depth_sd", "dispersion")
+# Emissions whose remedies are known (`misfit_remedies`); one of a user's own may derive from them.
+FAMILIES = (Gaussian, IntegratedDepth, StudentT, Poisson, NegativeBinomial)
+# Parameters of these that say how wide the noise is, and how heavy its tails are.
+NOISE, TAILS = ("sd", "depth_sd", "dispersion"), "df"
+# Parameters that say what signal to expect, and not how far from it the data are.
+SIGNAL = ("weights", "depth", "background")
 # Residuals are held within this many standard deviations: beyond, probabilities are 0 in floating point.
 FARTHEST = 8.0
 
@@ -53,8 +58,13 @@ class Misfit:
     highest, or below the lowest, reachable level. spread : standard deviation of the residuals, 1 under the model.
     autocorrelation : correlation of the residuals of neighbouring sites, 0 under the model. drift : the largest mean
     of residuals in a window of sites, in standard deviations of the noise, 0 under the model. drift_sites : the window,
-    first and last site. per_window : values in a window. has_baseline : a row is fixed, and not off. learns_weights :
-    what the rows add is learned. learns_noise : how wide the noise is is learned.
+    first and last site. per_window : values in a window.
+
+    What remedies depend on: has_baseline : a row is fixed, and not off, or counts have a background. learns_weights :
+    what the rows add is learned. row_weights : the rows themselves say what they add (ch.Row), and no weights of the
+    emission. family : the emission of FAMILIES that it is, or derives from; otherwise "". noise : its parameters that
+    say how wide the noise is; of another emission, all but SIGNAL. learns_noise : one of these is learned.
+    learns_tails : how heavy the tails are is learned. learns_background : that of counts is learned.
     """
 
     n: int
@@ -70,7 +80,12 @@ class Misfit:
     per_window: int
     has_baseline: bool = False
     learns_weights: bool = False
+    row_weights: bool = False
+    family: str = "Gaussian"
+    noise: tuple[str, ...] = ("sd",)
     learns_noise: bool = False
+    learns_tails: bool = False
+    learns_background: bool = False
 
 
 def misfit(posterior: Posterior) -> Misfit | None:
@@ -99,7 +114,12 @@ def _checks(posterior: Posterior) -> Misfit | None:
     drift, drift_sites, per_window = _drift(z, seen)
     model = posterior.model
     assert isinstance(model, FactorialHMM)
+    emission = model.emission
+    assert isinstance(emission, Additive)
     learned = {name.rpartition(".")[2] for name in model.parameters.names}
+    family = next((kind.__name__ for kind in FAMILIES if isinstance(emission, kind)), "")
+    noise = tuple(name for name in emission.arguments if (name in NOISE if family else name not in SIGNAL))
+    background = "background" in learned or bool(np.any(getattr(emission, "background", 0.0)))
     return Misfit(
         n=int(seen.sum()),
         improbable=float(extreme[:, seen].mean()),
@@ -112,9 +132,14 @@ def _checks(posterior: Posterior) -> Misfit | None:
         drift=drift,
         drift_sites=drift_sites,
         per_window=per_window,
-        has_baseline=any(model.fixed_rows.values()),
+        has_baseline=any(model.fixed_rows.values()) or background,
         learns_weights=not learned.isdisjoint(WEIGHTS),
-        learns_noise=not learned.isdisjoint(NOISE),
+        row_weights=emission.default_weights,
+        family=family,
+        noise=noise,
+        learns_noise=not learned.isdisjoint(noise),
+        learns_tails=TAILS in learned,
+        learns_background="background" in learned,
     )
 
 

@@ -17,6 +17,9 @@ from chiasma.types import Floats
 
 # Of a run that does not say how many starts it had, as older stores.
 USUAL_STARTS = 32
+# Which exchange of vectors is better depends on the density: parts of two vectors fit together only where these parts
+# are independent, or nearly so.
+SWAPS = "swap whole vectors, where all coordinates depend on each other (exchange='swap')"
 
 
 def what_to_try(
@@ -41,11 +44,12 @@ def what_to_try(
     if n_draws >= FEWEST and (disagree(parts, parameters) or (modes_apart and not better)):
         wanted = wanted_draws(ess, n_chains, n_draws, least=2.0)
         return [*better, f"warm up longer (warmup=...) and take more draws (draws={wanted})"]
-    found = better if modes_apart else []
     if n_draws >= FEWEST and ess < ESS_PER_CHAIN * n_chains:
         wanted = wanted_draws(ess, n_chains, n_draws)
-        found = [*found, f"take about draws={wanted}, or thin={math.ceil(wanted / n_draws)} with as many draws as now"]
-    return found
+        longer = f"take about draws={wanted}, or thin={math.ceil(wanted / n_draws)} with as many draws as now"
+        # Another exchange of vectors costs no more than this one: it is worth a try even where chains agree.
+        return [*(text for text in better if modes_apart or text == SWAPS), longer]
+    return better if modes_apart else []
 
 
 def in_order(remedies: Sequence[str]) -> str:
@@ -86,7 +90,9 @@ def remedies(info: RunInfo, betas: Floats, learns: bool, rungs: int | None = Non
         found.append(f"look for optima from more starts (update=ch.Collapsed(starts={starts}))")
     elif betas[0] > 0:
         found.append(_better_ladder(betas, moves_rows))
-    elif rungs is not None:
+    if info.get("n_rows") is None and info.get("exchange") and not info.get("follows_swaps"):
+        found.append(SWAPS)
+    if betas[0] == 0 and rungs is not None:
         found.append(f"{MORE_RUNGS}{rungs}))")
     return found
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from chiasma.kernels.layout import n_bits, unpack_codes
 from chiasma.results.configurations import pieces, state_name
-from chiasma.results.expected import signal_of_codes
+from chiasma.results.expected import noise_of_codes, signal_of_codes
 from chiasma.results.posterior import Posterior
 from chiasma.results.segments import TABLE_SIZE, Segment
 from chiasma.types import Floats
@@ -55,12 +55,14 @@ class Region:
     """A segment with the states that may explain it, the most probable first.
 
     level_probability : that the signal is that of the most probable state, whichever state gives it; None without
-    levels.
+    levels. noise : how far a value is from the signal of the most probable state, as a standard deviation; None where
+    it is not known, or the segment is certain.
     """
 
     segment: Segment
     explanations: tuple[Explanation, ...]
     level_probability: float | None
+    noise: float | None = None
 
     @property
     def serious(self) -> tuple[Explanation, ...]:
@@ -77,6 +79,18 @@ class Region:
     def rival(self) -> Explanation | None:
         return self.explanations[1] if len(self.explanations) > 1 else None
 
+    @property
+    def apart(self) -> float | None:
+        """How far the signals of the first two explanations are from each other, in units of the noise; None where
+        that is not known.
+        """
+        first, second = self.explanations[0].level, None if self.rival is None else self.rival.level
+        if first is None or second is None:
+            return None
+        if _same(first, second):
+            return 0.0
+        return abs(first - second) / self.noise if self.noise else None
+
 
 def explain(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
     """Every segment with its explanations, in the given order."""
@@ -85,7 +99,15 @@ def explain(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
     known = sorted({code for share in shares for code in share})
     signals = signal_of_codes(posterior, known) if known else None
     levels = None if signals is None or signals.shape[1] > 1 else dict(zip(known, signals[:, 0].tolist(), strict=True))
-    return [_region(posterior, segment, share, levels) for segment, share in zip(asked, shares, strict=True)]
+    noise = {} if levels is None else _noise(posterior, asked)
+    return [_region(posterior, one, share, levels, noise) for one, share in zip(asked, shares, strict=True)]
+
+
+def _noise(posterior: Posterior, segments: list[Segment]) -> dict[int, float]:
+    """The noise at the most probable code of every segment that is not certain."""
+    codes = sorted({one.code for one in segments if one.probability < CERTAIN})
+    found = noise_of_codes(posterior, codes) if codes else None
+    return {} if found is None else dict(zip(codes, found[:, 0].tolist(), strict=True))
 
 
 def uncertain(regions: Iterable[Region]) -> list[Region]:
@@ -120,7 +142,13 @@ def _shares(posterior: Posterior, segments: list[Segment]) -> list[Counter[int]]
     return shares
 
 
-def _region(posterior: Posterior, segment: Segment, share: Counter[int], levels: dict[int, float] | None) -> Region:
+def _region(
+    posterior: Posterior,
+    segment: Segment,
+    share: Counter[int],
+    levels: dict[int, float] | None,
+    noise: dict[int, float],
+) -> Region:
     total = sum(share.values())
     ranked = sorted(share.items(), key=lambda item: (-item[1], item[0]))
     kept = [code for code, _ in ranked[:N_RIVALS]]
@@ -141,7 +169,9 @@ def _region(posterior: Posterior, segment: Segment, share: Counter[int], levels:
         if levels is None or best is None
         else sum(count for code, count in share.items() if _same(levels[code], best)) / total
     )
-    return Region(segment=segment, explanations=found, level_probability=level_probability)
+    return Region(
+        segment=segment, explanations=found, level_probability=level_probability, noise=noise.get(segment.code)
+    )
 
 
 def _same(one: float, other: float | None) -> bool:

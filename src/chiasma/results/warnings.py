@@ -18,10 +18,13 @@ from chiasma.results.convergence import RHAT, Convergence, rhat_text
 from chiasma.results.evidence import Evidence
 from chiasma.results.exchange_stats import suggested_size
 from chiasma.results.misfit import IMPROBABLE, Misfit
+from chiasma.results.misfit_remedies import for_levels, for_outliers, for_width, needed, questions
 from chiasma.results.parameters import ParameterSummary
 
 # Vehtari and others (2021) recommend at least this effective sample size.
 ESS_PER_CHAIN = 100
+# An effective sample size is an estimate, and so is an error: advice for longer runs asks for so many times more draws.
+MARGIN = 1.25
 # With fewer draws per chain there is nothing to judge.
 FEWEST = 4
 # In nats: two such standard errors are a factor e in a Bayes factor.
@@ -36,6 +39,8 @@ UNBRIDGED = 0.8
 # A misfit is told where it is large, and so many standard errors from 0 that chance makes it in one of a million runs.
 SURE = 5.0
 BEYOND, UNLIKELY, WIDER, CORRELATED, DRIFTING = 0.002, 0.005, 1.25, 0.1, 0.3
+# Where a larger share of the data is improbable, they may not be the data of this model at all.
+ABSURD = 0.25
 
 
 # How a remedy begins that several warnings may have, and what stands in its place once it is told.
@@ -81,8 +86,12 @@ def _disagree(what: str) -> str:
 
 
 def wanted_draws(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
-    """Draws per chain that would be worth ESS_PER_CHAIN, at least so many times those that there are."""
-    needed = ESS_PER_CHAIN * n_chains / max(ess, 1.0) if math.isfinite(ess) else least
+    """Draws per chain that would be worth ESS_PER_CHAIN, with a margin; at least so many times those that there are.
+
+    >>> wanted_draws(395.0, n_chains=4, n_draws=2000)
+    2600
+    """
+    needed = MARGIN * ESS_PER_CHAIN * n_chains / max(ess, 1.0) if math.isfinite(ess) else least
     return _round_up(n_draws * max(needed, least))
 
 
@@ -138,7 +147,7 @@ def _large_error(error: float, n_draws: int, apart: bool) -> list[str]:
     """apart: chains disagree, and to let them agree comes first."""
     if error <= EVIDENCE_ERROR:
         return []
-    wanted = _round_up(n_draws * ((error / EVIDENCE_ERROR) ** 2 if math.isfinite(error) else 2.0))
+    wanted = _round_up(n_draws * (MARGIN * (error / EVIDENCE_ERROR) ** 2 if math.isfinite(error) else 2.0))
     size = "unknown (too few draws)" if math.isnan(error) else f"{error:.2g} nats, above {EVIDENCE_ERROR}"
     remedy = f"; take more draws (draws={wanted}), or more rungs (ladder=ch.Ladder.adapted(...))"
     return [f"the standard error of the log evidence is {size}{'' if apart else remedy}"]
@@ -192,39 +201,39 @@ def _rungs(stats: Mapping[str, npt.NDArray[Any]], pair: int) -> str:
 
 
 def misfit_warnings(found: Misfit | None) -> list[str]:
-    """What the residuals say against the model, each with its remedy."""
+    """What the residuals say against the model, each with its remedy (`misfit_remedies`)."""
     if found is None:
         return []
     warnings = []
-    missing = "" if found.has_baseline else "a baseline, "
+    if found.improbable > ABSURD:
+        warnings.append(
+            f"{found.improbable:.0%} of the data are improbable whatever the states are: are these the right data (the "
+            "right column of the table, in the units of the model)?"
+        )
     far = {"above the highest": found.above, "below the lowest": found.below}
     for where, share in far.items():
         if _is_excess(share, BEYOND, IMPROBABLE / 2, found.n):
+            remedy = for_levels(found, too_high=where == "above the highest")
             warnings.append(
                 f"{share:.1%} of the data ({round(share * found.n):,} values) lie far {where} level that the rows can "
-                f"reach: add {missing}a row or a state, change the weights or learn them (weights=ch.Gamma(...)); the "
-                "states at these sites mean little"
+                f"reach: {remedy}; the states at these sites mean little"
             )
     warnings += _level_warnings(found)
     rest = found.improbable - sum(far.values())
     if _is_excess(rest, UNLIKELY, IMPROBABLE, found.n):
         # Another share than the one of all data, which the summary prints: the words must differ where these do.
         within = " although the rows can reach their levels" if rest < found.improbable else ""
-        learn = "" if found.learns_noise else ", learn the noise (sd=ch.HalfNormal(...))"
         warnings.append(
             f"{rest:.2%} of the data are improbable{within}, where {IMPROBABLE:.1%} are expected (worst at site "
-            f"{found.worst_site}): allow outliers (emission=ch.StudentT(...)){learn}, or mark values that are wrong as "
-            "missing (NA)"
+            f"{found.worst_site}): {for_outliers(found)}"
         )
     if abs(math.log(found.spread or 1e-9)) > math.log(WIDER) and abs(found.spread - 1) * math.sqrt(2 * found.n) > SURE:
         wide = found.spread > 1
         what = "wider: the noise is underestimated" if wide else "narrower: the noise is overestimated"
         effect = "probabilities are too extreme" if wide else "the fit is less sure than the data allow"
-        learned = "its prior keeps it there: give it a wider one"
-        remedy = learned if found.learns_noise else "change sd or learn it (sd=ch.HalfNormal(...))"
         warnings.append(
             f"residuals have {found.spread:.2g} times the width that the model gives them, {what} and {effect}; "
-            f"{remedy}"
+            f"{for_width(found)}"
         )
     return warnings
 
@@ -232,7 +241,7 @@ def misfit_warnings(found: Misfit | None) -> list[str]:
 def _level_warnings(found: Misfit) -> list[str]:
     """Residuals that stay on one side of the level: mostly the model lacks something, which is asked first, once."""
     warnings = []
-    first_ask = f"{_questions(found)} If all is well there: "
+    first_ask = f"{questions(found)} If all is well there: "
     r, n = found.autocorrelation, found.n_pairs
     if abs(r) > CORRELATED and abs(r) * math.sqrt(n) > SURE:
         warnings.append(
@@ -240,7 +249,7 @@ def _level_warnings(found: Misfit) -> list[str]:
             f"be. {first_ask}waves or filtered noise; correct the data for the waves, or average over wider sites"
         )
         # The questions stand once, but a warning reads alone: it names what they ask for.
-        first_ask = f"If the model has {_needed(found)}: "
+        first_ask = f"If the model has {needed(found)}: "
     if abs(found.drift) > DRIFTING and abs(found.drift) * math.sqrt(found.per_window) > SURE + 1:
         first, last = found.drift_sites
         warnings.append(
@@ -249,20 +258,6 @@ def _level_warnings(found: Misfit) -> list[str]:
             "shorter pieces"
         )
     return warnings
-
-
-def _questions(found: Misfit) -> str:
-    """What a model lacks most often, if it may lack it."""
-    asked = [] if found.has_baseline else ["Is there a baseline (a row fixed on)?"]
-    asked += [] if found.learns_weights else ["Are the weights right (learn them: weights=ch.Gamma(...))?"]
-    return " ".join([*asked, "Are there enough rows?"])
-
-
-def _needed(found: Misfit) -> str:
-    """What the questions ask for, in words."""
-    needed = [] if found.has_baseline else ["a baseline"]
-    needed += [] if found.learns_weights else ["the right weights"]
-    return f"{', '.join(needed)} and enough rows" if needed else "enough rows"
 
 
 def _is_excess(share: float, large: float, expected: float, n: int) -> bool:

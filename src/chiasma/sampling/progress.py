@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Seconds before the first line of a redirected run, and between lines: each twice as long as the last, up to a limit.
 FIRST_LINE, LONGEST_WAIT = 5.0, 60.0
+# What may keep the first piece of work waiting; short enough for a bar on a terminal of 80 columns.
+COMPILING = "kernels may be compiling"
 
 
 class Pace:
@@ -43,6 +45,12 @@ class Pace:
         self.begun: set[int] = set()
         self.made = 0  # steps since the first pieces
         self.since = self.last = 0.0
+        self.opened = clock()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no part has finished anything yet, after some seconds."""
+        return not self.begun and self.clock() - self.opened >= FIRST_LINE
 
     def add(self, n: int, part: int | None = None) -> None:
         """n steps were made by a part; None: by a task of its own."""
@@ -105,10 +113,13 @@ class Progress:
         from rich.text import Text
 
         class TimeLeft(progress.ProgressColumn):
-            """Nothing before the pace is known, nor after the end."""
+            """Nothing before the pace is known, nor after the end; but where nothing happens, why that may be."""
 
             def render(self, task: progress.Task) -> Text:
-                left = task.fields["pace"].seconds_for(task.remaining) if task.remaining else None
+                pace = task.fields["pace"]
+                if task.remaining and pace.is_waiting:
+                    return Text(COMPILING)
+                left = pace.seconds_for(task.remaining) if task.remaining else None
                 return Text("" if left is None else _left(left, task.fields["more"]))
 
         self._bars = progress.Progress(
@@ -200,15 +211,18 @@ class Lines:
     >>> now = [0.0]
     >>> lines = Lines("exact draws", clock=lambda: now[0], write=print)
     >>> lines.begin("draws", 400)
-    >>> now[0] = 20.0  # kernels are compiled
-    >>> lines.advance(50)
+    >>> now[0] = 5.0
     >>> lines.tell_if_due()
     chiasma: exact draws
-    chiasma: draws 50 of 400 (12%), 20 s, time left not known yet
-    >>> now[0] = 30.0
+    chiasma: draws 0 of 400 (0%), 5 s, kernels may be compiling (once per machine)
+    >>> now[0] = 20.0
     >>> lines.advance(50)
     >>> lines.tell_if_due()
-    chiasma: draws 100 of 400 (25%), 30 s, about 1 min 0 s left
+    chiasma: draws 50 of 400 (12%), 20 s, time left not known yet
+    >>> now[0] = 40.0
+    >>> lines.advance(50)
+    >>> lines.tell_if_due()
+    chiasma: draws 100 of 400 (25%), 40 s, about 2 min 0 s left
     """
 
     def __init__(
@@ -249,12 +263,13 @@ class Lines:
         with self.lock:
             done, total, spent = self.done, self.total, now - self.began
             made, seconds = done - self.before, self.pace.seconds_for(total - done)
+            unknown = f"{COMPILING} (once per machine)" if self.pace.is_waiting else "time left not known yet"
         if not made and spent < FIRST_LINE:
             return  # the stage has only begun
         if self.reason is not None:
             self.write(f"chiasma: {self.reason}")
             self.reason = None
-        left = "time left not known yet" if seconds is None else _left(seconds, self.more)
+        left = unknown if seconds is None else _left(seconds, self.more)
         self.write(f"chiasma: {self.stage} {done:,} of {total:,} ({done / total:.0%}), {_time(spent)}, {left}")
         self.wait = min(2 * self.wait, LONGEST_WAIT)
         self.next = now + self.wait
