@@ -30,6 +30,7 @@ from chiasma.genomics.model import (
     shared_states,
 )
 from chiasma.genomics.patient import with_shared_cuts
+from chiasma.genomics.patient_exports import joint_warnings
 from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.settings import TumourSettings
 from chiasma.genomics.solutions import Lines
@@ -291,6 +292,11 @@ def test_files__of_a_patient_read_back(solved):
     assert content["solutions"][0]["samples"]["primary"]["purity"] == pytest.approx(truth[0].purity, abs=0.03)
     assert content["samples"][1]["together"] == found.samples
     assert json.loads((out / "relapse_1" / "chiasma_mqc.json").read_text())["data"].keys() == {"relapse 1"}
+
+
+def test_warnings__of_several_samples_are_told_once():
+    entries = [[{"warnings": ["waves", "few clones"]}], [{"warnings": ["few clones"]}]]
+    assert joint_warnings(["a", "b"], entries) == [("a", "waves"), ("a, b", "few clones")]
 
 
 def test_settings__one_entry_for_every_sample():

@@ -528,6 +528,46 @@ def test_segments__name_the_state_of_every_clone(two_clones):
     assert all(one.clones[1].text == f"{one.clones[1].major}+{one.clones[1].minor}" for one in differing)
 
 
+BOUND = "probabilities hold for at most 2 clones, as many as solution 1 has: try --clones 1-3"
+
+
+def told_of(found):
+    """Warnings of the first solution."""
+    return "; ".join(solution_entries(found)[0]["warnings"])
+
+
+def test_warnings__probabilities_hold_for_so_many_clones(two_clones):
+    _, found = two_clones
+    assert BOUND in told_of(found)
+    # Nothing to try: the search can do no more, one clone was enough, or there is no signal at all.
+    assert "probabilities hold" not in told_of(replace(found, bounds=replace(found.bounds, clones=(1, 3))))
+    assert "probabilities hold" not in told_of(answer())
+    assert "probabilities hold" not in told_of(replace(found, flat=True))
+
+
+def test_warnings__clones_that_are_the_same(two_clones):
+    _, found = two_clones
+    (first, *others) = found.solutions
+    best = first.best
+    assert "does not differ" not in told_of(found)
+
+    def with_changes(*changes):
+        shares = (0.2,) * len(changes)
+        other = replace(best, changes=changes, parameters=replace(best.parameters, fractions=shares))
+        return replace(found, solutions=(replace(first, explanations=(other,), shares=np.ones(1)), *others))
+
+    nowhere = np.zeros_like(best.changes[0])
+    nowhere[:, 0] = 1
+    told = told_of(with_changes(nowhere))
+    assert "subclone_1 does not differ from main anywhere" in told
+    assert "the data need one clone fewer; lower --clones" in told
+    # More clones are not what such an explanation needs.
+    assert "probabilities hold" not in told
+    told = told_of(with_changes(best.changes[0], best.changes[0]))
+    assert "subclone_2 does not differ from subclone_1 anywhere" in told
+    assert "from main" not in told
+
+
 def test_page__says_whether_fit_or_plausibility_decide(two_clones):
     _, found = two_clones
     entries = solution_entries(answer())

@@ -225,7 +225,7 @@ def _print_patient(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.table import Table
 
     from chiasma.genomics.exports import chance, solution_entries
-    from chiasma.genomics.patient_exports import joint_verdict
+    from chiasma.genomics.patient_exports import joint_verdict, joint_warnings
 
     console = Console(highlight=False)
     console.print(joint_verdict(patient), soft_wrap=True, markup=False)
@@ -246,9 +246,8 @@ def _print_patient(patient: Patient, folder: Path, tables_only: bool) -> None:
                 end_section=i == len(together) - 1,
             )
     console.print(table)
-    for sample, own in zip(patient.samples, entries, strict=True):
-        for text in own[0]["warnings"]:
-            console.print(f"Warning, {sample}: {text}.", soft_wrap=True, markup=False)
+    for names, text in joint_warnings(patient.samples, entries):
+        console.print(f"Warning, {names}: {text}.", soft_wrap=True, markup=False)
     all_files = "report.html, solutions.tsv, clone fractions and figures"
     files = "solutions.tsv and clone fractions" if tables_only else all_files
     console.print(f"Wrote {files} to {folder}/, and a directory for every sample", soft_wrap=True, markup=False)

@@ -21,11 +21,12 @@ import numpy as np
 from chiasma import atomic
 from chiasma.exact import inference as exact
 from chiasma.files.tables import write_table
+from chiasma.genomics import clone_warnings
 from chiasma.genomics.landscape import Landscape
 from chiasma.genomics.misfit import misfit
 from chiasma.genomics.model import Parameters, model_of, observations_of
 from chiasma.genomics.pieces import TumourData
-from chiasma.genomics.segments import CopySegment, segments
+from chiasma.genomics.segments import CopySegment, clone_names, segments
 from chiasma.genomics.solutions import Answer, Explanation, Solution
 from chiasma.kernels.layout import unpack_codes
 from chiasma.types import Floats, Integers
@@ -119,14 +120,14 @@ def purity_interval(solution: Solution, answer: Answer, seed: int = 0) -> tuple[
 
 def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
     """Every solution as names and numbers."""
-    found = []
+    found: list[dict[str, Any]] = []
     for i, solution in enumerate(answer.solutions, start=1):
         best = solution.best
         low, high = purity_interval(solution, answer, seed)
         wrong = misfit(answer.data, best)
         length = answer.bins.end - answer.bins.start
         fractions = best.parameters.clone_fractions
-        labels = ("normal", "main", *(f"subclone_{j + 1}" for j in range(len(fractions) - 2)))
+        labels = ("normal", *clone_names(best.parameters.n_clones))
         found.append(
             {
                 "rank": i,
@@ -146,9 +147,11 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
                 "above_highest_level": wrong.above,
                 "residual_autocorrelation": wrong.autocorrelation,
                 "waves": wrong.waves,
-                "warnings": wrong.in_words(),
+                "warnings": [*wrong.in_words(), *clone_warnings.of_equal_clones(best)],
             }
         )
+    if found:
+        found[0]["warnings"] += clone_warnings.of_bound(answer)
     return found
 
 
@@ -183,7 +186,7 @@ def landscape_table(landscapes: Mapping[bool, Landscape]) -> Lines:
 
 
 def segment_table(found: Iterable[CopySegment], explanation: Explanation) -> Lines:
-    clones = ["main", *(f"subclone_{j + 1}" for j in range(len(explanation.parameters.fractions)))]
+    clones = clone_names(explanation.parameters.n_clones)
     alleles = explanation.states.alleles
     names = ["chromosome", "start", "end", "bins", "depth_mean", "log2", "minor_allele_fraction", "mean_copies"]
     for clone in clones:
