@@ -291,6 +291,7 @@ def test_files__of_a_patient_read_back(solved):
     content = json.loads((out / "summary.json").read_text())
     assert content["solutions"][0]["samples"]["primary"]["purity"] == pytest.approx(truth[0].purity, abs=0.03)
     assert content["samples"][1]["together"] == found.samples
+    assert content["decision"] == content["samples"][0]["decision"]
     assert json.loads((out / "relapse_1" / "chiasma_mqc.json").read_text())["data"].keys() == {"relapse 1"}
 
 

@@ -17,12 +17,14 @@ from scipy import integrate, stats
 from typer.testing import CliRunner
 
 from chiasma.cli import app
+from chiasma.cohort.tumour_workflow import result_of
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
 from chiasma.genomics.allele_table import allele_table
 from chiasma.genomics.bins import Alleles, simulated_bins
 from chiasma.genomics.copy_states import LATE, CopyStates
+from chiasma.genomics.decision import Decision
 from chiasma.genomics.exports import (
     FLAT,
     copy_probabilities,
@@ -569,17 +571,57 @@ def test_warnings__clones_that_are_the_same(two_clones):
 
 
 def test_page__says_whether_fit_or_plausibility_decide(two_clones):
-    _, found = two_clones
     entries = solution_entries(answer())
     assert "plausib" in comparison(entries)
     assert comparison(entries[:1]) == "There is no other solution."
     first, second = (dict(entries[0], log_likelihood=fit, log_mass=mass) for fit, mass in ((10.0, 0.0), (0.0, -12.0)))
-    assert comparison([first, second]).endswith("by 10.0 units of log-likelihood; it is also more plausible (+2.0).")
-    assert comparison([first, dict(second, log_mass=-3.0)]).endswith("though it is less plausible (-7.0).")
-    assert comparison([second, dict(first, log_mass=-15.0)]).endswith(
-        "even fit solution 2 better (-10.0); what is usual of tumours decides (+13.0)."
+    assert comparison([first, second]).endswith(
+        "known. The data fit solution 1 better than solution 2 (+10.0 in log-likelihood), and it is more plausible, "
+        "too (+2.0)."
     )
-    assert found.solutions[0].purity == 0.8
+    assert comparison([first, dict(second, log_mass=-3.0)]).endswith("though it is less plausible (-7.0).")
+    assert "The data even fit solution 2 better (-10.0 in log-likelihood): what is usual of tumours decides for " in (
+        comparison([second, dict(first, log_mass=-15.0)])
+    )
+    # A lead in fit that is not clear does not become what is usual where that is none.
+    assert Decision(2.0, -1.0).in_words() == (
+        "neither the data (+2.0 in log-likelihood) nor what is usual of tumours (-1.0) tell solutions 1 and 2 apart"
+    )
+
+
+def test_warnings__where_what_is_usual_decides_all_files_say_so(two_clones, tmp_path, light_pictures):
+    """The same sentence, in every place that people and programs look at."""
+    _, found = two_clones
+    first = found.solutions[0]
+
+    def rival(fit, mass):
+        other = replace(first.best, log_likelihood=first.best.log_likelihood - fit, log_mass=first.best.log_mass - mass)
+        few = (first, replace(first, explanations=(other,), shares=np.ones(1), probability=1e-9))
+        return replace(found, solutions=few)
+
+    usual = rival(0.7, 20.0)
+    told = (
+        "the data hardly tell solutions 1 and 2 apart (+0.7 in log-likelihood): what is usual of tumours decides for "
+        "solution 1 (+19.3), so look at both, or give what you know by --purity or --ploidy"
+    )
+    assert told in solution_entries(usual)[0]["warnings"]
+    assert told not in solution_entries(usual)[1]["warnings"]
+    assert told in list(next(iter(solution_table(usual)[1])))[-1]
+    assert summary(usual)["decision"] == {
+        "by": "prior",
+        "fit": pytest.approx(0.7),
+        "plausibility": pytest.approx(19.3),
+        "text": told,
+    }
+    assert told in result_of(usual, seed=0).warnings
+    write_figures(usual, tmp_path / "figures", None)
+    page = write_page(usual, solution_entries(usual), tmp_path).read_text()
+    assert f"{told}." in page
+    assert f"T{told[1:]}." in page
+    assert BOUND in page
+    # Not where the data decide, where neither does, or where there is no signal.
+    for other in (rival(10.0, 20.0), rival(1.0, 2.0), replace(usual, flat=True)):
+        assert "usual" not in told_of(other)
 
 
 def test_samples__of_a_file_and_what_does_not_belong_to_them(tmp_path):

@@ -13,7 +13,7 @@ def of_bound(answer: Answer) -> list[str]:
     """The first solution has as many clones as were allowed: with one more, another purity and ploidy may win."""
     most = answer.bounds.clones[1]
     best = answer.solutions[0].best
-    if answer.flat or not 1 < best.parameters.n_clones == most < MOST_CLONES or _alike(best):
+    if not 1 < best.parameters.n_clones == most < MOST_CLONES or _alike(best):
         return []
     return [
         f"probabilities hold for at most {most} clones, as many as solution 1 has: try --clones 1-{most + 1}, with "

@@ -22,6 +22,7 @@ from chiasma import atomic
 from chiasma.exact import inference as exact
 from chiasma.files.tables import write_table
 from chiasma.genomics import clone_warnings
+from chiasma.genomics.decision import first_decision
 from chiasma.genomics.landscape import Landscape
 from chiasma.genomics.misfit import misfit
 from chiasma.genomics.model import Parameters, model_of, observations_of
@@ -150,8 +151,11 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
                 "warnings": [*wrong.in_words(), *clone_warnings.of_equal_clones(best)],
             }
         )
-    if found:
+    if found and not answer.flat:
+        decision = first_decision(found)
         found[0]["warnings"] += clone_warnings.of_bound(answer)
+        if decision is not None and decision.by == "prior":
+            found[0]["warnings"].append(decision.in_words())
     return found
 
 
@@ -272,6 +276,7 @@ def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
     """What summary.json says about the answer."""
     purities = answer.purity_draws(N_PURITIES, seed)
     low, high = np.quantile(purities, INTERVAL)
+    entries = solution_entries(answer, seed)
     return {
         "sample": answer.bins.sample,
         "source": answer.bins.source,
@@ -285,8 +290,17 @@ def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
         "purity": None if answer.flat else {"mean": float(purities.mean()), "low": float(low), "high": float(high)},
         "noise": answer.data.reference.sd / answer.data.reference.unit,
         "log_evidence_without_changes": answer.null_log_evidence,
-        "solutions": solution_entries(answer, seed),
+        "decision": decision_entry(entries),
+        "solutions": entries,
     }
+
+
+def decision_entry(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """What decides between the first two solutions, and by how much; None if there is only one."""
+    found = first_decision(entries)
+    if found is None:
+        return None
+    return {"by": found.by, "fit": found.fit, "plausibility": found.plausibility, "text": found.in_words()}
 
 
 def verdict(answer: Answer) -> str:

@@ -23,6 +23,7 @@ from chiasma.genomics.exports import (
     Draws,
     Lines,
     chance,
+    decision_entry,
     segment_table,
     solution_entries,
     solution_table,
@@ -104,6 +105,7 @@ def patient_summary(patient: Patient, seed: int = 0) -> dict[str, Any]:
     return {
         "verdict": joint_verdict(patient),
         "flat": patient.flat,
+        "decision": decision_entry(entries[0]),
         "solutions": [
             {
                 "rank": i + 1,
