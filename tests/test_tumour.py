@@ -312,7 +312,8 @@ def test_allele_table__fractions_without_counts():
     """B-allele fractions that were mirrored as means: the sharpest fraction of each half is the true one."""
     rng = np.random.default_rng(8)
     found = allele_table(of_alleles(baf=TRUE_FRACTION + 0.03 * rng.standard_normal(400)))
-    assert found.noise.startswith("normal of standard deviation")
+    # Bins of nine SNPs err by 0.03, so one of them by 0.09; levels of a grid are tried.
+    assert found.noise == "normal, the fraction of one SNP with standard deviation 0.08"
     halves = np.add.reduceat(found.log_lik, [0, 200]).argmax(axis=1) / 400
     np.testing.assert_allclose(halves, [0.5, 0.2], atol=0.015)
 
@@ -619,6 +620,8 @@ def test_warnings__where_what_is_usual_decides_all_files_say_so(two_clones, tmp_
     assert f"{told}." in page
     assert f"T{told[1:]}." in page
     assert BOUND in page
+    assert "of the mean depth" in page
+    assert f"alleles {usual.data.alleles.noise}" in page
     # Not where the data decide, where neither does, or where there is no signal.
     for other in (rival(10.0, 20.0), rival(1.0, 2.0), replace(usual, flat=True)):
         assert "usual" not in told_of(other)

@@ -10,7 +10,7 @@ from chiasma import atomic
 from chiasma.files import page
 from chiasma.genomics.decision import Decision, first_decision
 from chiasma.genomics.exports import FLAT, chance, that_matter, verdict
-from chiasma.genomics.solutions import Answer
+from chiasma.genomics.solutions import Answer, noise_in_words
 
 
 def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> Path:
@@ -31,7 +31,12 @@ def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> 
         data = "Depth and alleles" if answer.data.has_alleles else "Depth"
         shown = picture(figures / f"solution-{i}.png", f"{data} with the levels of solution {i}")
         parts.append(page.section(f"Solution {i}", shown, told))
-    notes = {"source": answer.bins.source, "taken for": answer.bins.kind, "notes": "; ".join(answer.bins.notes)}
+    notes = {
+        "source": answer.bins.source,
+        "taken for": answer.bins.kind,
+        "notes": "; ".join(answer.bins.notes),
+        "noise": noise_in_words(answer.data),
+    }
     parts.append(page.section("Data", page.facts(notes)))
     path = out / "report.html"
     atomic.write_text(path, page.document(f"{sample}: tumour", *parts))
