@@ -325,6 +325,7 @@ def test_command__one_patient(tmp_path, monkeypatch):
     given = ["--clones", "1", "--purity", "0.78-0.82,0.4", "--ploidy", "1.8-2.1", "--workers", "1", "--out", "answer"]
     done = run(app, ["tumour", "p.bb", "--one-patient", "--json", "--max-copies", "3", *given])
     assert done.exit_code == 0, done.output
+    assert "p_2: measured again: alleles beta-binomial" in done.stderr
     first = json.loads(done.stdout)["solutions"][0]["samples"]
     assert first["p_2"]["purity"] == 0.4
     assert first["p_1"]["ploidy"] == pytest.approx(truth["p_1"]["ploidy"], abs=0.1)

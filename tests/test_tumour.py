@@ -539,13 +539,15 @@ def told_of(found):
     return "; ".join(solution_entries(found)[0]["warnings"])
 
 
-def test_warnings__probabilities_hold_for_so_many_clones(two_clones):
+def test_warnings__probabilities_hold_for_so_many_clones(two_clones, monkeypatch):
     _, found = two_clones
     assert BOUND in told_of(found)
-    # Nothing to try: the search can do no more, one clone was enough, or there is no signal at all.
+    # Nothing to try: more were allowed, one clone was enough, there is no signal at all, or the search can do no more.
     assert "probabilities hold" not in told_of(replace(found, bounds=replace(found.bounds, clones=(1, 3))))
     assert "probabilities hold" not in told_of(answer())
     assert "probabilities hold" not in told_of(replace(found, flat=True))
+    monkeypatch.setattr("chiasma.genomics.clone_warnings.MOST_CLONES", 2)
+    assert "probabilities hold" not in told_of(found)
 
 
 def test_warnings__clones_that_are_the_same(two_clones):
@@ -708,6 +710,9 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
     assert done.exit_code == 0, done.output
     content = json.loads(done.stdout)
     assert content["kind"] == "HATCHet .bb"
+    # The noise that solutions are made with is told, not only the first guess.
+    (noise,) = re.findall(r"measured again: (alleles .*)", done.stderr)
+    assert noise in (tmp_path / "answer" / "report.html").read_text()
     assert (tmp_path / "answer" / "figures" / "purity-ploidy.png").exists()
     narrow = ["--clones", "1", "--purity", "0.7", "--workers", "1", "--tables-only"]
     done = run(app, ["tumour", "t.bb", *narrow, "--out", "tables"])

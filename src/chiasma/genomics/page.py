@@ -35,7 +35,7 @@ def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> 
         "source": answer.bins.source,
         "taken for": answer.bins.kind,
         "notes": "; ".join(answer.bins.notes),
-        "noise": noise_in_words(answer.data),
+        "noise": noise_in_words(answer.data).removeprefix("noise "),
     }
     parts.append(page.section("Data", page.facts(notes)))
     path = out / "report.html"

@@ -150,6 +150,9 @@ def solve_patient(
             with_measured_alleles(own, most, [(height, (joint[i],)) for height, joint in every])
             for i, own in enumerate(data)
         ]
+        for own in data:
+            if own.alleles is not None:
+                note(f"{own.bins.sample}: measured again: alleles {own.alleles.noise}")
         search.use(data)
         explanations: list[Explained] = []
         highest = -np.inf
