@@ -21,6 +21,7 @@ import chiasma as ch
 import test_store
 from chiasma.cli import app
 from chiasma.cli.mistakes import printable
+from chiasma.cli.tumour import Job
 from chiasma.files.tables import write_table
 from chiasma.storage import reading
 
@@ -133,10 +134,10 @@ def test_signal__that_is_ignored_stays_ignored():
 # ---- Leftovers -------------------------------------------------------------------------------------------------------
 
 
-def solved(samples: Any, answer: Path, *_: Any) -> list[Any]:
+def solved(samples: Any, job: Job) -> list[Any]:
     """An answer in no time, in place of that of `chiasma tumour`."""
-    answer.mkdir(exist_ok=True)
-    (answer / "solutions.tsv").write_text("rank")
+    job.out.mkdir(exist_ok=True)
+    (job.out / "solutions.tsv").write_text("rank")
     states = SimpleNamespace(totals=np.array([2]))
     best = SimpleNamespace(
         parameters=SimpleNamespace(clone_fractions=[0.4, 0.6]), states=states, main=np.ones((300, 1))
@@ -173,8 +174,8 @@ def test_demo__replaces_its_own_and_refuses_what_was_added(tmp_path, monkeypatch
 def test_demo__that_was_killed_begins_anew(tmp_path, monkeypatch):
     out = tmp_path / "demo"
 
-    def killed(samples: Any, answer: Path, *_: Any) -> None:
-        solved(samples, answer)
+    def killed(samples: Any, job: Job) -> None:
+        solved(samples, job)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", killed)

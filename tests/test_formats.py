@@ -12,6 +12,7 @@ from chiasma.errors import InvalidInput
 from chiasma.files.columns import Columns
 from chiasma.genomics import attach_alleles, read_bins
 from chiasma.genomics.signals import read_any
+from chiasma.genomics.tumour import read_samples
 from chiasma.genomics.wig import corrected
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -135,6 +136,47 @@ def test_tables__wide_ones_have_a_sample_per_column(write):
     igv = "#type=COPY_NUMBER\n#track coords=1\nchromosome\tstart\tend\tfeature\tT1\tT2\n1\t1\t30\tx\t-0.5\t0.1\n"
     one, two = read_bins(write(igv + "1\t31\t60\ty\t1.5\t-0.2\n"))
     assert (one.kind, one.sample, one.start.tolist()) == ("QDNAseq .igv", "T1", [0, 30])
+
+
+TABLE = "chrom\tstart\tend\tdepth\tbaf\tsnps\n" + "".join(f"chr1\t{t}00\t{t + 1}00\t60\t0.4\t30\n" for t in range(20))
+PLACES = "columns 'chrom', 'start', 'end' are taken as chromosome, start, end"
+DEPTH = "column 'depth' is taken as depth on a linear scale"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, "column 'baf' is taken as the allele fraction, column 'snps' as the number of SNPs"),
+        (
+            {"snps": "x"},
+            "column 'baf' is taken as the allele fraction, of one SNP in every line, as no column has their number",
+        ),
+        (
+            {"baf\tsnps": "ref_count\talt_count"},
+            "columns 'ref_count' and 'alt_count' are taken as reads of the two alleles",
+        ),
+    ],
+)
+def test_tables__say_what_their_columns_are_taken_for(write, change, told):
+    text = TABLE
+    for old, new in change.items():
+        text = text.replace(old, new)
+    (bins,) = read_samples(write(text))
+    assert bins.notes == (PLACES, DEPTH, told)
+    # Their own names need no note.
+    (plain,) = read_samples(write(text.replace("chrom", "chromosome")))
+    assert plain.notes == (DEPTH, told)
+
+
+def test_fit__says_that_it_uses_the_depth_only(write):
+    notes = read_any(write(TABLE)).notes
+    assert notes == (
+        "table: sample data, 20 bins, 1 chromosome",
+        PLACES,
+        DEPTH,
+        "only the depth is used, not the columns of alleles, 'baf', 'snps'; chiasma tumour uses all",
+    )
+    assert not any("only the depth" in note for note in read_any(write(CNR)).notes)
 
 
 def test_bedgraph_and_wig(write):

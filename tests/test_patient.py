@@ -30,6 +30,7 @@ from chiasma.genomics.model import (
     shared_states,
 )
 from chiasma.genomics.patient import with_shared_cuts
+from chiasma.genomics.patient_exports import joint_warnings
 from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.settings import TumourSettings
 from chiasma.genomics.solutions import Lines
@@ -290,7 +291,13 @@ def test_files__of_a_patient_read_back(solved):
     content = json.loads((out / "summary.json").read_text())
     assert content["solutions"][0]["samples"]["primary"]["purity"] == pytest.approx(truth[0].purity, abs=0.03)
     assert content["samples"][1]["together"] == found.samples
+    assert content["decision"] == content["samples"][0]["decision"]
     assert json.loads((out / "relapse_1" / "chiasma_mqc.json").read_text())["data"].keys() == {"relapse 1"}
+
+
+def test_warnings__of_several_samples_are_told_once():
+    entries = [[{"warnings": ["waves", "few clones"]}], [{"warnings": ["few clones"]}]]
+    assert joint_warnings(["a", "b"], entries) == [("a", "waves"), ("a, b", "few clones")]
 
 
 def test_settings__one_entry_for_every_sample():
@@ -318,6 +325,7 @@ def test_command__one_patient(tmp_path, monkeypatch):
     given = ["--clones", "1", "--purity", "0.78-0.82,0.4", "--ploidy", "1.8-2.1", "--workers", "1", "--out", "answer"]
     done = run(app, ["tumour", "p.bb", "--one-patient", "--json", "--max-copies", "3", *given])
     assert done.exit_code == 0, done.output
+    assert "p_2: measured again: alleles beta-binomial" in done.stderr
     first = json.loads(done.stdout)["solutions"][0]["samples"]
     assert first["p_2"]["purity"] == 0.4
     assert first["p_1"]["ploidy"] == pytest.approx(truth["p_1"]["ploidy"], abs=0.1)

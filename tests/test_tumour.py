@@ -17,12 +17,14 @@ from scipy import integrate, stats
 from typer.testing import CliRunner
 
 from chiasma.cli import app
+from chiasma.cohort.tumour_workflow import result_of
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
 from chiasma.genomics.allele_table import allele_table
 from chiasma.genomics.bins import Alleles, simulated_bins
 from chiasma.genomics.copy_states import LATE, CopyStates
+from chiasma.genomics.decision import Decision
 from chiasma.genomics.exports import (
     FLAT,
     copy_probabilities,
@@ -310,7 +312,8 @@ def test_allele_table__fractions_without_counts():
     """B-allele fractions that were mirrored as means: the sharpest fraction of each half is the true one."""
     rng = np.random.default_rng(8)
     found = allele_table(of_alleles(baf=TRUE_FRACTION + 0.03 * rng.standard_normal(400)))
-    assert found.noise.startswith("normal of standard deviation")
+    # Bins of nine SNPs err by 0.03, so one of them by 0.09; levels of a grid are tried.
+    assert found.noise == "normal, the fraction of one SNP with standard deviation 0.08"
     halves = np.add.reduceat(found.log_lik, [0, 200]).argmax(axis=1) / 400
     np.testing.assert_allclose(halves, [0.5, 0.2], atol=0.015)
 
@@ -528,18 +531,102 @@ def test_segments__name_the_state_of_every_clone(two_clones):
     assert all(one.clones[1].text == f"{one.clones[1].major}+{one.clones[1].minor}" for one in differing)
 
 
-def test_page__says_whether_fit_or_plausibility_decide(two_clones):
+BOUND = "probabilities hold for at most 2 clones, as many as solution 1 has: try --clones 1-3"
+
+
+def told_of(found):
+    """Warnings of the first solution."""
+    return "; ".join(solution_entries(found)[0]["warnings"])
+
+
+def test_warnings__probabilities_hold_for_so_many_clones(two_clones, monkeypatch):
     _, found = two_clones
+    assert BOUND in told_of(found)
+    # Nothing to try: more were allowed, one clone was enough, there is no signal at all, or the search can do no more.
+    assert "probabilities hold" not in told_of(replace(found, bounds=replace(found.bounds, clones=(1, 3))))
+    assert "probabilities hold" not in told_of(answer())
+    assert "probabilities hold" not in told_of(replace(found, flat=True))
+    monkeypatch.setattr("chiasma.genomics.clone_warnings.MOST_CLONES", 2)
+    assert "probabilities hold" not in told_of(found)
+
+
+def test_warnings__clones_that_are_the_same(two_clones):
+    _, found = two_clones
+    (first, *others) = found.solutions
+    best = first.best
+    assert "does not differ" not in told_of(found)
+
+    def with_changes(*changes):
+        shares = (0.2,) * len(changes)
+        other = replace(best, changes=changes, parameters=replace(best.parameters, fractions=shares))
+        return replace(found, solutions=(replace(first, explanations=(other,), shares=np.ones(1)), *others))
+
+    nowhere = np.zeros_like(best.changes[0])
+    nowhere[:, 0] = 1
+    told = told_of(with_changes(nowhere))
+    assert "subclone_1 does not differ from main anywhere" in told
+    assert "the data need one clone fewer; lower --clones" in told
+    # More clones are not what such an explanation needs.
+    assert "probabilities hold" not in told
+    told = told_of(with_changes(best.changes[0], best.changes[0]))
+    assert "subclone_2 does not differ from subclone_1 anywhere" in told
+    assert "from main" not in told
+
+
+def test_page__says_whether_fit_or_plausibility_decide(two_clones):
     entries = solution_entries(answer())
     assert "plausib" in comparison(entries)
     assert comparison(entries[:1]) == "There is no other solution."
     first, second = (dict(entries[0], log_likelihood=fit, log_mass=mass) for fit, mass in ((10.0, 0.0), (0.0, -12.0)))
-    assert comparison([first, second]).endswith("by 10.0 units of log-likelihood; it is also more plausible (+2.0).")
-    assert comparison([first, dict(second, log_mass=-3.0)]).endswith("though it is less plausible (-7.0).")
-    assert comparison([second, dict(first, log_mass=-15.0)]).endswith(
-        "even fit solution 2 better (-10.0); what is usual of tumours decides (+13.0)."
+    assert comparison([first, second]).endswith(
+        "known. The data fit solution 1 better than solution 2 (+10.0 in log-likelihood), and it is more plausible, "
+        "too (+2.0)."
     )
-    assert found.solutions[0].purity == 0.8
+    assert comparison([first, dict(second, log_mass=-3.0)]).endswith("though it is less plausible (-7.0).")
+    assert "The data even fit solution 2 better (-10.0 in log-likelihood): what is usual of tumours decides for " in (
+        comparison([second, dict(first, log_mass=-15.0)])
+    )
+    # A lead in fit that is not clear does not become what is usual where that is none.
+    assert Decision(2.0, -1.0).in_words() == (
+        "neither the data (+2.0 in log-likelihood) nor what is usual of tumours (-1.0) tell solutions 1 and 2 apart"
+    )
+
+
+def test_warnings__where_what_is_usual_decides_all_files_say_so(two_clones, tmp_path, light_pictures):
+    """The same sentence, in every place that people and programs look at."""
+    _, found = two_clones
+    first = found.solutions[0]
+
+    def rival(fit, mass):
+        other = replace(first.best, log_likelihood=first.best.log_likelihood - fit, log_mass=first.best.log_mass - mass)
+        few = (first, replace(first, explanations=(other,), shares=np.ones(1), probability=1e-9))
+        return replace(found, solutions=few)
+
+    usual = rival(0.7, 20.0)
+    told = (
+        "the data hardly tell solutions 1 and 2 apart (+0.7 in log-likelihood): what is usual of tumours decides for "
+        "solution 1 (+19.3), so look at both, or give what you know by --purity or --ploidy"
+    )
+    assert told in solution_entries(usual)[0]["warnings"]
+    assert told not in solution_entries(usual)[1]["warnings"]
+    assert told in list(next(iter(solution_table(usual)[1])))[-1]
+    assert summary(usual)["decision"] == {
+        "by": "prior",
+        "fit": pytest.approx(0.7),
+        "plausibility": pytest.approx(19.3),
+        "text": told,
+    }
+    assert told in result_of(usual, seed=0).warnings
+    write_figures(usual, tmp_path / "figures", None)
+    page = write_page(usual, solution_entries(usual), tmp_path).read_text()
+    assert f"{told}." in page
+    assert f"T{told[1:]}." in page
+    assert BOUND in page
+    assert "of the mean depth" in page
+    assert f"alleles {usual.data.alleles.noise}" in page
+    # Not where the data decide, where neither does, or where there is no signal.
+    for other in (rival(10.0, 20.0), rival(1.0, 2.0), replace(usual, flat=True)):
+        assert "usual" not in told_of(other)
 
 
 def test_samples__of_a_file_and_what_does_not_belong_to_them(tmp_path):
@@ -623,6 +710,9 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
     assert done.exit_code == 0, done.output
     content = json.loads(done.stdout)
     assert content["kind"] == "HATCHet .bb"
+    # The noise that solutions are made with is told, not only the first guess.
+    (noise,) = re.findall(r"measured again: (alleles .*)", done.stderr)
+    assert noise in (tmp_path / "answer" / "report.html").read_text()
     assert (tmp_path / "answer" / "figures" / "purity-ploidy.png").exists()
     narrow = ["--clones", "1", "--purity", "0.7", "--workers", "1", "--tables-only"]
     done = run(app, ["tumour", "t.bb", *narrow, "--out", "tables"])
@@ -632,6 +722,8 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
     assert (tmp_path / "tables" / "solution_1" / "segments.tsv").exists()
     done = run(app, ["tumour", "t.bb", *narrow, "--out", "answer"])
     assert "report.html and figures/ are those of an earlier answer" in done.stderr
+    help_text = " ".join(run(app, ["tumour", "--help"]).output.replace("│", " ").split())
+    assert "the first one is called main: the others are told by where they differ from it" in help_text
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     for arguments, what in (

@@ -10,7 +10,7 @@ import typer
 from chiasma.atomic import remove, write_text
 from chiasma.cli.printing import Voice
 from chiasma.cli.simulate import write_tumour
-from chiasma.cli.tumour import read_files, solve_apart
+from chiasma.cli.tumour import Job, read_files, solve_apart
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def demo(
     write_tumour(data, truth)
     voice.note(f"$ chiasma tumour {data} --out {answer}")
     settings = TumourSettings()
-    (found,) = solve_apart(read_files([data], settings), answer, voice, settings)
+    (found,) = solve_apart(read_files([data], settings), Job(settings=settings, out=answer, voice=voice))
     _mark(out, [str(path.relative_to(out)) for path in sorted(out.rglob("*")) if not path.is_dir()])
     first = found.solutions[0]
     shares = " + ".join(f"{share:.2f}" for share in truth.fractions[1:])

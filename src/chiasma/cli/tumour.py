@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,28 @@ if TYPE_CHECKING:
 
 OUT = Path("chiasma-tumour")
 SHOWN = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """How samples are solved, where the answer goes, and who is told."""
+
+    settings: TumourSettings
+    out: Path
+    voice: Voice
+    workers: int = 2
+    seed: int = 0
+    tables_only: bool = False
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Arguments of `TumourSettings.solve` and `solve_patient`."""
+        return {
+            "note": lambda text: self.voice.note(f"  {text}"),
+            "workers": self.workers,
+            "seed": self.seed,
+            "tables_only": self.tables_only,
+        }
 
 
 def tumour(
@@ -77,6 +99,9 @@ def tumour(
     solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures. With --tables-only there
     is no report.html and there are no figures.
 
+    Of several clones the first one is called main: the others are told by where they differ from it. It need not be the
+    largest. Copies in the VCF are those of the largest clone.
+
     Samples of one patient, in one file or in several, share their clones. With --one-patient they are solved together;
     each has a purity, a ploidy and fractions of the clones of its own:
 
@@ -101,8 +126,12 @@ def tumour(
     if out.exists() and any(out.iterdir()) and not _is_ours(out):
         raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
     samples = read_files(data, settings, sample or [], alleles or [])
-    solve_all = solve_together if one_patient else solve_apart
-    solve_all(samples, out, Voice(quiet, as_json), settings, workers=workers, seed=seed, tables_only=tables_only)
+    voice = Voice(quiet, as_json)
+    job = Job(settings=settings, out=out, voice=voice, workers=workers, seed=seed, tables_only=tables_only)
+    if one_patient:
+        solve_together(samples, job)
+    else:
+        solve_apart(samples, job)
 
 
 def read_files(
@@ -126,55 +155,35 @@ def read_files(
     return [bins for bins in found if not names or bins.sample in names]
 
 
-def solve_together(
-    samples: Sequence[Bins],
-    out: Path,
-    voice: Voice,
-    settings: TumourSettings,
-    *,
-    workers: int = 2,
-    seed: int = 0,
-    tables_only: bool = False,
-) -> Patient:
+def solve_together(samples: Sequence[Bins], job: Job) -> Patient:
     """Solve the samples of one patient together, and print."""
     from chiasma.genomics.patient_exports import patient_summary
 
     if len(samples) < 2:
         raise InvalidInput("--one-patient needs two samples or more, got one; give another file, or drop the option")
     for bins in samples:
-        _tell(bins, voice)
-    how: dict[str, Any] = {"workers": workers, "seed": seed, "tables_only": tables_only}
-    patient = settings.solve_patient(samples, out, lambda text: voice.note(f"  {text}"), **how)
-    if voice.as_json:
-        typer.echo(json.dumps(patient_summary(patient, seed), indent=2))
-    elif not voice.quiet:
-        _print_patient(patient, out, tables_only)
+        _tell(bins, job.voice)
+    patient = job.settings.solve_patient(samples, job.out, **job.how)
+    if job.voice.as_json:
+        typer.echo(json.dumps(patient_summary(patient, job.seed), indent=2))
+    elif not job.voice.quiet:
+        _print_patient(patient, job.out, job.tables_only)
     return patient
 
 
-def solve_apart(
-    samples: Sequence[Bins],
-    out: Path,
-    voice: Voice,
-    settings: TumourSettings,
-    *,
-    workers: int = 2,
-    seed: int = 0,
-    tables_only: bool = False,
-) -> list[Answer]:
+def solve_apart(samples: Sequence[Bins], job: Job) -> list[Answer]:
     """Solve every sample by itself, and print."""
     from chiasma.genomics.exports import summary
     from chiasma.genomics.tumour import samples_apart
 
-    how: dict[str, Any] = {"workers": workers, "seed": seed, "tables_only": tables_only}
     answers = []
-    for bins, folder in samples_apart(samples, out):
-        _tell(bins, voice)
-        answers.append(settings.solve(bins, folder, lambda text: voice.note(f"  {text}"), **how))
-        if not (voice.quiet or voice.as_json):
-            _print(answers[-1], folder, tables_only)
-    if voice.as_json:
-        contents = [summary(answer, seed) for answer in answers]
+    for bins, folder in samples_apart(samples, job.out):
+        _tell(bins, job.voice)
+        answers.append(job.settings.solve(bins, folder, **job.how))
+        if not (job.voice.quiet or job.voice.as_json):
+            _print(answers[-1], folder, job.tables_only)
+    if job.voice.as_json:
+        contents = [summary(answer, job.seed) for answer in answers]
         typer.echo(json.dumps(contents if len(contents) > 1 else contents[0], indent=2))
     return answers
 
@@ -225,7 +234,7 @@ def _print_patient(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.table import Table
 
     from chiasma.genomics.exports import chance, solution_entries
-    from chiasma.genomics.patient_exports import joint_verdict
+    from chiasma.genomics.patient_exports import joint_verdict, joint_warnings
 
     console = Console(highlight=False)
     console.print(joint_verdict(patient), soft_wrap=True, markup=False)
@@ -246,9 +255,8 @@ def _print_patient(patient: Patient, folder: Path, tables_only: bool) -> None:
                 end_section=i == len(together) - 1,
             )
     console.print(table)
-    for sample, own in zip(patient.samples, entries, strict=True):
-        for text in own[0]["warnings"]:
-            console.print(f"Warning, {sample}: {text}.", soft_wrap=True, markup=False)
+    for names, text in joint_warnings(patient.samples, entries):
+        console.print(f"Warning, {names}: {text}.", soft_wrap=True, markup=False)
     all_files = "report.html, solutions.tsv, clone fractions and figures"
     files = "solutions.tsv and clone fractions" if tables_only else all_files
     console.print(f"Wrote {files} to {folder}/, and a directory for every sample", soft_wrap=True, markup=False)

@@ -72,7 +72,7 @@ class TumourWorkflow(Workflow):
                 "column sample_in_file"
             )
         answer = given.solve(samples[0], directory, workers=workers, seed=seed, tables_only=tables_only)
-        return _result(answer, seed)
+        return result_of(answer, seed)
 
     def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
         """Solve a small tumour, with alleles if this one has them."""
@@ -92,7 +92,7 @@ def _settings(settings: Mapping[str, Any]) -> TumourSettings:
     return TumourSettings(**{**{key: value for key, value in settings.items() if key != "seed"}, **paths})
 
 
-def _result(answer: Answer, seed: int) -> Result:
+def result_of(answer: Answer, seed: int) -> Result:
     first, bins = solution_entries(answer, seed)[0], answer.bins
     purities = answer.purity_draws(N_PURITIES, seed)
     low, high = np.quantile(purities, (0.05, 0.95))

@@ -64,7 +64,8 @@ class Kind(NamedTuple):
 class AlleleTable:
     """log_lik (T, G), NaN in bins without alleles, and how it was made.
 
-    level : precision of counts, or standard deviation of fractions. kind : the rest of the noise.
+    level : precision of counts, or standard deviation of fractions, that of one SNP with balanced alleles; the fraction
+    of n of them has 1 / sqrt(n) of it. kind : the rest of the noise.
     counts : whether there are counts.
     """
 
@@ -76,8 +77,9 @@ class AlleleTable:
     @property
     def noise(self) -> str:
         """In words."""
-        what = "beta-binomial of precision" if self.counts else "normal of standard deviation"
-        told = f"{what} {self.level:.3g}"
+        told = f"beta-binomial of precision {self.level:.3g}"
+        if not self.counts:
+            told = f"normal, the fraction of one SNP with standard deviation {self.level:.3g}"
         if self.kind.folded:
             told += f", sites mirrored one by one, bins differ by {self.kind.extra:g}"
         if self.kind.homozygous:

@@ -33,6 +33,7 @@ class Alleles:
     baf : in place of counts, a B-allele fraction.
     sites : heterozygous sites of a unit.
     mirrored : the smaller one was put first in every unit, or every BAF is below 1/2.
+    columns, sites_column : of the file, for reads or fractions and for the number of sites.
     """
 
     bin: Integers
@@ -41,6 +42,8 @@ class Alleles:
     baf: Floats | None = None
     sites: Floats
     mirrored: bool = False
+    columns: tuple[str, ...] = ()
+    sites_column: str | None = None
 
     @property
     def n_units(self) -> int:
@@ -56,6 +59,16 @@ class Alleles:
             assert self.b is not None
             share = self.a / (self.a + self.b)
         return np.minimum(share, 1 - share)
+
+    def in_words(self) -> str:
+        """What the columns of the file were taken for."""
+        if self.baf is None:
+            told = f"columns {' and '.join(map(repr, self.columns))} are taken as reads of the two alleles"
+        else:
+            told = f"column {self.columns[0]!r} is taken as the allele fraction"
+            if self.sites_column is None:
+                told += ", of one SNP in every line, as no column has their number"
+        return told if self.sites_column is None else f"{told}, column {self.sites_column!r} as the number of SNPs"
 
     def ordered(self, units: Integers, bins: Integers) -> Alleles:
         """Some of the units, in another order, and the bins that they belong to now."""

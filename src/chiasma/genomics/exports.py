@@ -21,11 +21,13 @@ import numpy as np
 from chiasma import atomic
 from chiasma.exact import inference as exact
 from chiasma.files.tables import write_table
+from chiasma.genomics import clone_warnings
+from chiasma.genomics.decision import first_decision
 from chiasma.genomics.landscape import Landscape
 from chiasma.genomics.misfit import misfit
 from chiasma.genomics.model import Parameters, model_of, observations_of
 from chiasma.genomics.pieces import TumourData
-from chiasma.genomics.segments import CopySegment, segments
+from chiasma.genomics.segments import CopySegment, clone_names, segments
 from chiasma.genomics.solutions import Answer, Explanation, Solution
 from chiasma.kernels.layout import unpack_codes
 from chiasma.types import Floats, Integers
@@ -119,14 +121,14 @@ def purity_interval(solution: Solution, answer: Answer, seed: int = 0) -> tuple[
 
 def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
     """Every solution as names and numbers."""
-    found = []
+    found: list[dict[str, Any]] = []
     for i, solution in enumerate(answer.solutions, start=1):
         best = solution.best
         low, high = purity_interval(solution, answer, seed)
         wrong = misfit(answer.data, best)
         length = answer.bins.end - answer.bins.start
         fractions = best.parameters.clone_fractions
-        labels = ("normal", "main", *(f"subclone_{j + 1}" for j in range(len(fractions) - 2)))
+        labels = ("normal", *clone_names(best.parameters.n_clones))
         found.append(
             {
                 "rank": i,
@@ -146,9 +148,14 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
                 "above_highest_level": wrong.above,
                 "residual_autocorrelation": wrong.autocorrelation,
                 "waves": wrong.waves,
-                "warnings": wrong.in_words(),
+                "warnings": [*wrong.in_words(), *clone_warnings.of_equal_clones(best)],
             }
         )
+    if found and not answer.flat:
+        decision = first_decision(found)
+        found[0]["warnings"] += clone_warnings.of_bound(answer)
+        if decision is not None and decision.by == "prior":
+            found[0]["warnings"].append(decision.in_words())
     return found
 
 
@@ -183,7 +190,7 @@ def landscape_table(landscapes: Mapping[bool, Landscape]) -> Lines:
 
 
 def segment_table(found: Iterable[CopySegment], explanation: Explanation) -> Lines:
-    clones = ["main", *(f"subclone_{j + 1}" for j in range(len(explanation.parameters.fractions)))]
+    clones = clone_names(explanation.parameters.n_clones)
     alleles = explanation.states.alleles
     names = ["chromosome", "start", "end", "bins", "depth_mean", "log2", "minor_allele_fraction", "mean_copies"]
     for clone in clones:
@@ -269,6 +276,7 @@ def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
     """What summary.json says about the answer."""
     purities = answer.purity_draws(N_PURITIES, seed)
     low, high = np.quantile(purities, INTERVAL)
+    entries = solution_entries(answer, seed)
     return {
         "sample": answer.bins.sample,
         "source": answer.bins.source,
@@ -282,8 +290,17 @@ def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
         "purity": None if answer.flat else {"mean": float(purities.mean()), "low": float(low), "high": float(high)},
         "noise": answer.data.reference.sd / answer.data.reference.unit,
         "log_evidence_without_changes": answer.null_log_evidence,
-        "solutions": solution_entries(answer, seed),
+        "decision": decision_entry(entries),
+        "solutions": entries,
     }
+
+
+def decision_entry(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """What decides between the first two solutions, and by how much; None if there is only one."""
+    found = first_decision(entries)
+    if found is None:
+        return None
+    return {"by": found.by, "fit": found.fit, "plausibility": found.plausibility, "text": found.in_words()}
 
 
 def verdict(answer: Answer) -> str:

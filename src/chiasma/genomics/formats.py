@@ -74,6 +74,8 @@ NOT_A_SIGNAL = {
     "gene",
 }
 SEGMENTED = "seg"
+# What a file is taken for that is of no known format.
+TABLE = "table"
 # A larger share of segments that end before they begin is a mistake in the file.
 MOST_EMPTY = 0.5
 
@@ -156,7 +158,7 @@ def bins_of(sheet: Sheet) -> list[Bins]:
         looks_like_seg = column_called(sheet, MARK_NAMES) is not None or have & {"segmean", "segmentmean"}
         if looks_like_seg:
             return _bins(sheet, Format("SEG", (), segments=True, one_based=True))
-    return _bins(sheet, Format("table", ()))
+    return _bins(sheet, Format(TABLE, ()))
 
 
 def _is_bed_graph(sheet: Sheet) -> bool:
@@ -178,7 +180,7 @@ def _bins(sheet: Sheet, known: Format) -> list[Bins]:
 
 def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str) -> list[Bins]:
     """The lines of one sample: one Bins per column of values."""
-    notes: list[str] = []
+    notes = _guessed_places(sheet, known, roles)
     if known.segments and roles.end is not None:
         sheet = _without_empty(sheet, roles.start, roles.end, notes)
     chromosome, start, end = _places(sheet, known, roles, notes)
@@ -209,6 +211,15 @@ def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str) -> list[Bi
         )
         for label, (depth, note) in depths.items()
     ]
+
+
+def _guessed_places(sheet: Sheet, known: Format, roles: Roles) -> list[str]:
+    """A note on the columns of a table that are taken as places by names that are not exactly theirs."""
+    taken = {"chromosome": roles.chromosome, "start": roles.start, "end": roles.end}
+    names = {role: sheet.names[column] for role, column in taken.items() if column is not None}
+    if known.name != TABLE or all(name.lower() == role for role, name in names.items()):
+        return []
+    return [f"columns {', '.join(map(repr, names.values()))} are taken as {', '.join(names)}"]
 
 
 def _without_empty(sheet: Sheet, start: int, end: int, notes: list[str]) -> Sheet:
@@ -383,13 +394,22 @@ def _weights(sheet: Sheet, known: Format) -> Floats:
 def _alleles(sheet: Sheet) -> Alleles | None:
     sites_column = column_called(sheet, SITES_NAMES)
     sites = np.ones(len(sheet.rows)) if sites_column is None else sheet.numbers(sites_column)
+    sites_name = None if sites_column is None else sheet.names[sites_column]
     for names in ALLELE_NAMES:
-        columns = [column_called(sheet, (name,)) for name in names]
-        if None not in columns:
-            a, b = (sheet.numbers(column) for column in columns if column is not None)
+        columns = [column for name in names if (column := column_called(sheet, (name,))) is not None]
+        if len(columns) == len(names):
+            a, b = (sheet.numbers(column) for column in columns)
             seen = np.flatnonzero((a + b > 0) & (sites > 0))
             mirrored = bool(np.all(a[seen] <= b[seen]) or np.all(b[seen] <= a[seen]))
-            return Alleles(bin=seen, a=a[seen], b=b[seen], sites=sites[seen], mirrored=mirrored)
+            return Alleles(
+                bin=seen,
+                a=a[seen],
+                b=b[seen],
+                sites=sites[seen],
+                mirrored=mirrored,
+                columns=tuple(sheet.names[column] for column in columns),
+                sites_column=sites_name,
+            )
     column = column_called(sheet, BAF_NAMES)
     if column is None or not sheet.is_numeric(column):
         return None
@@ -401,7 +421,14 @@ def _alleles(sheet: Sheet) -> Alleles | None:
             row.line, f"column {sheet.names[column]!r} must hold fractions in 0..1, got {row.cells[column]!r}"
         )
     seen = np.flatnonzero(~np.isnan(baf) & (sites > 0))
-    return Alleles(bin=seen, baf=baf[seen], sites=sites[seen], mirrored=bool(np.all(baf[seen] <= 0.5)))
+    return Alleles(
+        bin=seen,
+        baf=baf[seen],
+        sites=sites[seen],
+        mirrored=bool(np.all(baf[seen] <= 0.5)),
+        columns=(sheet.names[column],),
+        sites_column=sites_name,
+    )
 
 
 def _lengths(comments: Iterable[str]) -> dict[str, int]:

@@ -22,6 +22,8 @@ from chiasma.types import Floats
 LEAST_PURITY, PURITY_STEP = 0.075, 0.025
 PLOIDIES = (1.1, 8.0)
 SCALE_STEP = 0.0075
+# What the search can do.
+MOST_CLONES = 3
 SLACK = 0.015
 N_MAXIMA = 30
 N_REFINED = 24

@@ -8,11 +8,9 @@ from typing import Any
 
 from chiasma import atomic
 from chiasma.files import page
+from chiasma.genomics.decision import Decision, first_decision
 from chiasma.genomics.exports import FLAT, chance, that_matter, verdict
-from chiasma.genomics.solutions import Answer
-
-# Log-likelihood by which one solution must lead for the page to say that the data prefer it.
-CLEAR = 3.0
+from chiasma.genomics.solutions import Answer, noise_in_words
 
 
 def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> Path:
@@ -33,7 +31,12 @@ def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> 
         data = "Depth and alleles" if answer.data.has_alleles else "Depth"
         shown = picture(figures / f"solution-{i}.png", f"{data} with the levels of solution {i}")
         parts.append(page.section(f"Solution {i}", shown, told))
-    notes = {"source": answer.bins.source, "taken for": answer.bins.kind, "notes": "; ".join(answer.bins.notes)}
+    notes = {
+        "source": answer.bins.source,
+        "taken for": answer.bins.kind,
+        "notes": "; ".join(answer.bins.notes),
+        "noise": noise_in_words(answer.data).removeprefix("noise "),
+    }
     parts.append(page.section("Data", page.facts(notes)))
     path = out / "report.html"
     atomic.write_text(path, page.document(f"{sample}: tumour", *parts))
@@ -74,7 +77,7 @@ def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
             f"{entry['doubled']:.0%}",
             f"{entry['altered']:.0%}",
             f"{entry['unexplained']:.0%}",
-            *(f"{-lead:+.1f}" if i else "0" for lead in _leads(entries, i)),
+            *(_relative(entries[0], entry) if i else ["0", "0"]),
         ]
         for i, entry in enumerate(entries)
     ]
@@ -83,30 +86,21 @@ def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
 
 def comparison(entries: Sequence[dict[str, Any]]) -> str:
     """Whether the data or the prior decide between the first two solutions."""
-    if len(entries) < 2:
+    decision = first_decision(entries)
+    if decision is None:
         return "There is no other solution."
-    fit, usual = _leads(entries, 1)
-    told = (
+    told = decision.in_words()
+    return (
         "Fit is the log-likelihood of the data at the most probable copy numbers, relative to solution 1; plausibility "
         "is the rest of the posterior: which copy numbers are usual, how many changes, clones and doublings it takes, "
-        "how well its numbers are known. "
+        f"how well its numbers are known. {told[0].upper()}{told[1:]}."
     )
-    if fit > CLEAR:
-        also = (
-            f"; it is also more plausible ({usual:+.1f})"
-            if usual > 0
-            else f", though it is less plausible ({usual:+.1f})"
-        )
-        return told + f"The data fit solution 1 better than solution 2, by {fit:.1f} units of log-likelihood{also}."
-    better = "hardly tell solutions 1 and 2 apart" if abs(fit) <= CLEAR else "even fit solution 2 better"
-    return told + f"The data {better} ({fit:+.1f}); what is usual of tumours decides ({usual:+.1f})."
 
 
-def _leads(entries: Sequence[dict[str, Any]], rival: int) -> tuple[float, float]:
-    """By how much the first solution leads a rival: in fit, and in plausibility."""
-    first, other = entries[0], entries[rival]
-    fit = first["log_likelihood"] - other["log_likelihood"]
-    return fit, first["log_mass"] - other["log_mass"] - fit
+def _relative(first: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Fit and plausibility of a solution, less those of the first."""
+    lead = Decision.between(first, other)
+    return [f"{-lead.fit:+.1f}", f"{-lead.plausibility:+.1f}"]
 
 
 def picture(path: Path, caption: str) -> page.Html:

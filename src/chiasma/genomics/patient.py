@@ -20,7 +20,7 @@ from chiasma.errors import InvalidInput
 from chiasma.genomics.alignment import aligned
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.copy_states import MOST_COPIES, CopyStates
-from chiasma.genomics.landscape import Bounds, candidates, surveys
+from chiasma.genomics.landscape import MOST_CLONES, Bounds, candidates, surveys
 from chiasma.genomics.model import Columns, Evidence, Parameters, evidence_map, likelihoods, shared_states
 from chiasma.genomics.pieces import TumourData
 from chiasma.genomics.solutions import (
@@ -51,7 +51,7 @@ SHARE_TURNS = 2
 MANY_CLONES, N_POLISHED, N_POLISHED_OF_MANY, FAR_BELOW = 2, 5, 3, 40.0
 # Starts that are followed, and at least so many of each kind, doubled or not.
 N_STARTS, N_OF_A_KIND = 16, 4
-CLONES = (1, 3)
+CLONES = (1, MOST_CLONES)
 # Joint explanations that a subclone is added to; they differ by so much in the purity or the shares of a sample, or in
 # doubling.
 N_SEEDS, OTHER_PURITY, OTHER_SHARE = 8, 0.05, 0.25
@@ -150,6 +150,9 @@ def solve_patient(
             with_measured_alleles(own, most, [(height, (joint[i],)) for height, joint in every])
             for i, own in enumerate(data)
         ]
+        for own in data:
+            if own.alleles is not None:
+                note(f"{own.bins.sample}: measured again: alleles {own.alleles.noise}")
         search.use(data)
         explanations: list[Explained] = []
         highest = -np.inf

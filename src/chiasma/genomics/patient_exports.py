@@ -10,7 +10,7 @@ solution_N/clones.tsv      copy numbers of the clones, which all samples share, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from chiasma.genomics.exports import (
     Draws,
     Lines,
     chance,
+    decision_entry,
     segment_table,
     solution_entries,
     solution_table,
@@ -30,7 +31,7 @@ from chiasma.genomics.exports import (
     that_matter,
 )
 from chiasma.genomics.patient import Patient
-from chiasma.genomics.segments import segments
+from chiasma.genomics.segments import clone_names, segments
 
 # Columns of a table of segments that differ between samples.
 OWN_DATA = ("depth_mean", "log2", "minor_allele_fraction", "mean_copies")
@@ -79,10 +80,6 @@ def fraction_table(patient: Patient) -> Lines:
     return ["rank", "sample", "clone", "fraction"], rows
 
 
-def clone_names(n_clones: int) -> list[str]:
-    return ["main", *(f"subclone_{j}" for j in range(1, n_clones))]
-
-
 def clone_table(patient: Patient, number: int) -> Lines:
     """Segments of a solution: the states of the clones, then the data of every sample."""
     names: list[str] = []
@@ -108,6 +105,7 @@ def patient_summary(patient: Patient, seed: int = 0) -> dict[str, Any]:
     return {
         "verdict": joint_verdict(patient),
         "flat": patient.flat,
+        "decision": decision_entry(entries[0]),
         "solutions": [
             {
                 "rank": i + 1,
@@ -125,6 +123,15 @@ def patient_summary(patient: Patient, seed: int = 0) -> dict[str, Any]:
         ],
         "samples": [summary(answer, seed) for answer in patient.answers],
     }
+
+
+def joint_warnings(samples: Sequence[str], entries: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[str, str]]:
+    """What is doubtful about the first solution, and in which samples; what holds for several of them is told once."""
+    told: dict[str, list[str]] = {}
+    for sample, own in zip(samples, entries, strict=True):
+        for text in own[0]["warnings"]:
+            told.setdefault(text, []).append(sample)
+    return [(", ".join(names), text) for text, names in told.items()]
 
 
 def joint_verdict(patient: Patient) -> str:

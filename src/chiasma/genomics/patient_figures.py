@@ -22,8 +22,7 @@ from chiasma.genomics.figures import (
 )
 from chiasma.genomics.genome import Assembly
 from chiasma.genomics.patient import Patient
-from chiasma.genomics.patient_exports import clone_names
-from chiasma.genomics.segments import segments
+from chiasma.genomics.segments import clone_names, segments
 
 # Normal cells grey, then the main clone and its subclones.
 CLONE_COLOURS = ("0.85", "#4c72b0", "#dd8452", "#55a868")

@@ -11,7 +11,7 @@ from chiasma.files import page
 from chiasma.genomics.exports import FLAT, chance, file_name, solution_entries, that_matter
 from chiasma.genomics.page import comparison, picture
 from chiasma.genomics.patient import Patient
-from chiasma.genomics.patient_exports import joint_verdict
+from chiasma.genomics.patient_exports import joint_verdict, joint_warnings
 
 
 def write_patient_page(patient: Patient, out: Path, seed: int = 0) -> Path:
@@ -48,11 +48,10 @@ def _verdicts(patient: Patient, entries: Sequence[Sequence[dict[str, Any]]]) -> 
     if patient.flat:
         text = "Two copies everywhere explain the data as well; the solutions below are not to be trusted."
         return [page.Verdict(tone="bad", answer=FLAT.capitalize() + ".", text=text)]
-    firsts = [own[0]["warnings"] for own in entries]
-    warnings = [(sample, text) for sample, own in zip(patient.samples, firsts, strict=True) for text in own]
+    warnings = joint_warnings(patient.samples, entries)
     tone: page.Tone = "good" if entries[0][0]["probability"] > 0.95 and not warnings else "doubt"
     found = [page.Verdict(tone=tone, answer=joint_verdict(patient) + ".")]
-    return found + [page.Verdict(tone="doubt", answer=f"{sample}:", text=f"{text}.") for sample, text in warnings]
+    return found + [page.Verdict(tone="doubt", answer=f"{names}:", text=f"{text}.") for names, text in warnings]
 
 
 def _table(patient: Patient, entries: Sequence[Sequence[dict[str, Any]]]) -> page.Html:

@@ -106,7 +106,7 @@ def _segment(
         end=int(bins.end[stop - 1]),
         first=first,
         stop=stop,
-        clones=_clone_states(explanation, state, changes),
+        clones=clone_states(explanation, state, changes),
         probability=float(share[state]),
         rivals=tuple(rivals[:N_RIVALS]),
         copies=float(explanation.copies[first:stop].mean()),
@@ -118,7 +118,12 @@ def _segment(
     )
 
 
-def _clone_states(explanation: Explanation, state: int, changes: list[int]) -> tuple[CloneState, ...]:
+def clone_names(n_clones: int) -> list[str]:
+    return ["main", *(f"subclone_{j}" for j in range(1, n_clones))]
+
+
+def clone_states(explanation: Explanation, state: int, changes: list[int]) -> tuple[CloneState, ...]:
+    """The states of all clones: of the main one by its number, of the others by the numbers of their changes."""
     states = explanation.states
     major, minor, amplified = (int(x) for x in states.values[state])
     clones = [CloneState(text=states.texts[state], major=major, minor=minor, amplified=bool(amplified))]

@@ -10,7 +10,7 @@ from typing import Any
 from chiasma.errors import InvalidInput
 from chiasma.genomics.bins import Bins
 from chiasma.genomics.copy_states import MOST_COPIES
-from chiasma.genomics.landscape import PLOIDIES, Bounds
+from chiasma.genomics.landscape import MOST_CLONES, PLOIDIES, Bounds
 from chiasma.genomics.patient import CLONES, Patient
 from chiasma.genomics.solutions import Answer
 from chiasma.genomics.tumour import analyse, analyse_patient, read_samples
@@ -150,6 +150,7 @@ def read_bounds(name: str, text: str | None, low: float, high: float) -> tuple[f
 def read_clones(text: str | None) -> tuple[int, int]:
     """ "2" or "1-3"; one or two if nothing is given."""
     parts = ["1", "2"] if text is None else text.split("-")
-    if len(parts) > 2 or not all(part.strip() in ("1", "2", "3") for part in parts) or parts[0] > parts[-1]:
-        raise InvalidInput(f"--clones takes a number or LOW-HIGH within 1-3, got {text!r}")
+    known = [str(n) for n in range(1, MOST_CLONES + 1)]
+    if len(parts) > 2 or not all(part.strip() in known for part in parts) or parts[0] > parts[-1]:
+        raise InvalidInput(f"--clones takes a number or LOW-HIGH within 1-{MOST_CLONES}, got {text!r}")
     return int(parts[0]), int(parts[-1])

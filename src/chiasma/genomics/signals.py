@@ -76,6 +76,10 @@ def _signal(bins: Bins, columns: Columns) -> Signal:
     known = distance[inside[1:]]
     unit = columns.gap_unit or (float(np.median(known)) if len(known) else 1.0)
     gaps = np.where(inside[1:], np.maximum(distance, 1.0) / unit, 1.0)
+    notes = bins.notes
+    if bins.alleles is not None:
+        names = [*bins.alleles.columns, *([bins.alleles.sites_column] if bins.alleles.sites_column else [])]
+        notes += (f"only the depth is used, not the columns of alleles, {listed(names)}; chiasma tumour uses all",)
     return Signal(
         data=Observations(bins.depth, bins.starts, gaps),
         chromosome=tuple(str(name) for name in bins.chromosome),
@@ -83,5 +87,5 @@ def _signal(bins: Bins, columns: Columns) -> Signal:
         end=bins.end.astype(float),
         gap_unit=unit,
         value="depth",
-        notes=(bins.in_words(), *bins.notes),
+        notes=(replace(bins, alleles=None).in_words(), *notes),
     )

@@ -209,6 +209,8 @@ def solve(
             found = candidates(data.pieces, maps, most, bounds, n_clones, workers)
             rough[n_clones] = rough_explanations(data, most, bounds, found, pool)
         data = with_measured_alleles(data, most, [one for own in rough.values() for one in own])
+        if data.alleles is not None:
+            note(f"measured again: alleles {data.alleles.noise}")
         for n_clones in numbers:
             note(f"polishing explanations with {clones_in_words(n_clones)}")
             polished = pool.map(partial(polish, (data,), most, (bounds,)), chosen(rough[n_clones]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -56,6 +57,7 @@ def read_samples(
                 "allele counts belong to it"
             )
         found = [attach_alleles(found[0], sites[0])]
+    found = [replace(bins, notes=(*bins.notes, *_allele_notes(bins))) for bins in found]
     if gc is not None or mappability is not None:
         others = [None if one is None else read_bins(one)[0] for one in (gc, mappability)]
         found = [corrected(bins, *others) for bins in found]
@@ -66,6 +68,11 @@ def read_samples(
                 f"{path} has {bins.n_bins} bins of sample {bins.sample!r}; a tumour needs at least {FEWEST_BINS}"
             )
     return found
+
+
+def _allele_notes(bins: Bins) -> list[str]:
+    """Not told where the file is read, as `chiasma fit` does not use its alleles."""
+    return [bins.alleles.in_words()] if bins.alleles is not None and bins.alleles.columns else []
 
 
 def analyse(
