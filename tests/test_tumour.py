@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import bioframe
 import numpy as np
@@ -482,6 +483,22 @@ def test_files__read_back(tmp_path):
     assert json.loads((tmp_path / "chiasma_mqc.json").read_text())["data"].keys() == {"sim 1"}
     assert np.load(tmp_path / "draws.npz")["copies"].shape == (200, 700)
     assert solution_table(found)[0][0] == "rank"
+
+
+def test_files__every_column_is_on_the_page_of_tables(tmp_path, two_clones):
+    page = (Path(__file__).parents[1] / "docs/how-to/tables.md").read_text(encoding="utf-8")
+    _, _, page = page.partition("\n## Tables of a tumour\n")
+    answers = {"alleles": answer(), "clones": two_clones[1]}
+    for name, found in answers.items():
+        write_answer(found, tmp_path / name, {})
+    for file in ("solutions.tsv", "solution_1/segments.tsv", "bins.tsv"):
+        _, _, section = page.partition(f"\n### {Path(file).name} of a tumour\n")
+        lines = [line for line in section.partition("\n#")[0].splitlines() if line.startswith("| `")]
+        told = {name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+        written = {column for name in answers for column in pd.read_csv(tmp_path / name / file, sep="\t").columns}
+        written = {re.sub(r"^(main|subclone_\d)_", "CLONE_", re.sub(r"^p_cn\d+$", "p_cnN", one)) for one in written}
+        assert told - written == ({"sample"} if file == "solutions.tsv" else set())  # of patients
+        assert written <= told
 
 
 def test_figures__are_drawn(tmp_path):
