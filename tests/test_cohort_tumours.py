@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from chiasma.cli import app
 from chiasma.cohort.api import begin_cohort, cohort, merge_cohort, run_cohort_task, tumour_settings
+from chiasma.cohort.table import FIRST, LAST
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.files.tables import write_table
@@ -99,6 +101,21 @@ def test_tumours__table_store_and_directories(serial):
         assert found["chromosome"].values[0] == "1"
         np.testing.assert_array_less(found["parameter_q05"].values[:2], found["parameter_q95"].values[:2] + 1e-12)
     assert "dark above where copies are gained" in (serial / "index.html").read_text()
+
+
+def test_tumours__every_column_is_on_the_page(serial):
+    page = (Path(__file__).parents[1] / "docs/cohort-laptop.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Tumours\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    told = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    with (serial / "cohort.tsv").open(newline="") as file:
+        rows = {row["sample"]: row for row in csv.DictReader(file, delimiter="\t")}
+    assert list(rows["first"]) == [*FIRST, *told, *LAST]
+    for name in ("first", "second"):
+        with (serial / "samples" / name / "solutions.tsv").open(newline="") as file:
+            probable = [float(row["probability"]) >= 0.01 for row in csv.DictReader(file, delimiter="\t")]
+        assert float(rows[name]["solutions"]) == sum(probable)
+    assert "have a probability of at least 1%" in section
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from chiasma.errors import InvalidInput
+from chiasma.files.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
 from chiasma.files.columns import Columns
-from chiasma.genomics import attach_alleles, read_bins
+from chiasma.genomics import attach_alleles, formats, read_bins
 from chiasma.genomics.signals import read_any
 from chiasma.genomics.tumour import read_samples
 from chiasma.genomics.wig import corrected
@@ -41,6 +42,35 @@ def write(tmp_path):
         return path
 
     return write
+
+
+def test_names__of_columns_on_the_page_are_those_that_are_read(write):
+    page = (Path(__file__).parents[1] / "docs/examples/tumour.md").read_text(encoding="utf-8")
+    lines = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
+    told = {cells[1].strip(): re.findall(r"`(\w+)`", cells[2]) for cells in lines[2:]}
+    assert {name: tuple(names) for name, names in told.items()} == {
+        "chromosome": CHROMOSOME_NAMES,
+        "start": START_NAMES,
+        "end": END_NAMES,
+        "sample, if there are several": formats.SAMPLE_NAMES,
+        "depth as log2 ratio": formats.LOG2_NAMES,
+        "depth as ratio": formats.LINEAR_NAMES,
+        "depth as count": formats.COUNT_NAMES,
+        "weight of a bin": formats.WEIGHT_NAMES,
+        "allele fraction": formats.BAF_NAMES,
+        "reads of the two alleles": tuple(name for pair in formats.ALLELE_NAMES for name in pair),
+        "number of SNPs": formats.SITES_NAMES,
+    }
+    usual = {"chromosome": "chrom", "start": "start", "end": "end", "depth as count": "depth"}
+    usual |= {"allele fraction": "baf", "number of SNPs": "snps"}
+    values = {"chromosome": "7", "start": "100", "end": "250", "depth as count": "40", "allele fraction": "0.25"}
+    values |= {"number of SNPs": "9"}
+    for column in usual:
+        for name in told[column]:
+            names = {**usual, column: name.upper()}
+            (bins,) = read_bins(write("\t".join(names.values()) + "\n" + "\t".join(values.values()) + "\n"))
+            assert (bins.chromosome[0], bins.start[0], bins.end[0], bins.depth[0]) == ("7", 100, 250, 40), name
+            assert (bins.alleles.baf[0], bins.alleles.sites[0]) == (0.25, 9), name
 
 
 @pytest.mark.parametrize("packed", [False, True])

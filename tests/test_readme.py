@@ -22,6 +22,8 @@ from chiasma.datasets.study import compare_updates, simulation_study
 from chiasma.files.prior_settings import prior_names
 from chiasma.files.row_settings import PLAIN
 from chiasma.files.settings import Settings, settings_of
+from chiasma.genomics.landscape import Bounds
+from chiasma.genomics.page import CLEAR
 from chiasma.genomics.solutions import RESPONSES
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
@@ -315,6 +317,8 @@ def test_tumour_page__says_what_the_verification_found():
     assert f"rank {rank} (Y17204: {purity}, {ploidy})" in page
     assert "powers {:g}, {:g} and {:g} are compared".format(*RESPONSES) in page
     assert f"about like their power {RESPONSES[-1]:g}" in page
+    assert f"difference of less than about {CLEAR:g} is" in page
+    assert f"by {Bounds().clones[1]} unless `--clones` says" in page
 
 
 def test_thresholds__of_the_pilot():

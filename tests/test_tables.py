@@ -190,6 +190,8 @@ def test_positions__that_are_even_but_for_rounding_are_no_gaps(write):
         assert signal.gap_unit == pytest.approx(0.1)
         skipped = read_signal(write("seconds,current\n" + "".join(lines[:10] + lines[12:]), "b.csv"), guess=True)
         assert skipped.data.gaps.tolist() == [1.0] * 9 + [3.0] + [1.0] * 27
+        # What the page on the number of rows does in Python.
+        assert np.array_equal(np.round(np.diff(skipped.position) / 0.1, 5), skipped.data.gaps)
     tiny = read_signal(write("seconds,current\n0,1\n1,2\n2,3\n2.0000001,4\n", "c.csv"), guess=True)
     assert tiny.data.gaps[2] == pytest.approx(1e-7)
 

@@ -5,14 +5,17 @@ import re
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import bioframe
 import numpy as np
 import pandas as pd
 import pysam
 import pytest
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from scipy import integrate, stats
 from typer.testing import CliRunner
 
@@ -34,7 +37,7 @@ from chiasma.genomics.exports import (
     summary,
     write_answer,
 )
-from chiasma.genomics.figures import plot_genome
+from chiasma.genomics.figures import plot_genome, plot_landscape, plot_solutions
 from chiasma.genomics.genome import assembly, assembly_of, find_region
 from chiasma.genomics.landscape import Bounds, survey
 from chiasma.genomics.misfit import Misfit
@@ -485,6 +488,22 @@ def test_files__read_back(tmp_path):
     assert solution_table(found)[0][0] == "rank"
 
 
+def test_files__every_column_is_on_the_page_of_tables(tmp_path, two_clones):
+    page = (Path(__file__).parents[1] / "docs/how-to/tables.md").read_text(encoding="utf-8")
+    _, _, page = page.partition("\n## Tables of a tumour\n")
+    answers = {"alleles": answer(), "clones": two_clones[1]}
+    for name, found in answers.items():
+        write_answer(found, tmp_path / name, {})
+    for file in ("solutions.tsv", "solution_1/segments.tsv", "bins.tsv"):
+        _, _, section = page.partition(f"\n### {Path(file).name} of a tumour\n")
+        lines = [line for line in section.partition("\n#")[0].splitlines() if line.startswith("| `")]
+        told = {name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+        written = {column for name in answers for column in pd.read_csv(tmp_path / name / file, sep="\t").columns}
+        written = {re.sub(r"^(main|subclone_\d)_", "CLONE_", re.sub(r"^p_cn\d+$", "p_cnN", one)) for one in written}
+        assert told - written == ({"sample"} if file == "solutions.tsv" else set())  # of patients
+        assert written <= told
+
+
 def test_figures__are_drawn(tmp_path):
     written = write_figures(answer(), tmp_path, assembly("hg38"))
     assert all(path.stat().st_size > 10_000 for path in written)
@@ -516,6 +535,65 @@ def two_clones():
     """A tumour whose subclone differs, solved with its purity known."""
     truth = simulate_tumour(21, n_bins=300, purity=0.8, doubled=False, clones=2, events=12, noise=0.03)
     return truth, solve(bins_of(truth), Bounds(clones=(2, 2), purity=(0.8, 0.8), ploidy=(1.5, 2.8)), workers=1)
+
+
+def legend_of(legend):
+    """Texts of a legend with the colours that they explain."""
+    handles = zip(legend.get_texts(), legend.legend_handles, strict=True)
+    return {
+        text.get_text(): to_hex(one.get_color() if isinstance(one, Line2D) else one.get_facecolor())
+        for text, one in handles
+    }
+
+
+def test_figures__points_and_bars_have_the_colours_of_one_legend(two_clones):
+    for found in (answer(), two_clones[1]):
+        fig = Figure()
+        best = found.solutions[0].best
+        plot_genome(found, found.solutions[0], None, fig)
+        depth, *_, clones = fig.axes
+        colours = legend_of(clones.get_legend())
+        drawn = [one for one in depth.collections if isinstance(one, PathCollection) and len(one.get_offsets())]
+        points = np.concatenate([one.get_facecolors() for one in drawn])
+        below = found.bins.depth <= depth.get_ylim()[1]
+        order = np.append(np.flatnonzero(below), np.flatnonzero(~below))  # those above the axis are drawn last
+        parts = {t: one for one in segments(found.data, best) for t in range(one.first, one.stop)}
+        assert len(points) == len(order)
+        for t, colour in zip(order, points, strict=True):
+            copies = int(parts[t].copies + 0.5)
+            text = (
+                "2+0 (copy-neutral loss of heterozygosity)" if copies == 2 and parts[t].seen.text == "2+0" else copies
+            )
+            assert to_hex(colour) == colours["8+" if copies >= 8 else str(text)]
+        bars = clones.collections[: best.parameters.n_clones]
+        assert {to_hex(colour) for bar in bars for colour in bar.get_facecolors()} <= set(colours.values())
+        assert "mean of the tumour cells" in clones.get_legend().get_title().get_text()
+
+
+def test_figures__the_legend_of_all_solutions_says_what_is_a_gain(two_clones):
+    _, found = two_clones
+    fig = Figure()
+    plot_solutions(found, found.solutions[:1], None, fig)
+    (legend,) = fig.legends
+    meaning = {colour: text for text, colour in legend_of(legend).items()}
+    levels = next(one for one in fig.axes[0].collections if isinstance(one, LineCollection))
+    told = set()
+    for line, colour in zip(levels.get_segments(), levels.get_colors(), strict=True):
+        text, copies = meaning[to_hex(colour)], line[0, 1]
+        told.add(text)
+        assert text.startswith("two copies" if abs(copies - 2) <= 0.05 else "more" if copies > 2 else "fewer")
+    assert len(told) > 2
+    assert legend.get_title().get_text() == "bars: mean copies per tumour cell"
+
+
+def test_figures__the_landscape_marks_solutions_whose_fit_it_does_not_show(two_clones):
+    for found, marker, told in ((answer(), "o", "one clone"), (two_clones[1], "s", "several clones, whose fit")):
+        fig = Figure()
+        plot_landscape(found, fig)
+        shown = [one.parameters.n_clones for one in (solution.best for solution in found.solutions[:3])]
+        assert {line.get_marker() for line in fig.axes[0].lines} == {"o" if n == 1 else "s" for n in shown} == {marker}
+        (text,) = fig.legends[0].get_texts()
+        assert text.get_text().startswith(f"solution of {told}")
 
 
 def test_segments__name_the_state_of_every_clone(two_clones):

@@ -10,6 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from chiasma.files.columns import same_chromosome
 from chiasma.genomics.bins import Bins
@@ -21,8 +23,13 @@ from chiasma.plots.style import BLACK, QUIET
 from chiasma.types import Floats
 
 GAIN, LOSS, NEUTRAL, LOH = "#b2182b", "#2166ac", "0.55", "#5aae61"
-# Copies 0, 1, 2, ...: losses blue, gains red, two copies nearly white.
-COPY_COLOURS = ("#08306b", "#4393c3", "#f2f2f2", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#8b1a2b", "#67001f")
+# Copies 0, 1, 2, ...: losses blue, two grey, gains from yellow to purple; all can be seen as small points on white.
+COPY_COLOURS = ("#2148c0", "#6baed6", "#a6a6a6", "#fec44f", "#fb8a3c", "#e34a33", "#b30000", "#7a0177", "#2d004b")
+# The state of two copies that are of one parent.
+NEUTRAL_LOH = "2+0"
+# Mean copies this near two are two.
+NEAR_TWO = 0.05
+SOLUTION_MARK: dict[str, Any] = {"ms": 11, "mfc": "white", "mec": BLACK, "mew": 1.2}
 MEGABASE = 1e6
 # Lines at whole copies are drawn up to here.
 MOST_LINES = 16
@@ -91,7 +98,9 @@ def _title(answer: Answer, solution: Solution) -> str:
 
 
 def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopySegment], where: Places) -> None:
-    """Depth of the bins, coloured by gain and loss, and the level of every segment; a line at every whole copy."""
+    """Depth of the bins in the colours of `draw_clones`, by the mean copies of the tumour cells, and the level of every
+    segment; a line at every whole copy.
+    """
     y = answer.bins.depth
     seen = ~np.isnan(y)
     expected = expected_depth(own)
@@ -100,12 +109,12 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
     base = min(high, max(float(np.nanquantile(y, 0.9)) * 2.2, _copy_levels(own)[3]))
     top = min(high, base)
     clipped = seen & (y > top)
-    colours = np.full(len(y), NEUTRAL, dtype=object)
+    colours = np.empty(len(y), dtype=object)
     for one in found:
-        colours[one.first : one.stop] = _colour(one)
+        colours[one.first : one.stop] = _rounded_colour(one)
     plain = seen & ~clipped
     ax.scatter(
-        where.middle[plain] / MEGABASE, y[plain], s=2.5, c=list(colours[plain]), lw=0, alpha=0.6, rasterized=True
+        where.middle[plain] / MEGABASE, y[plain], s=2.5, c=list(colours[plain]), lw=0, alpha=0.8, rasterized=True
     )
     ax.scatter(
         where.middle[clipped] / MEGABASE,
@@ -193,15 +202,12 @@ def expected_fraction(own: Explanation) -> Floats:
 
 
 def draw_clones(ax: Axes, bins: Bins, own: Explanation, found: Sequence[CopySegment], where: Places) -> None:
-    """Copies of every clone as colours, with the clones' shares of all cells."""
+    """Copies of every clone as colours, with the clones' shares of all cells, and the legend of the whole figure."""
     shares = own.parameters.clone_fractions[1:]
     for row in range(len(shares)):
         spans, colours = [], []
         for one in found:
-            state = one.clones[row]
-            colour = COPY_COLOURS[min(state.total, len(COPY_COLOURS) - 1)]
-            if state.total == 2 and state.major == 2 and own.states.alleles:
-                colour = LOH
+            colour = _copy_colour(one.clones[row].total, one.clones[row].text)
             own_spans = _spans(bins, one.first, one.stop, where)
             spans += [(left, right - left) for left, right in own_spans]
             colours += [colour] * len(own_spans)
@@ -209,14 +215,15 @@ def draw_clones(ax: Axes, bins: Bins, own: Explanation, found: Sequence[CopySegm
     names = ["main", *(f"subclone {j}" for j in range(1, len(shares)))]
     ax.set_yticks(range(len(shares)), labels=[f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True)], fontsize=8)
     ax.set_ylim(len(shares) - 0.5, -0.5)
-    handles = [
+    handles: list[Patch | Line2D] = [
         _patch(COPY_COLOURS[n], f"{n}{'+' if n == len(COPY_COLOURS) - 1 else ''}") for n in range(len(COPY_COLOURS))
     ]
     if own.states.alleles:
-        handles.append(_patch(LOH, "2+0"))
+        handles.append(_patch(LOH, f"{NEUTRAL_LOH} (copy-neutral loss of heterozygosity)"))
+    handles.append(Line2D([], [], color=BLACK, lw=1.4, label="expected by this solution"))
     ax.legend(
         handles=handles,
-        title="copies",
+        title="copies (bars: of each clone; points of the depth: mean of the tumour cells, rounded)",
         ncols=len(handles),
         fontsize=7,
         title_fontsize=7,
@@ -228,16 +235,24 @@ def draw_clones(ax: Axes, bins: Bins, own: Explanation, found: Sequence[CopySegm
     )
 
 
-def _patch(colour: str, label: str) -> Any:
-    from matplotlib.patches import Patch
-
+def _patch(colour: str, label: str) -> Patch:
     return Patch(facecolor=colour, edgecolor="0.7", label=label, lw=0.5)
 
 
-def _colour(one: CopySegment) -> str:
-    if one.seen.total != 2:
-        return GAIN if one.seen.total > 2 else LOSS
-    return LOH if one.seen.text == "2+0" else NEUTRAL
+def _copy_colour(copies: int, text: str) -> str:
+    return LOH if copies == 2 and text == NEUTRAL_LOH else COPY_COLOURS[min(copies, len(COPY_COLOURS) - 1)]
+
+
+def _rounded_colour(one: CopySegment) -> str:
+    """That of the mean copies; where they are two, of the state of the clone with the largest share."""
+    return _copy_colour(int(one.copies + 0.5), one.seen.text)
+
+
+def _mean_colour(one: CopySegment) -> str:
+    """Gain, loss or two copies, by the mean copies; where they are two, the state of the largest clone counts."""
+    if abs(one.copies - 2) > NEAR_TWO:
+        return GAIN if one.copies > 2 else LOSS
+    return LOH if one.seen.text == NEUTRAL_LOH else BLACK
 
 
 def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[Span]:
@@ -287,7 +302,9 @@ def megabases(ax: Axes, where: Places) -> None:
 
 
 def plot_landscape(answer: Answer, fig: Figure) -> None:
-    """Log evidence of one clone over purity and ploidy, and the solutions."""
+    """Log evidence of one clone over purity and ploidy, and the solutions: circles, and squares where they have several
+    clones, whose fit the colours do not show.
+    """
     ax = fig.subplots()
     shown = that_matter(answer)
     highest = max(7.0, *(one.ploidy + 0.2 for one in shown))
@@ -317,7 +334,7 @@ def plot_landscape(answer: Answer, fig: Figure) -> None:
     bar.set_ticks([np.sqrt(x) for x in ticks], labels=[f"{x:,}" for x in ticks])
     bar.set_label("log evidence below the best, one clone")
     for i, solution in reversed(list(enumerate(shown, start=1))):
-        ax.plot(solution.ploidy, solution.purity, "o", ms=11, mfc="white", mec=BLACK, mew=1.2)
+        ax.plot(solution.ploidy, solution.purity, _clone_marker(solution), **SOLUTION_MARK)
         ax.text(solution.ploidy, solution.purity, str(i), ha="center", va="center", fontsize=7)
     ax.set_xlabel("ploidy (mean copies per tumour cell)")
     ax.set_ylabel("purity")
@@ -326,12 +343,26 @@ def plot_landscape(answer: Answer, fig: Figure) -> None:
     told = [f"{i}: {chance(one.probability)}" for i, one in enumerate(shown, start=1)]
     title = FLAT if answer.flat else f"probabilities {', '.join(told)}"
     ax.set_title(f"{answer.bins.sample}: {title}", fontsize="medium")
+    meanings = {
+        "o": "solution of one clone",
+        "s": "solution of several clones, whose fit the colours (one clone) do not show",
+    }
+    used = {_clone_marker(solution) for solution in shown}
+    handles = [
+        Line2D([], [], ls="", marker=m, label=text, **SOLUTION_MARK) for m, text in meanings.items() if m in used
+    ]
+    fig.legend(handles=handles, loc="outside lower center", fontsize=8, frameon=False)
+
+
+def _clone_marker(solution: Solution) -> str:
+    return "s" if solution.best.parameters.n_clones > 1 else "o"
 
 
 def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | None, fig: Figure) -> None:
     """Mean copies per tumour cell along the genome in the solutions to be shown, on one page."""
     where = places(answer.bins, known)
     axes = np.atleast_1d(fig.subplots(len(shown), 1, sharex=True))
+    clipped = False
     for i, (ax, solution) in enumerate(zip(axes, shown, strict=True), start=1):
         own = solution.best
         purity, scale = own.parameters.purity, own.parameters.scale
@@ -341,11 +372,12 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         above = copies > top
         ax.scatter(x[~above], np.maximum(copies[~above], -0.5), s=1.5, c="0.7", lw=0, rasterized=True)
         ax.scatter(x[above], np.full(int(above.sum()), top), s=9, marker="^", c="0.5", lw=0, clip_on=False)
+        clipped = clipped or bool(above.any())
         levels, colours = [], []
         for one in segments(answer.data, own):
             spans = _spans(answer.bins, one.first, one.stop, where)
             levels += [(span, one.copies) for span in spans]
-            colours += [_colour(one) if one.seen.total != 2 else BLACK] * len(spans)
+            colours += [_mean_colour(one)] * len(spans)
         _draw_levels(ax, levels, colours, 2)
         ax.set_ylim(-0.5, top)
         ax.set_yticks(range(0, int(top) + 1, 1 if top < 7 else 2))
@@ -364,6 +396,25 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
     name_chromosomes(axes[0], where)
     axes[0].set_title(axes[0].get_title(loc="left"), fontsize="small", loc="left", pad=14)
     megabases(axes[-1], where)
+    handles = [
+        Line2D([], [], color=GAIN, lw=2, label="more than two copies (gain)"),
+        Line2D([], [], color=BLACK, lw=2, label="two copies"),
+        Line2D([], [], color=LOSS, lw=2, label="fewer than two copies (loss)"),
+        Line2D([], [], color="0.7", ls="", marker="o", ms=3, label="depth of a bin, as copies"),
+    ]
+    if any(solution.best.states.alleles for solution in shown):
+        handles.insert(2, Line2D([], [], color=LOH, lw=2, label=f"two copies, {NEUTRAL_LOH} (loss of heterozygosity)"))
+    if clipped:
+        handles.append(Line2D([], [], color="0.5", ls="", marker="^", ms=4, label="bin above the axis"))
+    fig.legend(
+        handles=handles,
+        title="bars: mean copies per tumour cell",
+        loc="outside lower center",
+        ncols=len(handles),
+        fontsize=7,
+        title_fontsize=7,
+        frameon=False,
+    )
 
 
 def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Figure, most: int = 4) -> None:
