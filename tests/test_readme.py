@@ -22,8 +22,8 @@ from chiasma.datasets.study import compare_updates, simulation_study
 from chiasma.files.prior_settings import prior_names
 from chiasma.files.row_settings import PLAIN
 from chiasma.files.settings import Settings, settings_of
+from chiasma.genomics.decision import CLEAR
 from chiasma.genomics.landscape import Bounds
-from chiasma.genomics.page import CLEAR
 from chiasma.genomics.solutions import RESPONSES
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
