@@ -48,6 +48,21 @@ def test_interrupt__while_it_waits():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_interrupt__while_tasks_are_results_of_the_same_pool():
+    begun = []
+
+    def interrupt(i):
+        begun.append(i)
+        if i == 1:
+            _thread.interrupt_main()
+        time.sleep(0.02)
+        return i
+
+    with pytest.raises(KeyboardInterrupt), Pool(1) as pool:
+        pool.map(abs, pool.map(interrupt, range(1000)))
+    assert len(begun) < 100  # an interrupt that waits for all results would be heard after the last
+
+
 def test_interrupt__waits_until_no_lock_is_taken(monkeypatch):
     """While tasks are submitted, and while the pool ends, its locks may be taken."""
     seen = []

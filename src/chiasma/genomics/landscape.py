@@ -7,7 +7,6 @@ genome. For the search states are more alike in probability than in the model, s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,6 +16,7 @@ from scipy.optimize import minimize
 
 from chiasma.genomics.copy_states import CopyStates
 from chiasma.genomics.model import Columns, Parameters, evidence_map
+from chiasma.sampling.pools import Pool
 from chiasma.types import Floats
 
 LEAST_PURITY, PURITY_STEP = 0.075, 0.025
@@ -94,7 +94,7 @@ def survey(
             out[inside] = evidence_map(pieces, states, alike, (), np.array([purity]), scales[inside], slack)[0]
         return out
 
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         heights = list(pool.map(row, purities))
     return Landscape(purities, scales, np.array(heights), unit)
 
@@ -122,7 +122,7 @@ def candidates(
         for doubled, own in maps.items()
         for height, purity, scale in own.maxima(N_MAXIMA)
     ]
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         for _ in range(1, n_clones):
             seeds = list(pool.map(partial(_with_subclone, pieces, most), seeds))
         found = sorted(seeds, key=lambda one: -one[0])[:N_REFINED]

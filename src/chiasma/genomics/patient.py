@@ -10,7 +10,6 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -39,6 +38,7 @@ from chiasma.genomics.solutions import (
     surveyed,
     with_measured_alleles,
 )
+from chiasma.sampling.pools import Pool
 from chiasma.types import Floats
 
 # Another sample's purity and scale, given the copy numbers: a coarse grid is enough, as there are no narrow maxima.
@@ -139,7 +139,7 @@ def solve_patient(
     for own in data:
         note(f"{own.bins.sample}: {noise_in_words(own)}")
     numbers = range(each[0].clones[0], each[0].clones[1] + 1)
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         search = _Search(data, most, each, workers, pool)
         rough = {}
         for n_clones in [n for n in numbers if n <= MANY_CLONES] or numbers[:1]:
@@ -194,7 +194,7 @@ class _Search:
         most: int,
         bounds: Sequence[Bounds],
         workers: int,
-        pool: ThreadPoolExecutor,
+        pool: Pool,
     ):
         self.most, self.bounds, self.workers, self.pool = most, bounds, workers, pool
         self.use(samples)

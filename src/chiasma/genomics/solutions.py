@@ -12,7 +12,6 @@ Samples of one patient (`chiasma.genomics.patient`) are explained together: a jo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -36,6 +35,7 @@ from chiasma.genomics.model import (
 )
 from chiasma.genomics.pieces import FRACTION_SLACKS, TumourData
 from chiasma.genomics.state_prior import learned, log_average
+from chiasma.sampling.pools import Pool
 from chiasma.types import Floats
 
 # Doubled genomes are about a third of tumours.
@@ -202,7 +202,7 @@ def solve(
         note(data.bins.notes[-1])
     explanations: list[Explained] = []
     numbers = range(bounds.clones[0], bounds.clones[1] + 1)
-    with ThreadPoolExecutor(workers) as pool:
+    with Pool(workers) as pool:
         rough = {}
         for n_clones in numbers:
             note(f"searching explanations with {clones_in_words(n_clones)}")
@@ -237,7 +237,7 @@ def surveyed(data: TumourData, most: int, bounds: Bounds, workers: int) -> tuple
 
 
 def rough_explanations(
-    data: TumourData, most: int, bounds: Bounds, found: Sequence[Parameters], pool: ThreadPoolExecutor
+    data: TumourData, most: int, bounds: Bounds, found: Sequence[Parameters], pool: Pool
 ) -> list[tuple[float, Joint]]:
     """Candidates of one sample and their aliases after a few steps, with their heights."""
     begun = list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in found]))

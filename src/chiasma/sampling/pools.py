@@ -37,8 +37,9 @@ class Pool:
 
     def map(self, function: Callable[..., Made], *tasks: Iterable[Any]) -> Iterator[Made]:
         """Results in the order of the tasks, which begin at once."""
+        given = list(zip(*tasks, strict=True))  # they may be results of this pool: wait for these where Ctrl-C is heard
         with WaitingInterrupts():
-            futures = [self._threads.submit(function, *one) for one in zip(*tasks, strict=True)]
+            futures = [self._threads.submit(function, *one) for one in given]
         return (_result(future) for future in futures)
 
 
