@@ -41,6 +41,13 @@ def test_two_parts__are_not_found_in_one(draw):
     assert [two_parts(draw(rng)) for _ in range(500)] == [None] * 500
 
 
+def test_two_parts__a_few_draws_on_the_way_between_them_do_not_hide_them():
+    rng = np.random.default_rng(3)
+    low, high = rng.normal(0.53, 0.01, 3_560), rng.normal(0.69, 0.008, 424)
+    found = two_parts(np.concatenate([low, high, np.linspace(0.56, 0.66, 16)]))
+    assert found.text == "89% of the draws near 0.53, 11% near 0.69"
+
+
 def test_two_parts__few_draws_and_single_outliers_say_nothing():
     near = np.linspace(0, 1, FEWEST - 1)
     assert two_parts(np.r_[near[:-2], 50.0, 51.0]) is None
@@ -87,6 +94,7 @@ def test_rows_too_many__are_told_and_not_those_that_are_needed():
         )
     hardly = {n: [one.answer for one in verdicts if "hardly say" in one.answer] for n, verdicts in told.items()}
     assert hardly == {2: [], 3: ["The data hardly say when row_0 is on."]}
+    assert {n: "evidence of fewer rows" in verdicts[-1].text for n, verdicts in told.items()} == {2: False, 3: True}
 
 
 def test_summary__tells_how_to_read_parameters_between_sampling_and_model():

@@ -119,6 +119,16 @@ def test_guess__columns_by_their_names_and_contents(write):
     assert rising.data.gaps is None
 
 
+def test_decimal_commas__where_they_can_be_nothing_else(write):
+    text = "Zeit\tFluss\tMenge\tNotiz\n0\t13,2\t1,234\tok\n1\t\t0,500\tok, gut\n2\t-4\t2,000\tok\n"
+    signal = read_signal(write(text, "a.txt"), Columns(value="Fluss"), guess=True)
+    np.testing.assert_array_equal(signal.data.y, [13.2, np.nan, -4])
+    assert signal.notes[0] == "decimal commas in 'Fluss', 'Menge' are read as points"
+    assert read_signal(write(text, "b.txt"), Columns(value="Menge")).data.y.tolist() == [1.234, 0.5, 2]  # 0,500 tells
+    plain = read_signal(write("1,5;2,5e3\n2,25;1e2\n", "c.csv"), Columns(value="2"))
+    assert plain.data.y.tolist() == [2500, 100]
+
+
 POWER = "{},kilowatt,temperature,room\n2024-05-01 08:00,1,20,a\n2024-05-01 08:05,2,20,b\n2024-05-01 08:10,1,20,b\n"
 
 
@@ -280,7 +290,9 @@ def test_read__arrays(tmp_path):
     ("text", "columns", "where", "what"),
     [
         ("a,b\n1,2\n3,high\n", Columns(value="b"), "line 3", "column 'b' must hold numbers, got 'high'; correct it or"),
-        ("a;b\n1;2,5\n", Columns(value="b", delimiter=";"), "line 2", "got '2,5'; write decimals with a point"),
+        # Thousands, or decimals?
+        ("a;b\n1;2,500\n", Columns(value="b", delimiter=";"), "line 2", "got '2,500'; write decimals with a point"),
+        ("a;b\n1;2,5\n2;1.5\n", Columns(value="b"), "line 2", "got '2,5'; write decimals with a point"),
         ("a,b\n1,1_000\n", Columns(value="b"), "line 2", "must hold numbers, got '1_000'"),
         ("a,b\n1,2\n\n3\n", Columns(value="b"), "line 4", "expected 2 columns as in line 1, got 1; complete the line"),
         ("a,b\n1,2,3\n", Columns(value="b"), "line 2", "expected 2 columns as in line 1, got 3"),

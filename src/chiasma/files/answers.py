@@ -44,7 +44,7 @@ def answers(
         *(Verdict(tone="doubt", answer="Read the parameters with care:", text=f"{text}.") for text in about),
         *_fit(summary),
         *(Verdict(tone="note", answer=one.text, text=one.why) for one in spare),
-        _next(summary, doubtful, rows),
+        _next(summary, doubtful, rows, spare),
     ]
 
 
@@ -197,7 +197,7 @@ def _fit(summary: Summary) -> list[Verdict]:
     return [Verdict(tone="good", answer="The model fits the data.", text=text)]
 
 
-def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> Verdict:
+def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str], spare: Sequence[SpareRows]) -> Verdict:
     misfits = summary.about_the_model
     if summary.remedies:
         told = in_order(summary.remedies)
@@ -224,4 +224,7 @@ def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> 
             "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
             "probabilities (explanations.tsv); more sites or less noise can settle them."
         )
+    if spare:
+        first = "First compare the evidence of fewer rows: with a row too many, states have rivals that mean nothing."
+        text = f"{first} {text}"
     return Verdict(tone="note", answer="What to do next:", text=text)

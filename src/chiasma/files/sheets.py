@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import math
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ MISSING = ("", ".", "na", "n/a", "nan")
 COMMENTS = ("#", "@")
 GZIP = b"\x1f\x8b"
 MOST_UNPACKED = 16 * 2**30
+# A number with a comma: the digits before and behind it.
+WITH_COMMA = re.compile(r"[+-]?(\d+),(\d+)(?:[eE][+-]?\d+)?")
 # Lines that decide what the delimiter is and whether there is a header.
 LOOKED_AT = 50
 
@@ -42,7 +45,8 @@ class Line(NamedTuple):
 class Sheet(NamedTuple):
     """The lines of a file, split into cells; column names are 1, 2, ... if it has no header.
 
-    comments: the lines before the header that begin with # or @, as they are.
+    comments: the lines before the header that begin with # or @, as they are. commas: columns whose numbers had decimal
+    commas, which are points now.
     """
 
     path: Path
@@ -50,6 +54,7 @@ class Sheet(NamedTuple):
     rows: list[Line]
     has_header: bool
     comments: tuple[str, ...] = ()
+    commas: tuple[int, ...] = ()
 
     def texts(self, column: int) -> list[str]:
         return [row.cells[column].strip() for row in self.rows]
@@ -81,7 +86,7 @@ class Sheet(NamedTuple):
         where = f"column {self.names[column]!r}"
         if number is None:
             other = "correct it or write NA" if expected == "numbers" else "write them in this way"
-            remedy = "write decimals with a point" if _has_decimal_comma(text) else other
+            remedy = "write decimals with a point" if WITH_COMMA.fullmatch(text) else other
             raise self.error(row.line, f"{where} must hold {expected}, got {text!r}; {remedy}")
         if math.isinf(number):
             raise self.error(row.line, f"{where} must be finite, got {text!r}; write NA for a missing value")
@@ -145,6 +150,7 @@ def as_sheet(path: Path, lines: Sequence[str], delimiter: str | None = None) -> 
     rows = rows[_n_remarks(rows) :]
     if not rows:
         raise InvalidInput(f"{path} has no rows; expected a header and one line per site")
+    commas = () if sign == "," else _make_points(rows)
     first = rows[0]
     hidden = _header_in_comment(lines[:skipped], sign, rows)
     if hidden is not None:
@@ -153,7 +159,7 @@ def as_sheet(path: Path, lines: Sequence[str], delimiter: str | None = None) -> 
         has_header = _is_header(rows)
         names = [cell.strip() for cell in first.cells] if has_header else [str(i + 1) for i in range(len(first.cells))]
         body = rows[1:] if has_header else rows
-    sheet = Sheet(path, names, body, has_header, comments)
+    sheet = Sheet(path, names, body, has_header, comments, commas)
     if not body:
         raise sheet.error(first.line, "there is a header and nothing below it; expected one line per site")
     for row in body:
@@ -268,5 +274,28 @@ def _is_header(rows: Sequence[Line]) -> bool:
     return 2 * texts > len(numeric) if numeric else not any(is_number(cell) for cell in first)
 
 
-def _has_decimal_comma(text: str) -> bool:
-    return text.count(",") == 1 and is_number(text.replace(",", "."))
+def _make_points(rows: Sequence[Line]) -> tuple[int, ...]:
+    """Replace decimal commas by points, in columns of numbers that cannot be meant otherwise; returns these columns.
+
+    Where every comma has three digits behind it, it may separate thousands: such a column is left to the reader.
+    """
+    found = []
+    for column, first in enumerate(rows[0].cells):
+        below = [row.cells[column].strip() for row in rows[1 : LOOKED_AT + 1] if column < len(row.cells)]
+        # The first line may be a header.
+        cells = [first.strip(), *below] if WITH_COMMA.fullmatch(first.strip()) else below
+        matches = [match for cell in cells if (match := WITH_COMMA.fullmatch(cell))]
+        others = [cell for cell in cells if not WITH_COMMA.fullmatch(cell)]
+        whole = all(is_number(cell) and (cell.lower() in MISSING or "." not in cell) for cell in others)
+        if whole and any(_is_decimal(match) for match in matches):
+            found.append(column)
+    for row in rows if found else ():
+        for column in found:
+            if column < len(row.cells) and WITH_COMMA.fullmatch(row.cells[column].strip()):
+                row.cells[column] = row.cells[column].replace(",", ".")
+    return tuple(found)
+
+
+def _is_decimal(match: re.Match[str]) -> bool:
+    before, behind = match.groups()
+    return len(behind) != 3 or len(before) > 3 or before.startswith("0")

@@ -53,10 +53,12 @@ def read_signal(path: Path, columns: Columns | None = None, guess: bool = False)
 
 def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
     """The columns of a sheet as a signal; see `read_signal`."""
-    notes: tuple[str, ...] = ()
+    commas = [sheet.names[column] for column in sheet.commas]
+    notes: tuple[str, ...] = (f"decimal commas in {listed(commas)} are read as points",) if commas else ()
     hints: tuple[str, ...] = ()
     if guess:
-        columns, notes, hints = guessed(sheet, columns)
+        columns, guesses, hints = guessed(sheet, columns)
+        notes += guesses
     if columns.gap_unit is not None and columns.position is None:
         raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
     if columns.position is not None and is_dated(sheet, clock := find_column(sheet, columns.position, "position")):

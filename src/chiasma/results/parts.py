@@ -10,9 +10,9 @@ import xarray as xr
 from chiasma.results.parameters import entries
 from chiasma.types import Floats
 
-# Each part holds at least this share of the draws, and the gap between the two is so many times as wide as the standard
-# deviation within either.
-LEAST_SHARE, WIDE_GAP = 0.01, 3.0
+# Each part holds at least this share of the draws. Between their medians, the middle half holds less than this part of
+# the draws of the smaller one: a valley.
+LEAST_SHARE, VALLEY = 0.01, 0.1
 # With fewer draws a gap says nothing.
 FEWEST = 100
 # Parameters that are described.
@@ -32,23 +32,29 @@ class Parts(NamedTuple):
 
 
 def two_parts(values: Floats) -> Parts | None:
-    """The two parts of some draws (n,), if they have two.
+    """The two parts of some draws (n,), if they have two: a few draws may lie between them.
 
-    >>> near = np.linspace(-1, 1, 100)
-    >>> two_parts(np.concatenate([near, 50 + near[:25]])).text
-    '80% of the draws near 0, 20% near 49.2'
+    >>> near = np.linspace(1, 2, 100)
+    >>> two_parts(np.concatenate([near, 50 * near[:25]])).text
+    '80% of the draws near 1.5, 20% near 56.1'
     >>> two_parts(near)
     """
-    if len(values) < FEWEST:
+    n = len(values)
+    if n < FEWEST:
         return None
     ordered = np.sort(values)
-    least = max(2, int(np.ceil(LEAST_SHARE * len(values))))
-    gaps = np.diff(ordered)[least - 1 : len(values) - least]
-    split = least + int(np.argmax(gaps))
-    low, high = ordered[:split], ordered[split:]
-    if gaps.max() <= WIDE_GAP * max(low.std(), high.std()):
+    least = int(np.ceil(LEAST_SHARE * n))
+    # The split that leaves least variance within the parts (Otsu's).
+    sizes = np.arange(least, n - least + 1)
+    sums = np.cumsum(ordered - ordered.mean())[sizes - 1]
+    split = int(sizes[np.argmax(sums**2 / (sizes * (n - sizes)))])
+    low, high = (float(np.median(part)) for part in (ordered[:split], ordered[split:]))
+    if low == high:
         return None
-    return Parts(split / len(values), float(np.median(low)), float(np.median(high)))
+    middle = np.searchsorted(ordered, [low + (high - low) / 4, high - (high - low) / 4])
+    if middle[1] - middle[0] >= VALLEY * min(split, n - split):
+        return None
+    return Parts(split / n, low, high)
 
 
 def part_warnings(parameters: xr.Dataset) -> list[str]:
@@ -61,6 +67,7 @@ def part_warnings(parameters: xr.Dataset) -> list[str]:
     values = "value" if len(found) == 1 else "values"
     return [
         f"the posterior of {len(found)} learned {values} has two parts ({told}{more}): these are rival explanations, "
-        "and means over both describe neither. Rows that are in ascending order of their weights may be other ones in "
-        "each part. A row that the data do not need has such parts: compare the evidence of fewer rows"
+        "and means over both describe neither; nor do the signals that a report gives for states. Rows that are in "
+        "ascending order of their weights may be other ones in each part. A row that the data do not need has such "
+        "parts: compare the evidence of fewer rows"
     ]

@@ -23,6 +23,7 @@ from chiasma.results.remedies import in_order, remedies, what_to_try
 from chiasma.results.run_info import RunInfo
 from chiasma.results.shown import Shown
 from chiasma.results.warnings import (
+    BRIDGED_RHAT,
     chain_warnings,
     count,
     disagree,
@@ -219,8 +220,10 @@ def summarise(
     known = info.get("warnings", ())
     judged = () if independent else parts
     sampled = () if independent else parameters
-    # Of one replica, the evidence is that of the parameters: the level at a site is not in it.
-    apart = not independent and disagree(parts if len(betas) > 1 else parts[:1], parameters)
+    if len(betas) > 1:
+        apart = not independent and disagree(parts, parameters)
+    else:  # the level at a site is not in the evidence of parameters
+        apart = not independent and disagree(parts[:1], parameters, BRIDGED_RHAT)
     return Summary(
         run=run,
         convergence=parts,

@@ -27,6 +27,9 @@ ESS_PER_CHAIN = 100
 MARGIN = 1.25
 # With fewer draws per chain there is nothing to judge.
 FEWEST = 4
+# With parameters alone the evidence is a bridge between their draws and proposals near them: chains that differ this
+# little leave it as it is.
+BRIDGED_RHAT = 1.05
 # In nats: two such standard errors are a factor e in a Bayes factor.
 EVIDENCE_ERROR = 0.5
 # A warning lists at most this many parameters.
@@ -124,9 +127,9 @@ def _round_up(count: float) -> int:
     return math.ceil(count / unit) * unit
 
 
-def disagree(parts: Sequence[Convergence], parameters: Sequence[ParameterSummary]) -> bool:
+def disagree(parts: Sequence[Convergence], parameters: Sequence[ParameterSummary], limit: float = RHAT) -> bool:
     """Whether any R-hat is above the limit."""
-    return any(rhat > RHAT for rhat in [*(part.rhat_worst for part in parts), *(one.rhat for one in parameters)])
+    return any(rhat > limit for rhat in [*(part.rhat_worst for part in parts), *(one.rhat for one in parameters)])
 
 
 def evidence_warnings(evidence: Evidence | None, n_draws: int, apart: bool = False) -> list[str]:
