@@ -31,11 +31,13 @@ from chiasma.cli.examples import EXAMPLES
 from chiasma.cohort import clusters
 from chiasma.cohort.api import begin_cohort, cohort, cohort_settings, merge_cohort, run_cohort_task
 from chiasma.cohort.directory import CohortDirectory
+from chiasma.cohort.fit_workflow import FitWorkflow
 from chiasma.cohort.outcome import Outcome
 from chiasma.cohort.page import write_page
 from chiasma.cohort.pictures import MOST_ROWS, ROW_HEIGHT, WIDTH, in_words, write_picture
 from chiasma.cohort.progress import Progress
 from chiasma.cohort.seeds import sample_seed
+from chiasma.cohort.sheet import read_samples
 from chiasma.cohort.store import common_grid
 from chiasma.cohort.task import computing_alone, run_task, task_of
 from chiasma.datasets.genome import tumour_genome
@@ -441,6 +443,20 @@ def test_table__has_the_intervals_of_learned_parameters(serial):
         kept = float(stored[f"parameter_{statistic}"].sel(sample="c", parameter="sd"))
         assert float(rows["c"][column]) == pytest.approx(kept)
         assert rows["a"][column] == "NA"
+
+
+def test_sheet__one_of_several_samples_in_a_file(inputs, tmp_path):
+    header, *lines = (inputs / "a.tsv").read_text().splitlines()
+    both = [f"{header}\tsample", *(f"{line}\t{name}" for name in "xy" for line in lines)]
+    (tmp_path / "both.tsv").write_text("\n".join(both).replace("chromosome", "chrom").replace("position", "start"))
+    text = (inputs / "model.toml").read_text()
+    (tmp_path / "model.toml").write_text(text.replace('"chromosome"', '"chrom"').replace('"position"', '"start"'))
+    sheet = [{"sample": f"s-{name}", "path": str(tmp_path / "both.tsv"), "sample_in_file": name} for name in "xy"]
+    samples = read_samples(sheet, FitWorkflow())
+    assert [one.settings for one in samples] == [{"sample": "x"}, {"sample": "y"}]
+    done = run_serially(tmp_path, tmp_path / "out", sheet)
+    assert done.in_words == "2 of 2 samples done"
+    assert table(tmp_path / "out/cohort.tsv")["s-y"]["sites"] == str(len(lines))
 
 
 LAMPS = """

@@ -54,6 +54,22 @@ def test_lines__waits_grow_to_a_limit(monkeypatch):
     assert said[1] == "chiasma: draws 5 of 100 (5%), 5 s, about 1 min 35 s left"
 
 
+def test_lines__every_stage_is_told_soon():
+    now, said = [0.0], []
+    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines.begin("warm-up", 100)
+    for now[0] in range(100):
+        lines.advance(1)
+        lines.tell_if_due()
+    lines.begin("draws", 100)
+    n = len(said)
+    for now[0] in range(100, 107):
+        lines.advance(1)
+        lines.tell_if_due()
+    assert len(said) == n + 1
+    assert said[-1].startswith("chiasma: draws ")
+
+
 def test_lines__a_stage_that_has_only_begun_is_not_told():
     now, said = [6.0], []
     lines = Lines("why", clock=lambda: now[0], write=said.append)

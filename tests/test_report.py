@@ -265,7 +265,7 @@ def test_report__counts_segments_of_a_single_value():
     posterior = ch.sample(model, y, draws=20, chains=2, seed=1, progress=False)
     found = find(posterior, Signal(data=Observations(y)))
     told = answers(found.summary, found.regions, found.doubtful, found.where, found.command, ["row_0"], "")
-    assert told[0].text.endswith("1 of them has a single value, which may be an outlier.")
+    assert told[0].text.endswith("1 of them has a single value (n_data in segments.tsv is 1), which may be an outlier.")
     assert told[1].text == "There are no rivals, given this one row."
     assert (
         "It holds given this one row; other numbers of rows are other models: compare their evidence" in told[-1].text

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -206,6 +207,22 @@ def test_row_probabilities__equal_rows_by_how_many_are_on():
         np.testing.assert_allclose(lamp.probabilities[n - 1], (on == n).mean(axis=(0, 1)))
     assert (oven.is_count, lamp.is_count) == (False, True)
     assert [row.name for row in row_probabilities(posterior, together=False)] == names_of_rows(posterior)[:-1]
+
+
+def test_explanations__have_the_signals_of_the_draws_that_have_them():
+    """Two modes: with a weight of 1 the row is on, with one of 3 it is off. At their mean, neither signal is right."""
+    model = ch.FactorialHMM(
+        chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(ch.Gamma([2, 2], 1), sd=1.0), fixed_rows={1: 1}
+    )
+    codes = np.full((2, 50, 8), 0b11)
+    codes[1] = 0b10
+    weights = np.where(codes[:, :, :1] == 0b11, [1.0, 2.0], [3.0, 2.5])
+    parameters = xr.Dataset({"weights": (("chain", "draw", "row"), weights)})
+    posterior = by_hand(
+        codes, model=model, data=ch.Observations(np.zeros(8)), parameters=parameters, info={"n_rows": 2}
+    )
+    (region,) = explain(posterior, posterior.segments())
+    assert {one.name: one.level for one in region.explanations} == {"s11": 3.0, "s01": 2.5}
 
 
 def test_counts__of_equal_rows_by_the_name_of_copies_or_of_one():

@@ -581,6 +581,20 @@ def test_signal__keeps_the_time_zone(stamped, tmp_path):
         Signal.load(tmp_path / "data.npz")
 
 
+def test_region__in_megabases(write):
+    text = "".join(f"chr1\t{t}00000\t1\n" for t in range(3, 20)) + "chr2\t300000\t1\n"
+    signal = read_signal(write("chrom\tstart\tvalue\n" + text), Columns(chromosome="chrom", position="start"))
+    assert find_region(signal, "chr1:0.5-1.2Mb") == find_region(signal, "chr1:500000-1200000") == (2, 10)
+    assert find_region(signal, "1:500-1200kb") == (2, 10)
+    assert find_region(signal, "2:0.3mb") == (17, 18)
+    told = "give the region as 1, 1:300000-1900000 (in Mb with this unit behind it), or sites such as 0-99"
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        find_region(signal, "1:from here")
+    timed = Signal(data=Observations([1.0, 2.0]), position=np.array([0.0, 1e6]), axis="seconds")
+    with pytest.raises(InvalidInput, match="got 'seconds:0-1Mb'"):  # seconds are no bases
+        find_region(timed, "seconds:0-1Mb")
+
+
 def test_region__one_position_of_a_chromosome(write):
     """One number is a chromosome here: it was before a site could be given alone."""
     signal = read_signal(write(GENOME), ALL)

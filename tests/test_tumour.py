@@ -27,7 +27,7 @@ from chiasma.exact import inference as exact
 from chiasma.genomics.allele_table import allele_table
 from chiasma.genomics.bins import Alleles, simulated_bins
 from chiasma.genomics.copy_states import LATE, CopyStates
-from chiasma.genomics.decision import Decision
+from chiasma.genomics.decision import Decision, of_better_fits
 from chiasma.genomics.exports import (
     FLAT,
     copy_probabilities,
@@ -665,6 +665,12 @@ def test_page__says_whether_fit_or_plausibility_decide(two_clones):
         comparison([second, dict(first, log_mass=-15.0)])
     )
     # A lead in fit that is not clear does not become what is usual where that is none.
+    fits = [{"rank": i, "log_likelihood": fit, "log_mass": -5.0 * i} for i, fit in enumerate([10, 8, 11, 31], start=1)]
+    assert of_better_fits(fits) == [
+        "the data fit solution 4 better than solution 1 (+21.0 in log-likelihood): what is usual of tumours decides "
+        "for solution 1 (+36.0), so look at both"
+    ]
+    assert of_better_fits(fits[:3]) == of_better_fits(fits[:1]) == []
     assert Decision(2.0, -1.0).in_words() == (
         "neither the data (+2.0 in log-likelihood) nor what is usual of tumours (-1.0) tell solutions 1 and 2 apart"
     )

@@ -87,17 +87,17 @@ class FitWorkflow(Workflow):
     def _result(self, done: Fit) -> Result:
         posterior, signal, report = done.posterior, done.signal, done.report
         summary = report.summary
-        worst = [part.rhat_worst for part in summary.convergence if not math.isnan(part.rhat_worst)]
+        rhats = [*(part.rhat_worst for part in summary.convergence), *(one.rhat for one in summary.parameters)]
         marginals = posterior.marginals()
         return Result(
             evidence=summary.evidence,
-            warnings=(*summary.told, *report.notes),
+            warnings=(*report.notes, *summary.told),  # a row too many may be the cause of the others
             key_results={
                 "sites": signal.data.n_columns,
                 "missing": int(signal.data.missing.sum()),
                 "segments": report.n_segments,
                 "uncertain_segments": len(report.regions),
-                "rhat": max(worst, default=math.nan),
+                "rhat": max((rhat for rhat in rhats if not math.isnan(rhat)), default=math.nan),
             },
             parameters={
                 one.name: {"mean": one.mean, "sd": one.sd, "q05": one.low, "q95": one.high}

@@ -82,11 +82,8 @@ def _sample(record: Mapping[str, Any], where: str, folder: Path, workflow: Workf
         if name not in given:
             raise InvalidInput(f"{where}: the column {name!r} is empty; fill it in or drop the line")
     try:
-        settings = {
-            "sample" if key == IN_FILE else key: workflow.value(key, value)
-            for key, value in given.items()
-            if key not in REQUIRED
-        }
+        named = {"sample" if key == IN_FILE else key: value for key, value in given.items() if key not in REQUIRED}
+        settings = {key: workflow.value(key, value) for key, value in named.items()}
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
     for key in workflow.files & settings.keys():

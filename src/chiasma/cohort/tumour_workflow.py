@@ -14,14 +14,13 @@ from chiasma.cohort.workflow import Result, Workflow
 from chiasma.errors import InvalidInput
 from chiasma.files.options import as_whole
 from chiasma.files.sheets import listed
-from chiasma.genomics.exports import copy_probabilities, solution_entries, verdict
+from chiasma.genomics.exports import INTERVAL, N_PURITIES, copy_probabilities, solution_entries, verdict
 from chiasma.genomics.settings import TumourSettings
 from chiasma.genomics.solutions import Answer
 
 TRUE, FALSE = ("yes", "true", "1"), ("no", "false", "0")
 # Copies of a normal cell.
 NORMAL = 2
-N_PURITIES = 2_000
 # What cohort.tsv has of the first solution.
 KEY_RESULTS = ("probability", "purity", "ploidy", "clones", "doubled", "altered", "unexplained")
 
@@ -95,7 +94,7 @@ def _settings(settings: Mapping[str, Any]) -> TumourSettings:
 def result_of(answer: Answer, seed: int) -> Result:
     first, bins = solution_entries(answer, seed)[0], answer.bins
     purities = answer.purity_draws(N_PURITIES, seed)
-    low, high = np.quantile(purities, (0.05, 0.95))
+    low, high = np.quantile(purities, INTERVAL)
     share = copy_probabilities(answer)
     copies = np.arange(share.shape[1])
     return Result(

@@ -59,7 +59,8 @@ def _found(regions: Sequence[Region], doubtful: Sequence[Region], sequences: str
     )
     single = sum(one.segment.n_data == 1 for one in measured)
     # However probable a state is there: a model without outliers has no other explanation.
-    alone = f" {single:,} of them {'has' if single == 1 else 'have'} a single value, which may be an outlier."
+    has = "has" if single == 1 else "have"
+    alone = f" {single:,} of them {has} a single value (n_data in segments.tsv is 1), which may be an outlier."
     return Verdict(
         tone="note",
         answer=f"{count(len(measured), 'segment')} found{sequences}.",

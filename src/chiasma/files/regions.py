@@ -16,16 +16,16 @@ from chiasma.files.signal import Signal, position_text
 from chiasma.files.times import names_a_day, time_span
 from chiasma.types import Floats
 
-# FIRST-LAST or one place, in positions, which may be fractions, or negative; and in sites.
-SPAN = re.compile(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*(?:-\s*(-?\d[\d,]*(?:\.\d+)?)\s*)?")
+# FIRST-LAST or one place, in positions, which may be fractions, or negative, and of a genome in kb or Mb; and in sites.
+SPAN = re.compile(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*(?:-\s*(-?\d[\d,]*(?:\.\d+)?)\s*)?([kM]b)?", re.IGNORECASE)
 SITES = re.compile(r"\s*(\d[\d,]*)\s*(?:-\s*(\d[\d,]*)\s*)?")
 
 
 def find_region(signal: Signal, text: str) -> tuple[int, int]:
-    """start and stop of "chr17", "chr17:30000000-50000000" or "seconds:50.5-60" (positions), "2024-05-01" or
-    "2024-05-01T08:00/2024-05-01T09:30" (positions that were time stamps), or "120-180" (sites); both ends are included.
-    One position is the site whose stretch holds it; one number is a site, or a chromosome if the signal has
-    chromosomes.
+    """start and stop of "chr17", "chr17:30000000-50000000", "chr17:30-50Mb" or "seconds:50.5-60" (positions),
+    "2024-05-01" or "2024-05-01T08:00/2024-05-01T09:30" (positions that were time stamps), or "120-180" (sites); both
+    ends are included. One position is the site whose stretch holds it; one number is a site, or a chromosome if the
+    signal has chromosomes.
 
     >>> from chiasma.models.observations import Observations
     >>> signal = Signal(data=Observations([1.0, 2.0, 3.0], starts=[2]), chromosome=("1", "1", "2"))
@@ -67,8 +67,10 @@ def find_region(signal: Signal, text: str) -> tuple[int, int]:
             raise InvalidInput(f"this run has no positions; give the region as {name}, or sites such as 0-99")
         ends = _ends(signal, name, span)
         if ends is None:
+            sites = np.flatnonzero(here)[[0, -1]].tolist()
             raise InvalidInput(
-                f"{span!r} is not FIRST-LAST, nor one position; give the region as {name}, or sites such as 0-99"
+                f"{span!r} is not FIRST-LAST, nor one position; give the region as {name}, {name}:"
+                f"{signal.range_text(*sites)} (in Mb with this unit behind it), or sites such as 0-99"
             )
         here = _within(signal, signal.position, ends, here)
     return _first_to_last(signal, here, text)
@@ -144,8 +146,12 @@ def _ends(signal: Signal, name: str, span: str) -> Ends | None:
     name : what stands before positions that are numbers.
     """
     numbers = SPAN.fullmatch(span)
-    if numbers:
-        return _number(numbers[1]), None if numbers[2] is None else _number(numbers[2])
+    if numbers and (numbers[3] is None or signal.chromosome is not None):
+        first, last = _number(numbers[1]), None if numbers[2] is None else _number(numbers[2])
+        if numbers[3] is None:
+            return first, last
+        unit = {"kb": 1e3, "mb": 1e6}[numbers[3].lower()]
+        return round(unit * first), None if last is None else round(unit * last)  # bases
     if not names_a_day(span):
         return None
     low, high = time_span(span, signal.zone or "")

@@ -61,6 +61,8 @@ SUMMARY_VERSION = 1
 
 Picture = tuple[tuple[float, float], Callable[[Figure], object]]
 Say = Callable[[str], None]
+# Sites that are shown on either side of a region, at least.
+CONTEXT = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -303,18 +305,33 @@ def _diagnostics(found: Found, n_values: int) -> dict[str, Picture]:
 
 
 def _rivals(found: Found, region: Region) -> Picture:
-    """The explanations of a region below its data."""
-    n_sites = region.segment.n_sites
+    """The explanations of a region below its data, with the most probable states of the sites around it."""
+    segment, starts = region.segment, found.signal.data.starts
+    around = max(CONTEXT, segment.n_sites // 4)
+    sequence = int(np.searchsorted(starts, segment.start, side="right"))
+    end = starts[sequence] if sequence < len(starts) else found.signal.data.n_columns
+    first, last = max(int(starts[sequence - 1]), segment.start - around), min(int(end), segment.stop + around)
+    modes = np.repeat([one.segment.states for one in found.regions], [one.segment.n_sites for one in found.regions], 0)
     shown = region.serious if len(region.serious) > 1 else region.explanations[:2]
-    states = [np.repeat(np.array(one.states)[:, None], n_sites, axis=1) for one in shown]
-    listed = [(one.probability, own, region.segment.start) for one, own in zip(shown, states, strict=True)]
+    listed = []
+    for one in shown:
+        states = modes[first:last].T.copy()
+        states[:, segment.start - first : segment.stop - first] = np.array(one.states)[:, None]
+        listed.append((one.probability, states, first))
     # A configuration is a whole course; these are states, each with its share of the sites.
-    return _configurations(found.posterior, listed, found.labels, "States, mean probability over the sites")
+    title = "States between the dashed lines, mean probability"
+    return _configurations(found.posterior, listed, found.labels, title, (segment.start, segment.stop))
 
 
-def _configurations(posterior: Posterior, found: Sequence[Any], labels: Labels, title: str | None = None) -> Picture:
+def _configurations(
+    posterior: Posterior,
+    found: Sequence[Any],
+    labels: Labels,
+    title: str | None = None,
+    focus: tuple[int, int] | None = None,
+) -> Picture:
     size = configurations_size(len(found), len(shown_rows(posterior, together=False)), has_levels(posterior))
-    show = partial(plots.plot_configurations, found, posterior=posterior, labels=labels, title=title)
+    show = partial(plots.plot_configurations, found, posterior=posterior, labels=labels, title=title, focus=focus)
     return (9.0, size[1]), lambda fig: show(fig=fig)
 
 

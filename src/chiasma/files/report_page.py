@@ -273,8 +273,9 @@ def _rivals(found: Found, charts: Charts) -> Html:
         parts.paragraph(
             f"Segments in which no state has a probability of {CERTAIN:.0%}, first those with most sites that are "
             f"expected to be wrong. Explanations are states of {SERIOUS:.0%} or more. Signals: how far apart those of "
-            "the first two are at one site; many sites of one state tell smaller distances apart. Choose a segment to "
-            f"look at it.{rest}{merged}"
+            "the first two are at one site, in standard deviations of normal noise that is on average as far from its "
+            "mean as the noise of the model there; many sites of one state tell smaller distances apart. Choose a "
+            f"segment to look at it.{rest}{merged}"
         ),
         parts.element("div", parts.table(names, rows, class_="cards"), class_="list"),
         parts.element("div", chart, *detail, id_="rivals-of", aria_live="polite"),

@@ -77,7 +77,9 @@ class Signal:
 
     def distance_text(self, distance: float) -> str:
         """A distance between positions: a number in their unit, or a time."""
-        return f"{distance:,.6g}" if self.zone is None else duration_text(distance)
+        if self.zone is not None:
+            return duration_text(distance)
+        return f"{distance:,.0f}" if float(distance).is_integer() else f"{distance:,.6g}"
 
     def gap_text(self, start: int, stop: int) -> str:
         """How long nothing was measured within sites start..stop-1, where that is a gap; otherwise nothing.

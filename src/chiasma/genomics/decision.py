@@ -50,6 +50,21 @@ class Decision:
         )
 
 
+def of_better_fits(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A warning of the solution after the second that fits best, if it fits clearly better than the first.
+
+    `Decision.in_words` tells of the second.
+    """
+    behind = [(Decision.between(entries[0], other), other["rank"]) for other in entries[2:]]
+    lead, rank = min(behind, key=lambda one: one[0].fit, default=(Decision(0.0, 0.0), 0))
+    if lead.fit >= -CLEAR:
+        return []
+    return [
+        f"the data fit solution {rank} better than solution 1 ({-lead.fit:+.1f} in log-likelihood): what is usual of "
+        f"tumours decides for solution 1 ({lead.plausibility:+.1f}), so look at both"
+    ]
+
+
 def first_decision(entries: Sequence[Mapping[str, Any]]) -> Decision | None:
     """Between the first two solutions; None if there is only one."""
     return Decision.between(*entries[:2]) if len(entries) > 1 else None

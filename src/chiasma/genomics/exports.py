@@ -22,7 +22,7 @@ from chiasma import atomic
 from chiasma.exact import inference as exact
 from chiasma.files.tables import write_table
 from chiasma.genomics import clone_warnings
-from chiasma.genomics.decision import first_decision
+from chiasma.genomics.decision import first_decision, of_better_fits
 from chiasma.genomics.landscape import Landscape
 from chiasma.genomics.misfit import misfit
 from chiasma.genomics.model import Parameters, model_of, observations_of
@@ -156,6 +156,7 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
         found[0]["warnings"] += clone_warnings.of_bound(answer)
         if decision is not None and decision.by == "prior":
             found[0]["warnings"].append(decision.in_words())
+        found[0]["warnings"] += of_better_fits(found)
     return found
 
 

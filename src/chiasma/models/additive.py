@@ -277,7 +277,7 @@ class Additive(Emission):
 
     def _piece_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
         missing = np.isnan(y)
-        seen = np.where(missing, 0.0, y)[:, None]
+        seen = filled(y)[:, None]
         found = {}
         for name, slope in self.slopes(seen, level, names).items():
             whole = np.broadcast_to(slope, np.broadcast_shapes(seen.shape, level.shape))
@@ -317,8 +317,22 @@ class Additive(Emission):
 
     def _channels(self, y: Floats, level: Floats) -> Floats:
         missing = np.isnan(y)
-        log_density = self.log_density(np.where(missing, 0.0, y), level)
+        log_density = self.log_density(filled(y), level)
         return np.where(missing, 0.0, log_density).sum(axis=-1)
+
+
+def filled(y: Floats) -> Floats:
+    """y (T,) or (T, D) with values that were measured in the place of missing ones, each in its channel; 0 where a
+    channel has none. What a density makes of them is dropped, but a density need not take any number.
+
+    >>> filled(np.array([[np.nan, 5.0], [2.0, np.nan], [3.0, 6.0]])).tolist()
+    [[2.0, 5.0], [2.0, 5.0], [3.0, 6.0]]
+    """
+    missing = np.isnan(y)
+    if not missing.any():
+        return y
+    first = np.take_along_axis(y, np.argmin(missing, axis=0)[None], axis=0)
+    return np.where(missing, np.nan_to_num(first), y)
 
 
 def difference_step(value: Floats) -> Floats:

@@ -228,7 +228,7 @@ class StudentT(Additive):
     ----------
     weights : (K,) one per row, or (K, D) for D channels; leave them out where rows have values (ch.Row).
     depth : signal of a level of 1.
-    sd : scale of the noise.
+    sd : scale of the noise; its standard deviation is sqrt(df / (df - 2)) times as large, where df > 2.
     df : degrees of freedom; the fewer, the more outliers.
 
     Examples
@@ -245,7 +245,7 @@ class StudentT(Additive):
     arguments: ClassVar[Mapping[str, Argument]] = {
         "weights": WEIGHTS,
         "depth": DEPTH,
-        "sd": SD,
+        "sd": replace(SD, help="scale of the noise; its standard deviation is larger, for outliers are in it."),
         "df": Argument("degrees of freedom."),
     }
 

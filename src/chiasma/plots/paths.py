@@ -115,7 +115,8 @@ def plot_level(
     draw_steps(ax, tops, edges, baseline=feet, color=SKY, alpha=0.6, rasterized=pixels, label="5–95% of draws")
     steps, edges = stretch.steps(mean)
     width = 0.9 if pixels else 1.5
-    draw_steps(ax, steps, edges, color=BLUE, lw=width, rasterized=pixels, label="posterior mean")
+    # Above the points, which would hide it on plateaus.
+    draw_steps(ax, steps, edges, color=BLUE, lw=width, rasterized=pixels, label="posterior mean", zorder=3)
     shown = ~stretch.blank
     ax.set_ylim(*robust_limits(y, [low[shown], high[shown]]))
     tops, feet = stretch.highest(y), stretch.lowest(y)
@@ -374,6 +375,7 @@ def plot_configurations(
     posterior: Posterior | None = None,
     labels: Labels | None = None,
     title: str | None = None,
+    focus: tuple[int, int] | None = None,
 ) -> Canvas:
     """Configurations of a region below each other, the darker the higher the state, each with its probability as a bar.
 
@@ -385,6 +387,7 @@ def plot_configurations(
         left out.
     labels : names of chromosomes and positions, as ch.plots.Labels.
     title : of the panels; default: how much of the posterior the configurations hold.
+    focus : sites start..stop-1 of the region that dashed lines enclose, where the rest of it is there for context.
 
     Returns
     -------
@@ -442,6 +445,10 @@ def plot_configurations(
         bar.set_ylim(-1, 1)
         bar.set_xlim(0, 2 * widest)
         bar.axis("off")
+    if focus is not None:
+        a, b = np.searchsorted(stretch.first, [focus[0] - start, focus[1] - 1 - start], side="right") - 1
+        for ax in grid[:, 0]:
+            ax.vlines([stretch.left[a], stretch.right[b]], 0, 1, ORANGE, "dashed", transform=ax.get_xaxis_transform())
     label_sites(panels[-1, 0], stretch)
     total = sum(probability for probability, *_ in patterns)
     shades_text = "(dark = 1, light = 0)" if highest == 1 else "(darker: higher states)"

@@ -86,6 +86,21 @@ def signal_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None
     return _expected(posterior, np.asarray(codes, np.int64))
 
 
+def signal_at_draw(posterior: Posterior, codes: Integers, chain: int, draw: int) -> Floats:
+    """(n,) the expected signal of n column codes at the parameters of one draw; of channels, the first."""
+    model = posterior.model_at(chain, draw)
+    found = _signal(model, _level_of_codes(model, codes, posterior))
+    assert found is not None  # as the same model at the posterior mean
+    return found[:, 0]
+
+
+def some_draws(posterior: Posterior) -> list[tuple[int, int]]:
+    """At most BAND_DRAWS draws spread evenly over the run: (chain, draw) each."""
+    n_chains, n_draws = posterior.draws.sizes["chain"], posterior.draws.sizes["draw"]
+    every = -(-n_chains * n_draws // BAND_DRAWS)
+    return [(chain, draw) for chain in range(n_chains) for draw in range(0, n_draws, every)]
+
+
 def noise_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None:
     """(n, D) how far a value is from the expected signal of n column codes, as a standard deviation, at the posterior
     mean of learned parameters; None where the model has no levels, or cannot simulate.
@@ -143,10 +158,13 @@ def reachable(posterior: Posterior) -> tuple[Floats, Floats] | None:
 
 
 def _levels(posterior: Posterior, codes: Integers) -> Floats | None:
-    """(n,) or (n, D) levels of column codes."""
+    """(n,) or (n, D) levels of column codes, at the posterior mean of learned parameters."""
     model = _reference(posterior)
-    if model is None:
-        return None
+    return None if model is None else _level_of_codes(model, codes, posterior)
+
+
+def _level_of_codes(model: FactorialHMM, codes: Integers, posterior: Posterior) -> Floats:
+    """(n,) or (n, D) levels of column codes of a model without priors."""
     emission = model.emission
     assert isinstance(emission, Additive)
     states = unpack_codes(codes, posterior.layout)
@@ -158,12 +176,14 @@ def _levels(posterior: Posterior, codes: Integers) -> Floats | None:
 
 def _expected(posterior: Posterior, codes: Integers) -> Floats | None:
     model, level = _reference(posterior), _levels(posterior, codes)
-    if model is None or level is None:
-        return None
+    return None if model is None or level is None else _signal(model, level)
+
+
+def _signal(model: FactorialHMM, level: Floats) -> Floats | None:
     emission = model.emission
     assert isinstance(emission, Additive)
     try:
-        return np.asarray(emission.expected(level)).reshape(len(codes), -1)
+        return np.asarray(emission.expected(level)).reshape(len(level), -1)
     except InvalidInput:  # a user's own density
         return None
 

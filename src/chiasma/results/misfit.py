@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy.special
 
 from chiasma.errors import InvalidInput
-from chiasma.models.additive import Additive
+from chiasma.models.additive import Additive, filled
 from chiasma.models.emissions import Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT
 from chiasma.models.factorial import FactorialHMM
 from chiasma.results.expected import reachable
@@ -164,7 +164,7 @@ def _residuals(posterior: Posterior, chain: int, draw: int) -> Floats | None:
     seen = ~np.isnan(y)
     emission = posterior.model_at(chain, draw).emission
     assert isinstance(emission, Additive)
-    upto, beyond = emission.tails(np.where(seen, y, 0.0), level)
+    upto, beyond = emission.tails(filled(y), level)
     share = np.random.default_rng([chain, draw]).random(y.shape)
     own = np.maximum(upto + beyond - 1.0, 0.0)  # P(Y = y) of a count, 0 of other values
     lower, upper = upto - share * own, beyond - (1 - share) * own

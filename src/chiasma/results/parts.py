@@ -10,11 +10,11 @@ import xarray as xr
 from chiasma.results.parameters import entries
 from chiasma.types import Floats
 
-# Each part holds at least this share of the draws. Between their medians, the middle half holds less than this part of
-# the draws of the smaller one: a valley.
-LEAST_SHARE, VALLEY = 0.01, 0.1
-# With fewer draws a gap says nothing.
-FEWEST = 100
+# Each part holds at least this share of the draws. Between their medians, the middle third holds less than this part of
+# the draws of the smaller one: a valley. Of one heap, such as a normal or a uniform one, it would hold a third or more.
+LEAST_SHARE, VALLEY = 0.01, 0.2
+# With fewer draws, or fewer of a part, a valley says nothing.
+FEWEST, FEWEST_OF_PART = 100, 10
 # Parameters that are described.
 SHOWN = 3
 
@@ -43,7 +43,7 @@ def two_parts(values: Floats) -> Parts | None:
     if n < FEWEST:
         return None
     ordered = np.sort(values)
-    least = int(np.ceil(LEAST_SHARE * n))
+    least = max(FEWEST_OF_PART, int(np.ceil(LEAST_SHARE * n)))
     # The split that leaves least variance within the parts (Otsu's).
     sizes = np.arange(least, n - least + 1)
     sums = np.cumsum(ordered - ordered.mean())[sizes - 1]
@@ -51,8 +51,8 @@ def two_parts(values: Floats) -> Parts | None:
     low, high = (float(np.median(part)) for part in (ordered[:split], ordered[split:]))
     if low == high:
         return None
-    middle = np.searchsorted(ordered, [low + (high - low) / 4, high - (high - low) / 4])
-    if middle[1] - middle[0] >= VALLEY * min(split, n - split):
+    middle = np.searchsorted(ordered, [low + (high - low) / 3, high - (high - low) / 3])
+    if min(middle[0], n - middle[1]) < least or middle[1] - middle[0] >= VALLEY * min(split, n - split):
         return None
     return Parts(split / n, low, high)
 
@@ -67,7 +67,6 @@ def part_warnings(parameters: xr.Dataset) -> list[str]:
     values = "value" if len(found) == 1 else "values"
     return [
         f"the posterior of {len(found)} learned {values} has two parts ({told}{more}): these are rival explanations, "
-        "and means over both describe neither; nor do the signals that a report gives for states. Rows that are in "
-        "ascending order of their weights may be other ones in each part. A row that the data do not need has such "
-        "parts: compare the evidence of fewer rows"
+        "and means over both describe neither. Rows that are in ascending order of their weights may be other ones in "
+        "each part. A row that the data do not need has such parts: compare the evidence of fewer rows"
     ]

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from chiasma.kernels.layout import n_bits, unpack_codes
 from chiasma.results.configurations import pieces, state_name
-from chiasma.results.expected import noise_of_codes, signal_of_codes
+from chiasma.results.expected import noise_of_codes, signal_at_draw, signal_of_codes, some_draws
 from chiasma.results.posterior import Posterior
 from chiasma.results.segments import TABLE_SIZE, Segment
-from chiasma.types import Floats
+from chiasma.types import Floats, Integers
 
 # A segment counts as certain if its most probable state has at least this mean probability.
 CERTAIN = 0.95
@@ -35,7 +35,8 @@ class Explanation:
 
     states : of every row, equal rows in descending order.
     probability : mean over the sites with data.
-    level : the signal that it is expected to give, in the units of the data; None without levels or with channels.
+    level : the signal that it is expected to give, in the units of the data, at the parameters of the draws that have
+        it there; None without levels or with channels.
     arrangements : how many columns it stands for, where some rows are equal.
     """
 
@@ -100,7 +101,48 @@ def explain(posterior: Posterior, segments: Iterable[Segment]) -> list[Region]:
     signals = signal_of_codes(posterior, known) if known else None
     levels = None if signals is None or signals.shape[1] > 1 else dict(zip(known, signals[:, 0].tolist(), strict=True))
     noise = {} if levels is None else _noise(posterior, asked)
-    return [_region(posterior, one, share, levels, noise) for one, share in zip(asked, shares, strict=True)]
+    regions = [_region(posterior, one, share, levels, noise) for one, share in zip(asked, shares, strict=True)]
+    return regions if levels is None or not posterior.parameters else _with_own_signals(posterior, regions)
+
+
+def _with_own_signals(posterior: Posterior, regions: list[Region]) -> list[Region]:
+    """The regions with the mean signals of their explanations over the sites of some draws that have them.
+
+    Where parameters have several modes, a state may belong to one of them: its signal at the mean of all would be that
+    of no draw.
+    """
+    known = np.array(sorted({one.code for region in regions for one in region.explanations}))
+    owner, judged = _owners(posterior, [region.segment for region in regions])
+    sums, counts = np.zeros((2, len(regions) * len(known)))
+    for chain, draw in some_draws(posterior):
+        codes = posterior.merging(posterior.codes[chain : chain + 1, draw].values)[0, judged]
+        place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        kept = known[place] == codes
+        pairs = np.bincount(owner[kept] * len(known) + place[kept], minlength=len(sums))
+        counts += pairs
+        sums += pairs * np.tile(signal_at_draw(posterior, known, chain, draw), len(regions))
+    found = []
+    for i, region in enumerate(regions):
+        places = i * len(known) + np.searchsorted(known, [one.code for one in region.explanations])
+        own = [
+            replace(one, level=float(sums[k] / counts[k])) if counts[k] else one
+            for one, k in zip(region.explanations, places, strict=True)
+        ]
+        found.append(replace(region, explanations=tuple(own)))
+    return found
+
+
+def _owners(posterior: Posterior, segments: list[Segment]) -> tuple[Integers, Integers]:
+    """For sites by which segments are judged: the number of the segment, and the site. These are the sites with data of
+    a segment, or all of them where none has any.
+    """
+    seen = posterior.seen
+    owner = np.full(len(seen), -1)
+    for i, one in enumerate(segments):
+        here = seen[one.start : one.stop] if one.n_data else slice(None)
+        owner[one.start : one.stop][here] = i
+    judged = np.flatnonzero(owner >= 0)
+    return owner[judged], judged
 
 
 def _noise(posterior: Posterior, segments: list[Segment]) -> dict[int, float]:
@@ -119,13 +161,8 @@ def uncertain(regions: Iterable[Region]) -> list[Region]:
 def _shares(posterior: Posterior, segments: list[Segment]) -> list[Counter[int]]:
     """How often every code was drawn at the sites with data of each segment, or at all sites where none has any."""
     shares: list[Counter[int]] = [Counter() for _ in segments]
-    seen, merging, width = posterior.seen, posterior.merging, n_bits(posterior.layout)
-    owner = np.full(len(seen), -1)
-    for i, one in enumerate(segments):
-        here = seen[one.start : one.stop] if one.n_data else slice(None)
-        owner[one.start : one.stop][here] = i
-    judged = np.flatnonzero(owner >= 0)
-    owner = owner[judged]
+    merging, width = posterior.merging, n_bits(posterior.layout)
+    owner, judged = _owners(posterior, segments)
     small = len(segments) << width <= TABLE_SIZE
     table = np.zeros(len(segments) << width if small else 0, np.int64)
     for _, _, part in pieces(posterior.codes):

@@ -318,6 +318,8 @@ def _pose_learning(
 ) -> tuple[Problem, Plan, Start]:
     learning = Learning(model, data)
     plan = plan_learning(learning.typical, update, exchange, ladder, model.rows is not None, exact_seconds)
+    if "per second" in plan.reason and not type(model.emission).__module__.startswith("chiasma."):
+        plan = replace(plan, reason=f"{plan.reason}; the time that your emission takes is not in it")
     assert plan.update is not None
     if isinstance(plan.update, Exact | Collapsed):
         learning.memory = plan.update.memory

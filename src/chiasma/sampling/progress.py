@@ -249,6 +249,7 @@ class Lines:
             self.stage, self.total, self.began = stage, total, self.clock()
             self.done = self.before = done
             self.pace = Pace(parts, self.clock)
+            self.next = min(self.next, self.began + FIRST_LINE)  # that a stage has begun is news
 
     def advance(self, n: int, part: int | None = None) -> None:
         with self.lock:
