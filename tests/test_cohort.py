@@ -493,7 +493,9 @@ def test_store__samples_on_other_sites_have_nan(inputs, tmp_path, client, monkey
     records += [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
     # Chunks of one sample: the regions of a large cohort.
     monkeypatch.setattr("chiasma.cohort.store.CHUNK_BYTES", 1)
-    stored = run(inputs, tmp_path / "out", client, records).summaries()
+    done = run(inputs, tmp_path / "out", client, records)
+    assert done.on_other_sites == ("short",)
+    stored = done.summaries()
     assert stored["probability"].shape == (3, 6, 40)
     assert stored["probability"].chunks[0] == (1, 1, 1)
     assert np.isnan(stored["probability"]).all(("row", "site")).values.tolist() == [True, False, False]

@@ -8,6 +8,7 @@ import pytest
 import chiasma as ch
 from chiasma.sampling import progress
 from chiasma.sampling.progress import COMPILING, FIRST_LINE, Lines, Pace, Progress
+from chiasma.storage.store import ZarrTrace
 
 MODEL = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
 
@@ -175,6 +176,16 @@ def test_a_resumed_run_goes_on_counting(capfd, monkeypatch, tmp_path):
     counts = [int(found[1].replace(",", "")) for found in shown if found]
     assert counts
     assert min(counts) >= 8_000
+
+
+def test_a_resumed_run_says_that_it_warms_up_again(capfd, monkeypatch, tmp_path):
+    """Killed between the first draws of two chains: the second has nothing to go on from."""
+    sample(draws=10, store=tmp_path / "run.zarr")
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr(ZarrTrace, "all_began", property(lambda trace: False))
+    sample(draws=20, store=tmp_path / "run.zarr", resume=True)
+    told = "chiasma: not all chains had stored draws when the run stopped: it warms up again"
+    assert told in capfd.readouterr().err.splitlines()
 
 
 def test_bars__of_a_resumed_run_begin_at_what_is_stored(monkeypatch):

@@ -370,10 +370,10 @@ def test_page__says_how_far_apart_signals_are_in_units_of_the_noise(fitted, writ
     assert regions[0].noise == pytest.approx(1.0, rel=0.1)
     best, second, *_ = regions[0].explanations
     other = replace(regions[0], explanations=(best, replace(second, level=best.level + 0.25)), noise=6.0)
-    assert apart_text(other) == "0.042 sd of the noise apart"
-    far = "at one site the first two are 0.042 sd of the noise apart"
+    assert apart_text(other) == "0.042 sd apart"
+    far = "at one site the first two are 0.042 sd apart in units of the noise"
     assert same_level_text(other) == f"They give the signals 10, 10.25; {far}."
-    assert apart_text(replace(other, noise=0.001)) == "more than 99 sd of the noise apart"
+    assert apart_text(replace(other, noise=0.001)) == "more than 99 sd apart"
     assert apart_text(replace(other, noise=None)) == ""
     assert same_level_text(replace(other, noise=None)) == "They give the signals 10, 10.25."
     page = (written[0] / "report.html").read_text(encoding="utf-8")

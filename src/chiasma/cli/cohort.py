@@ -211,6 +211,8 @@ def _settings(tumour: bool, model: Path | None, learn: str | None, **options: An
 
 def _report(done: Cohort, voice: Voice) -> None:
     """Print what became of the samples."""
+    from chiasma.files.sheets import listed
+
     for outcome in done.failed[:SHOWN_FAILURES]:
         typer.echo(f"{outcome.name} failed: {outcome.error}", err=True)
     more = len(done.failed) - SHOWN_FAILURES
@@ -218,6 +220,11 @@ def _report(done: Cohort, voice: Voice) -> None:
         typer.echo(f"and {more:,} more failures in cohort.tsv", err=True)
     if not voice.quiet:
         typer.echo(f"{done.in_words}. Wrote cohort.tsv, cohort.zarr and index.html to {done.path}")
+        if others := done.on_other_sites:
+            typer.echo(
+                f"Other sites or rows than most: {listed(others)}; NaN in cohort.zarr, their draws are in "
+                f"samples/{others[0]}/run.zarr" + (" and so on" if len(others) > 1 else "")
+            )
     _stop_if_failed(done.outcomes)
 
 

@@ -20,6 +20,7 @@ from chiasma.cohort.plan import Plan
 from chiasma.cohort.progress import Progress
 from chiasma.cohort.runner import run_on
 from chiasma.cohort.sheet import Records, read_samples
+from chiasma.cohort.store import common_grid
 from chiasma.cohort.table import write_cohort_table
 from chiasma.cohort.task import run_task, task_of
 from chiasma.cohort.workflows import WORKFLOWS
@@ -58,6 +59,12 @@ class Cohort:
     def count(self, status: str) -> int:
         """Number of samples with a status: "done", "failed" or "missing"."""
         return sum(outcome.status == status for outcome in self.outcomes)
+
+    @property
+    def on_other_sites(self) -> tuple[str, ...]:
+        """Names of the samples whose sites or rows are not those of most: they are NaN in cohort.zarr."""
+        common = common_grid(self.outcomes)
+        return tuple(outcome.name for outcome in self.outcomes if outcome.grid and outcome.grid != common)
 
     @property
     def in_words(self) -> str:

@@ -30,7 +30,10 @@ ANY_NUMBER = 0.5
 class FitWorkflow(Workflow):
     """Settings are those of a TOML file, section by section, and the names of what to learn."""
 
-    picture_shows = "one band per row of the model, dark where the row is on and blank where there are no data"
+    picture_shows = (
+        "one band per row of the model, dark where the row is on and blank where values are missing; sites stand one "
+        "after the other, whatever lies between them"
+    )
 
     def check_key(self, key: str, where: str) -> None:
         known = ["learn", *(setting.key for setting in all_settings())]

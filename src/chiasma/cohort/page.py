@@ -69,6 +69,8 @@ document.addEventListener("change", event => {
   document.querySelector("table").classList.toggle("parameters", event.target.checked);
 });
 """
+# Results of a tumour that are parts of its genome, or probabilities.
+SHARES = ("doubled", "altered", "unexplained")
 
 
 def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome], picture_shows: str) -> None:
@@ -122,7 +124,7 @@ def _row(directory: CohortDirectory, outcome: Outcome, results: Sequence[str], p
         _cell(outcome.status, badge(outcome.status, TONES[outcome.status])),
         _cell("", _picture(outcome, f"{place}/picture.png") if done else ""),
         _number(None if outcome.evidence is None else outcome.evidence[0], digits=7),
-        *(_number(outcome.key_results.get(result), kind="number result") for result in results),
+        *(_result(result, outcome.key_results.get(result)) for result in results),
         *(_parameter(outcome.parameters.get(parameter)) for parameter in parameters),
         _number(outcome.seconds),
         _notes(outcome),
@@ -150,6 +152,12 @@ def _cell(key: str, content: object, kind: str | None = None) -> Html:
 def _number(value: float | None, digits: int = 4, kind: str = "number") -> Html:
     known = value is not None and math.isfinite(value)
     return _cell(repr(value) if known else "", number(value, digits) if known else "", kind)
+
+
+def _result(name: str, value: float | None) -> Html:
+    if name in SHARES and value is not None and math.isfinite(value):
+        return _cell(repr(value), f"{value:.0%}", "number result")
+    return _number(value, kind="number result")
 
 
 def _notes(outcome: Outcome) -> Html:

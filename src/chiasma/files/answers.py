@@ -127,7 +127,7 @@ def same_level_text(region: Region) -> str:
         )
     if len(levels) > 1 and None not in levels:
         apart = apart_text(region)
-        noise = f"; at one site the first two are {apart}" if apart else ""
+        noise = f"; at one site the first two are {apart} in units of the noise" if apart else ""
         return f"They give the signals {', '.join(f'{level:.5g}' for level in levels)}{noise}."
     return ""
 
@@ -138,7 +138,7 @@ def apart_text(region: Region) -> str:
         return ""
     if region.apart == 0:
         return "the same"
-    return f"{region.apart:.2g} sd of the noise apart" if region.apart < 100 else "more than 99 sd of the noise apart"
+    return f"{region.apart:.2g} sd apart" if region.apart < 100 else "more than 99 sd apart"
 
 
 def _how_sure(regions: Sequence[Region]) -> Verdict:

@@ -72,12 +72,13 @@ def parse_ladder(key: str, text: str) -> str | list[float]:
 def parse_fixed_rows(key: str, texts: list[str]) -> dict[str, int]:
     """["5=1", "0=0"] as a table.
 
-    >>> parse_fixed_rows("fixed_rows", ["5=1"])
-    {'5': 1}
+    >>> parse_fixed_rows("fixed_rows", ["5=1"]), parse_fixed_rows("fixed_rows", ["{2 = 1}"])
+    ({'5': 1}, {'2': 1})
     """
     rows = {}
     for text in texts:
-        row, _, state = (part.strip() for part in text.partition("="))
+        # In braces where it was copied from a settings file.
+        row, _, state = (part.strip() for part in text.strip().strip("{}").partition("="))
         if not row.isdecimal() or state not in ("0", "1"):
             raise InvalidInput(f"{flag(key)} takes ROW=STATE such as 5=1 (rows count from 0), got {text!r}")
         rows[row] = int(state)

@@ -104,4 +104,4 @@ def _relative(first: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 def picture(path: Path, caption: str) -> page.Html:
-    return page.picture(path.read_bytes(), caption, caption)
+    return page.picture(path.read_bytes(), f"{caption}; larger in figures/{path.name}", caption)

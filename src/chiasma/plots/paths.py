@@ -428,7 +428,10 @@ def plot_configurations(
     if with_data:
         assert posterior is not None
         plot_level(posterior, ax=grid[0, 0], start=start, stop=start + length, labels=labels)
-        grid[0, 0].get_legend().remove()
+        legend = grid[0, 0].get_legend()
+        words = [text.get_text() for text in legend.get_texts()]
+        grid[0, 1].legend(legend.legend_handles, words, loc="center left", frameon=False, fontsize="small")
+        legend.remove()
         grid[0, 0].set_xlabel("")
         grid[0, 0].tick_params(labelbottom=False)
         grid[0, 1].axis("off")

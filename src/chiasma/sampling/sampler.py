@@ -174,6 +174,8 @@ def sample(
             run.timings["pilot"] = time.perf_counter() - began
         log_evidence = run.prepare()
         if not plan.is_exact and (trace is None or not trace.all_began):
+            if trace is not None:
+                display.say("not all chains had stored draws when the run stopped: it warms up again")
             run.warm_up(left, plan)
         if trace is None:
             if isinstance(problem, LearningProblem) and problem.peaks is not None:
