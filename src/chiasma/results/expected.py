@@ -42,7 +42,7 @@ def expected_signal(posterior: Posterior, start: int = 0, stop: int | None = Non
     """The band of sites start..stop-1, over at most BAND_DRAWS draws spread evenly over the run."""
     sizes = posterior.draws.sizes
     stop = sizes["site"] if stop is None else stop
-    every = -(-sizes["chain"] * sizes["draw"] // BAND_DRAWS)
+    every = draws_apart(posterior)
     n_draws = sizes["chain"] * -(-sizes["draw"] // every)
     width = max(1, BLOCK_VALUES // n_draws)
     parts = [_band(posterior, every, first, min(first + width, stop), channel) for first in range(start, stop, width)]
@@ -94,11 +94,10 @@ def signal_at_draw(posterior: Posterior, codes: Integers, chain: int, draw: int)
     return found[:, 0]
 
 
-def some_draws(posterior: Posterior) -> list[tuple[int, int]]:
-    """At most BAND_DRAWS draws spread evenly over the run: (chain, draw) each."""
-    n_chains, n_draws = posterior.draws.sizes["chain"], posterior.draws.sizes["draw"]
-    every = -(-n_chains * n_draws // BAND_DRAWS)
-    return [(chain, draw) for chain in range(n_chains) for draw in range(0, n_draws, every)]
+def draws_apart(posterior: Posterior) -> int:
+    """Every how many draws of a chain suffice for a mean: those are at most BAND_DRAWS."""
+    sizes = posterior.draws.sizes
+    return -(-sizes["chain"] * sizes["draw"] // BAND_DRAWS)
 
 
 def noise_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None:

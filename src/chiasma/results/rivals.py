@@ -15,7 +15,7 @@ import numpy as np
 
 from chiasma.kernels.layout import n_bits, unpack_codes
 from chiasma.results.configurations import pieces, state_name
-from chiasma.results.expected import noise_of_codes, signal_at_draw, signal_of_codes, some_draws
+from chiasma.results.expected import draws_apart, noise_of_codes, signal_at_draw, signal_of_codes
 from chiasma.results.posterior import Posterior
 from chiasma.results.segments import TABLE_SIZE, Segment
 from chiasma.types import Floats, Integers
@@ -113,22 +113,31 @@ def _with_own_signals(posterior: Posterior, regions: list[Region]) -> list[Regio
     """
     known = np.array(sorted({one.code for region in regions for one in region.explanations}))
     owner, judged = _owners(posterior, [region.segment for region in regions])
-    sums, counts = np.zeros((2, len(regions) * len(known)))
-    for chain, draw in some_draws(posterior):
-        codes = posterior.merging(posterior.codes[chain : chain + 1, draw].values)[0, judged]
-        place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-        kept = known[place] == codes
-        pairs = np.bincount(owner[kept] * len(known) + place[kept], minlength=len(sums))
-        counts += pairs
-        sums += pairs * np.tile(signal_at_draw(posterior, known, chain, draw), len(regions))
+    # A pair of a region and a code is one number; only those of explanations are counted.
+    asked = [
+        i * len(known) + np.searchsorted(known, one.code) for i, at in enumerate(regions) for one in at.explanations
+    ]
+    pairs = np.sort(asked)
+    sums, counts = np.zeros((2, len(pairs)))
+    every = draws_apart(posterior)
+    for chain, first, part in pieces(posterior.codes):
+        for draw in range(first + -first % every, first + len(part), every):
+            codes = posterior.merging(part[draw - first][None])[0, judged]
+            place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+            seen = (owner * len(known) + place)[known[place] == codes]
+            index = np.minimum(np.searchsorted(pairs, seen), len(pairs) - 1)
+            here = np.bincount(index[pairs[index] == seen], minlength=len(pairs))
+            counts += here
+            sums += here * signal_at_draw(posterior, known, chain, draw)[pairs % len(known)]
+    with np.errstate(invalid="ignore"):
+        means = sums / counts
+    signals = iter(means[np.searchsorted(pairs, asked)].tolist())
     found = []
-    for i, region in enumerate(regions):
-        places = i * len(known) + np.searchsorted(known, [one.code for one in region.explanations])
-        own = [
-            replace(one, level=float(sums[k] / counts[k])) if counts[k] else one
-            for one, k in zip(region.explanations, places, strict=True)
-        ]
-        found.append(replace(region, explanations=tuple(own)))
+    for region in regions:
+        own = [(one, next(signals)) for one in region.explanations]
+        # A code that none of these draws has keeps its signal at the mean parameters.
+        told = tuple(one if level != level else replace(one, level=level) for one, level in own)
+        found.append(replace(region, explanations=told))
     return found
 
 
