@@ -11,6 +11,14 @@ from chiasma.sampling import pools
 from chiasma.sampling.pools import Pool
 
 
+@pytest.fixture(autouse=True)
+def python_handles_ctrl_c():
+    """As at the start of Python; other tests may have left another handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_map__results_are_in_the_order_of_the_tasks():
     with Pool(3) as pool:
         found = pool.map(lambda wait, name: (time.sleep(wait), name)[1], [0.05, 0.0, 0.02], ["a", "b", "c"])

@@ -37,7 +37,7 @@ _FARTHEST = 60.0
 
 DEPTH = Argument("signal of a level of 1.", default_prior=NORMAL)
 COUNTS_DEPTH = replace(DEPTH, default_prior=NARROW_LOG_NORMAL)  # above 0
-SD = Argument("standard deviation of the noise.", required=True)
+SD = Argument("standard deviation of the noise; of student-t its width, which is smaller.", required=True)
 BACKGROUND = Argument("mean where no row is on.")
 
 
@@ -245,7 +245,7 @@ class StudentT(Additive):
     arguments: ClassVar[Mapping[str, Argument]] = {
         "weights": WEIGHTS,
         "depth": DEPTH,
-        "sd": replace(SD, help="scale of the noise; its standard deviation is larger, for outliers are in it."),
+        "sd": SD,
         "df": Argument("degrees of freedom."),
     }
 
