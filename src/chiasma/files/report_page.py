@@ -228,6 +228,16 @@ def _adds_text(adds: Floats, held: int | None) -> str:
     return " or ".join(f"{add:.4g} (state {s})" for s, add in told)
 
 
+def _share(probability: float) -> str:
+    """In per cent; what is not certain does not look so.
+
+    >>> _share(0.52), _share(0.9491), _share(0.97)
+    ('52%', '94.9%', '97%')
+    """
+    rounded = f"{probability:.0%}"
+    return f"{probability:.1%}" if probability < CERTAIN and rounded == f"{CERTAIN:.0%}" else rounded
+
+
 def _row_label(row: RowProbabilities) -> str:
     return f"{row.name} on" if row.is_count else row.name
 
@@ -249,7 +259,7 @@ def _rivals(found: Found, charts: Charts) -> Html:
             ),
             one.segment.n_data,
             len(one.serious),
-            f"{one.explanations[0].name} {one.explanations[0].probability:.0%}",
+            f"{one.explanations[0].name} {_share(one.explanations[0].probability)}",
             f"{one.rival.name} {one.rival.probability:.0%}" if one.rival else "",
             "the same" if one.same_level else apart_text(one),
             f"{one.segment.doubt:,.1f}",

@@ -10,6 +10,7 @@ from chiasma.results.misfit import Misfit
 
 COUNTS = ("Poisson", "NegativeBinomial")
 WIDER_PRIOR = "its prior keeps it there: give it a wider one"
+NOT_ALIKE = "though it is learned: the noise is not alike everywhere, or has heavier tails, or"
 MORE_THAN_POISSON = "emission=ch.NegativeBinomial(...)"
 # Noise that no counts have, whatever their parameters are.
 LESS_THAN_POISSON = (
@@ -47,7 +48,9 @@ def for_width(found: Misfit) -> str:
         more = f"counts vary more than Poisson counts do: take {MORE_THAN_POISSON} {learned}"
         return more if wide else LESS_THAN_POISSON
     if found.learns_noise:
-        return WIDER_PRIOR if wide or found.family not in COUNTS else f"{WIDER_PRIOR}; {LESS_THAN_POISSON}"
+        if wide:
+            return f"{NOT_ALIKE} {WIDER_PRIOR}"
+        return WIDER_PRIOR if found.family not in COUNTS else f"{WIDER_PRIOR}; {LESS_THAN_POISSON}"
     if not found.noise:
         return f"give your emission {'more' if wide else 'less'} noise"
     if not found.family and len(found.noise) > 1:

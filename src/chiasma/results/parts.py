@@ -28,7 +28,8 @@ class Parts(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.share:.0%} of the draws near {self.low:.3g}, {1 - self.share:.0%} near {self.high:.3g}"
+        percent = round(100 * self.share)
+        return f"{percent}% of the draws near {self.low:.3g}, {100 - percent}% near {self.high:.3g}"
 
 
 def two_parts(values: Floats) -> Parts | None:

@@ -33,6 +33,7 @@ from chiasma.results.label_switching import label_warnings
 from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
 from chiasma.results.parts import part_warnings
+from chiasma.results.prior_conflict import conflict_warnings
 from chiasma.results.prior_edge import edge_warnings
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
@@ -477,6 +478,7 @@ class Posterior:
         between = connection_warnings(self.info.get("optima", []), self.parameters)
         learned = label_warnings(self.model, self.parameters) or part_warnings(self.parameters)
         learned += edge_warnings(self.model, self.parameters)
+        learned += conflict_warnings(self.model, self.parameters)
         return summary.summarise(
             draws=self.draws,
             log_joint=self.log_joint,
