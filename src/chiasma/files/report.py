@@ -319,7 +319,7 @@ def _rivals(found: Found, region: Region) -> Picture:
         states[:, segment.start - first : segment.stop - first] = np.array(one.states)[:, None]
         listed.append((one.probability, states, first))
     # A configuration is a whole course; these are states, each with its share of the sites.
-    title = "States between the dashed lines; a rival may hold at some sites only"
+    title = "States between the lines; rivals may hold in part"
     return _configurations(found.posterior, listed, found.labels, title, (segment.start, segment.stop))
 
 
