@@ -107,3 +107,15 @@ def test_compare__says_nothing_where_an_error_is_unknown(monkeypatch):
 def test_compare__refuses(models, options, message):
     with pytest.raises(ch.InvalidInput, match=message):
         ch.compare(models, [0.1, 1.2, 0.8], **options)
+
+
+def test_table__says_that_the_largest_model_wins():
+    def rows(n):
+        return ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0] * n, sd=0.2))
+
+    _, y = rows(2).simulate(100, seed=1)
+    told = "The largest model wins (2 rows): compare with more rows, too."
+    assert told in str(ch.compare([rows(1), rows(2)], y))
+    assert "largest" not in str(ch.compare([rows(1), rows(2), rows(3)], y))
+    assert ch.compare({"a": rows(2), "b": rows(2)}, y).largest == ""
+    assert ch.compare({"a": rows(2)}, y).largest == ""

@@ -222,8 +222,8 @@ def _report(done: Cohort, voice: Voice) -> None:
         typer.echo(f"{done.in_words}. Wrote cohort.tsv, cohort.zarr and index.html to {done.path}")
         if others := done.on_other_sites:
             typer.echo(
-                f"Other sites or rows than most: {listed(others)}; NaN in cohort.zarr, their draws are in "
-                f"samples/{others[0]}/run.zarr" + (" and so on" if len(others) > 1 else "")
+                f"Other sites or rows than those kept in cohort.zarr, where they are NaN: {listed(others)}; their "
+                f"draws are in samples/{others[0]}/run.zarr" + (" and so on" if len(others) > 1 else "")
             )
     _stop_if_failed(done.outcomes)
 

@@ -285,7 +285,8 @@ def _rivals(found: Found, charts: Charts) -> Html:
             f"expected to be wrong. Explanations are states of {SERIOUS:.0%} or more. Signals: how far apart those of "
             "the first two are at one site, in standard deviations of normal noise that is on average as far from its "
             "mean as the noise of the model there; many sites of one state tell smaller distances apart. Choose a "
-            f"segment to look at it.{rest}{merged}"
+            "segment to look at it. Probabilities are means over its sites: a rival may concern only its ends."
+            f"{rest}{merged}"
         ),
         parts.element("div", parts.table(names, rows, class_="cards"), class_="list"),
         parts.element("div", chart, *detail, id_="rivals-of", aria_live="polite"),

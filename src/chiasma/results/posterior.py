@@ -29,6 +29,7 @@ from chiasma.results.chain_modes import chains_apart, mode_warnings
 from chiasma.results.configurations import Configuration
 from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.evidence import Evidence
+from chiasma.results.heavy_tails import tail_warnings
 from chiasma.results.label_switching import label_warnings
 from chiasma.results.optima import connection_warnings
 from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
@@ -479,6 +480,7 @@ class Posterior:
         learned = label_warnings(self.model, self.parameters) or part_warnings(self.parameters)
         learned += edge_warnings(self.model, self.parameters)
         learned += conflict_warnings(self.model, self.parameters)
+        learned += tail_warnings(self.model, self.parameters)
         return summary.summarise(
             draws=self.draws,
             log_joint=self.log_joint,

@@ -42,6 +42,7 @@ class Comparison(Shown):
     low, high : (M,) a 90% interval of the probabilities for the Monte Carlo errors of the evidences. Where all
         evidences are exact, both are the probability itself, and the table says "exact".
     posteriors : those of the models that had to be sampled, by name.
+    largest : name of the model with more rows than every other; empty where there is none.
 
     Examples
     --------
@@ -59,6 +60,7 @@ class Comparison(Shown):
     low: Floats
     high: Floats
     posteriors: dict[str, Posterior]
+    largest: str = ""
 
     @property
     def best(self) -> str:
@@ -102,6 +104,8 @@ class Comparison(Shown):
             n_warnings = [str(told.get(name, ""))] if told else []
             table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval, *n_warnings)
         more = ["The attribute warnings says what is wrong with these runs, and what to do."] if told else []
+        if self.best == self.largest:
+            more.append(f"The largest model wins ({self.largest}): compare with more rows, too.")
         return Group(table, *more)
 
 
@@ -171,7 +175,14 @@ def compare(
         low=np.zeros_like(low) if unknown else low,
         high=np.ones_like(high) if unknown else high,
         posteriors=posteriors,
+        largest=_largest(named),
     )
+
+
+def _largest(models: Mapping[str, FactorialHMM]) -> str:
+    """The name of the model that has more rows than every other, if there is one."""
+    *_, second, first = [0, *sorted(model.n_rows for model in models.values())]
+    return next(name for name, model in models.items() if model.n_rows == first) if first > second > 0 else ""
 
 
 def _by_rows(models: Sequence[FactorialHMM]) -> dict[str, FactorialHMM]:
