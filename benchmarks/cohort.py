@@ -37,8 +37,8 @@ FEW_DRAWS, MANY_DRAWS, FLAT = 250, 2_500, 1.10
 def make_samples(folder: Path, n: int, n_sites: int) -> tuple[Path, dict[str, Any]]:
     """A sheet of simulated genomes, and their settings. Arrays are read faster than tables: only the cohort counts."""
     from chiasma.datasets.genome import tumour_genome
-    from chiasma.files.settings import settings_of
-    from chiasma.files.tables import write_table
+    from chiasma.io.settings import settings_of
+    from chiasma.io.tables import write_table
 
     for i in range(n):
         genome = tumour_genome(seed=i, n_bins=n_sites)
@@ -53,7 +53,7 @@ def measure_cohort(n_samples: int, n_sites: int, draws: int, workers: int, table
     from chiasma.cohort.api import cohort, merge_cohort
     from chiasma.cohort.clusters import local_client
     from chiasma.cohort.directory import CohortDirectory
-    from chiasma.files.settings import Settings
+    from chiasma.io.settings import Settings
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -95,7 +95,7 @@ def measure_cohort(n_samples: int, n_sites: int, draws: int, workers: int, table
 def measure_plain(n_samples: int, n_sites: int, draws: int, n_processes: int) -> dict[str, float]:
     """The time of the same fits in processes that share the samples, and nothing else: no scheduler, no merging."""
     from chiasma.cohort.api import begin_cohort, cohort_settings
-    from chiasma.files.settings import Settings
+    from chiasma.io.settings import Settings
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -247,7 +247,7 @@ def split(report: Report) -> None:
     """When would it pay to split a sample at its chromosomes?"""
     import chiasma as ch
     from chiasma.datasets.genome import tumour_genome
-    from chiasma.files.report import write_report
+    from chiasma.report.report import write_report
 
     rows = []
     for n_sites in (GENOME, 10 * GENOME):

@@ -21,8 +21,8 @@ import json, resource, sys, time
 from pathlib import Path
 from chiasma.cli.simulate import write_tumour
 from chiasma.datasets.tumours import simulate_tumour
-from chiasma.genomics.landscape import Bounds
-from chiasma.genomics.tumour import analyse, read_samples
+from chiasma.tumour.landscape import Bounds
+from chiasma.tumour.analysis import analyse, read_samples
 
 folder, clones, n_bins = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 for name, size, seed in (("warm", 200, 1), ("tumour", n_bins, 2)):

@@ -11,9 +11,9 @@ import test_rows
 import test_state_moves
 import test_store
 from chiasma.datasets.tumours import simulate_tumour
-from chiasma.genomics.bins import simulated_bins
-from chiasma.genomics.landscape import Bounds
-from chiasma.genomics.solutions import solve
+from chiasma.tumour.bins import simulated_bins
+from chiasma.tumour.landscape import Bounds
+from chiasma.tumour.solutions import solve
 
 Y = [0.1, 1.2, float("nan"), 0.9, 2.1, 0.3]
 SD = ch.HalfNormal(1.0)

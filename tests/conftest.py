@@ -80,7 +80,7 @@ def lighten_pictures(patch: pytest.MonkeyPatch) -> None:
     """
     from matplotlib.figure import Figure
 
-    from chiasma.files import report_page
+    from chiasma.report import report_page
 
     save = Figure.savefig
 

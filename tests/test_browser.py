@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.files.report import find
-from chiasma.files.report_page import write_page
-from chiasma.files.signal import Signal
+from chiasma.io.signal import Signal
 from chiasma.models.observations import Observations
+from chiasma.report.report import find
+from chiasma.report.report_page import write_page
 
 N = 60
 

@@ -21,8 +21,8 @@ from chiasma.cli.examples import EXAMPLES
 from chiasma.cli.printing import Voice
 from chiasma.datasets.genome import agreement, tumour_genome
 from chiasma.datasets.study import Comparison, Entry, compare_updates, simulation_study
-from chiasma.files.regions import find_region
-from chiasma.files.signal import Signal
+from chiasma.io.regions import find_region
+from chiasma.io.signal import Signal
 from chiasma.results.configurations import Configuration
 from conftest import lighten_pictures
 
@@ -335,7 +335,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
             raise KeyboardInterrupt
         return sample(*_, **options | {"draws": 5})
 
-    monkeypatch.setattr("chiasma.files.fitting.sample", interrupted)
+    monkeypatch.setattr("chiasma.report.fitting.sample", interrupted)
     fit = ["fit", "genome.tsv", "--model", "genome.toml", "--chains", "2"]
     result = run(*fit, "--draws", 20, "--out", "none")
     assert result.exit_code == 130
@@ -344,7 +344,7 @@ def test_fit__ctrl_c_says_what_was_kept(genome, monkeypatch):
     result = run(*fit, "--draws", 10, "--out", "some")
     assert result.exit_code == 130
     assert "interrupted: 5 of 10 draws per chain are kept; look at them with: chiasma show some; " in result.stderr
-    monkeypatch.setattr("chiasma.files.fitting.sample", sample)
+    monkeypatch.setattr("chiasma.report.fitting.sample", sample)
     result = run("show", "some")
     assert result.exit_code == 0, result.output
     assert (

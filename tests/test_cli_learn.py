@@ -10,8 +10,8 @@ from typer.main import get_command
 
 import chiasma as ch
 from chiasma.cli import app
-from chiasma.files.report import write_report
-from chiasma.files.signal import Signal
+from chiasma.io.signal import Signal
+from chiasma.report.report import write_report
 from test_cli import FILES, refused, run
 from test_learned import learned
 

@@ -43,11 +43,11 @@ from chiasma.cohort.task import computing_alone, run_task, task_of
 from chiasma.datasets.genome import tumour_genome
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput, StoreError
-from chiasma.files.fitting import fit_file
-from chiasma.files.run_directory import RunDirectory
-from chiasma.files.settings import Settings, settings_of
-from chiasma.files.tables import write_table
-from chiasma.genomics.bins import simulated_bins
+from chiasma.io.settings import Settings, settings_of
+from chiasma.io.tables import write_table
+from chiasma.report.fitting import fit_file
+from chiasma.report.run_directory import RunDirectory
+from chiasma.tumour.bins import simulated_bins
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -327,7 +327,7 @@ def test_task__an_interrupt_leaves_it_unfinished(inputs, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("chiasma.files.fitting.sample", interrupted)
+    monkeypatch.setattr("chiasma.report.fitting.sample", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_task(task_of(directory, plan, plan.samples[0]))
     assert len(list(directory.unfinished.glob("a@*"))) == 1

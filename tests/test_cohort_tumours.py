@@ -16,9 +16,9 @@ from chiasma.cohort.api import begin_cohort, cohort, merge_cohort, run_cohort_ta
 from chiasma.cohort.table import FIRST, LAST
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
-from chiasma.files.tables import write_table
-from chiasma.genomics.bins import simulated_bins
-from chiasma.genomics.settings import TumourSettings
+from chiasma.io.tables import write_table
+from chiasma.tumour.bins import simulated_bins
+from chiasma.tumour.settings import TumourSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 

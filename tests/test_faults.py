@@ -22,7 +22,7 @@ import test_store
 from chiasma.cli import app
 from chiasma.cli.mistakes import printable
 from chiasma.cli.tumour import Job
-from chiasma.files.tables import write_table
+from chiasma.io.tables import write_table
 from chiasma.storage import reading
 
 MODEL = ["--weights", "1,0.5", "--sd", "0.5", "--enter", "0.1"]
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and figures take most of the time of a small fit."""
     for module in ("fitting", "report"):
-        monkeypatch.setattr(f"chiasma.files.{module}.write_report", lambda *_, **__: None)
+        monkeypatch.setattr(f"chiasma.report.{module}.write_report", lambda *_, **__: None)
     monkeypatch.setattr("chiasma.cli.printing.Voice.report", lambda *_: None)
 
 
@@ -189,7 +189,7 @@ def test_resume__of_a_run_that_was_killed_while_it_was_extended(data, tmp_path, 
     out = tmp_path / "run"
     assert fit(data, out).exit_code == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chiasma.files.run_directory.RunDirectory.keep_settings", None)
+        patch.setattr("chiasma.report.run_directory.RunDirectory.keep_settings", None)
         assert isinstance(fit(data, out, "--resume", "--draws", 20).exception, TypeError)
     done = call("fit", data, "--out", out, "--resume", "-q")
     assert done.exit_code == 0, done.output

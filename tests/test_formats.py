@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from chiasma.errors import InvalidInput
-from chiasma.files.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
-from chiasma.files.columns import Columns
-from chiasma.genomics import attach_alleles, formats, read_bins
-from chiasma.genomics.signals import read_any
-from chiasma.genomics.tumour import read_samples
-from chiasma.genomics.wig import corrected
+from chiasma.io.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
+from chiasma.io.columns import Columns
+from chiasma.tumour import attach_alleles, formats, read_bins
+from chiasma.tumour.analysis import read_samples
+from chiasma.tumour.signals import read_any
+from chiasma.tumour.wig import corrected
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

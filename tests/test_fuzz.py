@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.files.columns import Columns
-from chiasma.files.settings import Settings
-from chiasma.files.tables import read_signal
+from chiasma.io.columns import Columns
+from chiasma.io.settings import Settings
+from chiasma.io.tables import read_signal
 from fuzz import CALLS, QUICK, Y, attempt, attempts, error_of, in_words, model
 
 

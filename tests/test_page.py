@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from chiasma.files import page
+from chiasma.report import page
 
 HARM = "<script>alert('x')</script>\"'&"
 

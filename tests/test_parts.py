@@ -5,9 +5,9 @@ import pytest
 import xarray as xr
 
 import chiasma as ch
-from chiasma.files.answers import answers
-from chiasma.files.report import find
-from chiasma.files.signal import Signal
+from chiasma.io.signal import Signal
+from chiasma.report.answers import answers
+from chiasma.report.report import find
 from chiasma.results.parts import FEWEST, part_warnings, two_parts
 
 N = 1_200

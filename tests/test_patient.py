@@ -13,11 +13,13 @@ from chiasma.cli import app
 from chiasma.datasets.tumours import simulate_patient, simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
-from chiasma.genomics import Alleles, Bounds, solve_patient
-from chiasma.genomics.alignment import aligned
-from chiasma.genomics.bins import simulated_bins
-from chiasma.genomics.exports import draws
-from chiasma.genomics.model import (
+from chiasma.kernels.copy_number import forward
+from chiasma.tumour import Alleles, Bounds, solve_patient
+from chiasma.tumour.alignment import aligned
+from chiasma.tumour.analysis import analyse_patient
+from chiasma.tumour.bins import simulated_bins
+from chiasma.tumour.exports import draws
+from chiasma.tumour.model import (
     Columns,
     Evidence,
     Noise,
@@ -29,13 +31,11 @@ from chiasma.genomics.model import (
     observations_of,
     shared_states,
 )
-from chiasma.genomics.patient import with_shared_cuts
-from chiasma.genomics.patient_exports import joint_warnings
-from chiasma.genomics.pieces import TumourData
-from chiasma.genomics.settings import TumourSettings
-from chiasma.genomics.solutions import Lines
-from chiasma.genomics.tumour import analyse_patient
-from chiasma.kernels.copy_number import forward
+from chiasma.tumour.patient import with_shared_cuts
+from chiasma.tumour.patient_exports import joint_warnings
+from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.settings import TumourSettings
+from chiasma.tumour.solutions import Lines
 
 KNOWN = [Bounds(clones=(2, 2), purity=purity, ploidy=(1.7, 2.3)) for purity in ((0.7, 0.9), (0.4, 0.6))]
 
@@ -314,7 +314,7 @@ def test_settings__one_entry_for_every_sample():
 
 def test_command__one_patient(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("chiasma.genomics.tumour.DPI", 40)
+    monkeypatch.setattr("chiasma.tumour.analysis.DPI", 40)
     run = CliRunner().invoke
     shape = ["--seed", "4", "--sites", "66", "--clones", "1", "--not-doubled", "--sd", "0.02"]
     made = run(app, ["simulate", "p.bb", "--tumour", "--samples", "2", "--purity", "0.8,0.4", *shape])

@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt
 
 import chiasma as ch
 from chiasma import plots
-from chiasma.plots import paths, runs
-from chiasma.plots.style import block_means
+from chiasma.report.figures import paths, runs
+from chiasma.report.figures.style import block_means
 from chiasma.results import expected as expected_module
 from test_configurations import by_hand
 

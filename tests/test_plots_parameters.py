@@ -13,7 +13,7 @@ from scipy import stats
 
 import chiasma as ch
 from chiasma import plots
-from chiasma.plots import parameters
+from chiasma.report.figures import parameters
 from chiasma.results import expected as expected_module
 from test_configurations import by_hand, some_codes
 from test_learned import learned, learning_model

@@ -100,7 +100,7 @@ def test_power_cut__after_any_operation_of_a_fit(recorder, tmp_path, monkeypatch
     model = ["--weights", "1,0.5", "--sd", "0.5", "--enter", "0.1", "--seed", "1", "--draws", "12", "--chains", "2"]
     command = ["fit", str(data), *model, "--workers", "1", "-q", "--out"]
     # Tables and figures can be written again.
-    monkeypatch.setattr("chiasma.files.fitting.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("chiasma.report.fitting.write_report", lambda *_, **__: None)
 
     def fit(out: Path, *more: str) -> Any:
         return CliRunner().invoke(app, [*command, str(out), *more])

@@ -7,9 +7,9 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.files.options import chain_parameters, parameters_of, parse_names
-from chiasma.files.prior_settings import prior_names, read_prior, write_prior
-from chiasma.files.settings import Settings, settings_of
+from chiasma.io.options import chain_parameters, parameters_of, parse_names
+from chiasma.io.prior_settings import prior_names, read_prior, write_prior
+from chiasma.io.settings import Settings, settings_of
 from chiasma.models.priors import PRIORS
 
 GAUSSIAN = {"weights": [0.2, 0.3, 0.5], "depth": 10.0, "sd": 1.0, "enter": 0.1}

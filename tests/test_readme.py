@@ -19,12 +19,9 @@ import chiasma as ch
 from chiasma.cli import app
 from chiasma.datasets.genome import tumour_genome
 from chiasma.datasets.study import compare_updates, simulation_study
-from chiasma.files.prior_settings import prior_names
-from chiasma.files.row_settings import PLAIN
-from chiasma.files.settings import Settings, settings_of
-from chiasma.genomics.decision import CLEAR
-from chiasma.genomics.landscape import Bounds
-from chiasma.genomics.solutions import RESPONSES
+from chiasma.io.prior_settings import prior_names
+from chiasma.io.row_settings import PLAIN
+from chiasma.io.settings import Settings, settings_of
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
 from chiasma.models.row_chains import ROW_CHAINS
@@ -38,6 +35,9 @@ from chiasma.sampling.plan import EXACT_SECONDS
 from chiasma.sampling.progress import COMPILING, FIRST_LINE
 from chiasma.sampling.updates import UPDATES
 from chiasma.storage.store import FLUSH_SECONDS
+from chiasma.tumour.decision import CLEAR
+from chiasma.tumour.landscape import Bounds
+from chiasma.tumour.solutions import RESPONSES
 from test_cli import FILES
 
 ROOT = Path(__file__).parents[1]

@@ -21,20 +21,20 @@ import chiasma as ch
 from chiasma.cli import app
 from chiasma.cohort.api import begin_cohort, cohort_settings
 from chiasma.cohort.task import run_task, task_of
-from chiasma.files import plugins
-from chiasma.files.options import all_settings, parameters_of
-from chiasma.files.prior_settings import prior_names, read_prior, write_prior
-from chiasma.files.run_directory import RunDirectory
-from chiasma.files.settings import Settings, settings_of
-from chiasma.genomics.model import CopyNumber, Samples
+from chiasma.io import plugins
+from chiasma.io.options import all_settings, parameters_of
+from chiasma.io.prior_settings import prior_names, read_prior, write_prior
+from chiasma.io.settings import Settings, settings_of
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS
 from chiasma.models.chains import CHAINS, BinaryChains
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS, Prior
+from chiasma.report.run_directory import RunDirectory
 from chiasma.results.provenance import describe_model, rebuild_model
 from chiasma.sampling.exchanges import EXCHANGES, Exchange
 from chiasma.sampling.updates import UPDATES, Update
+from chiasma.tumour.model import CopyNumber, Samples
 from test_cli import refused, run
 
 REGISTRIES: dict[type, dict[str, type]] = {

@@ -16,15 +16,15 @@ import pytest
 from bokeh.models import CustomJSTickFormatter
 
 import chiasma as ch
-from chiasma.files import charts, report, report_page
-from chiasma.files.answers import answers, apart_text, same_level_text
-from chiasma.files.regions import find_region
-from chiasma.files.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
-from chiasma.files.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
-from chiasma.files.signal import Signal
+from chiasma.io.regions import find_region
+from chiasma.io.signal import Signal
 from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
-from chiasma.plots.sites import Stretch
+from chiasma.report import charts, report, report_page
+from chiasma.report.answers import answers, apart_text, same_level_text
+from chiasma.report.figures.sites import Stretch
+from chiasma.report.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
+from chiasma.report.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
 from chiasma.results.configurations import code_text
 from chiasma.results.rivals import CERTAIN
 from chiasma.results.warnings import misfit_warnings
@@ -493,7 +493,7 @@ def test_page__parameters_and_chains(tmp_path):
 
 def test_tables_only__need_no_page(fitted, tmp_path, monkeypatch):
     """Neither the page nor what it imports, which would take longer than the tables."""
-    monkeypatch.setitem(sys.modules, "chiasma.files.report_page", None)
+    monkeypatch.setitem(sys.modules, "chiasma.report.report_page", None)
     write_report(*fitted, tmp_path, {}, tables_only=True)
     assert (tmp_path / "states.tsv").exists()
     assert not (tmp_path / "report.html").exists()

@@ -13,7 +13,7 @@ from chiasma.cli import app
 from chiasma.errors import InvalidInput
 from chiasma.experiments import page, reproduce, schema, timings, tumour_cases
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable
-from chiasma.files.page import SHOWN_LINES
+from chiasma.report.page import SHOWN_LINES
 
 
 def run(*arguments):

@@ -10,8 +10,8 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.files.row_settings import read_rows, write_rows
-from chiasma.files.settings import Settings, settings_of
+from chiasma.io.row_settings import read_rows, write_rows
+from chiasma.io.settings import Settings, settings_of
 from chiasma.models.labels import CanonicalOrder, exchangeable_blocks
 from chiasma.results.evidence import batch_error
 from chiasma.results.provenance import describe_model, rebuild_model

@@ -20,10 +20,10 @@ import chiasma as ch
 from chiasma import plots
 from chiasma.cli import app
 from chiasma.errors import InvalidInput
-from chiasma.files.report import write_report
-from chiasma.files.settings import Settings, settings_of
-from chiasma.files.signal import Signal
+from chiasma.io.settings import Settings, settings_of
+from chiasma.io.signal import Signal
 from chiasma.models.state_target import StateTarget
+from chiasma.report.report import write_report
 
 pytestmark = pytest.mark.jit_off
 JIT = not numba.config.DISABLE_JIT

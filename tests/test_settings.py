@@ -7,8 +7,8 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.files.options import as_sections, keys, parse_fixed_rows, parse_ladder, parse_list, parse_numbers
-from chiasma.files.settings import Settings, fresh_seed, make_ladder, make_update, settings_of
+from chiasma.io.options import as_sections, keys, parse_fixed_rows, parse_ladder, parse_list, parse_numbers
+from chiasma.io.settings import Settings, fresh_seed, make_ladder, make_update, settings_of
 from chiasma.models.emissions import EMISSIONS
 
 GAUSSIAN = {"weights": [0.2, 0.3], "depth": 10.0, "sd": 1.0, "enter": 0.1}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chiasma as ch
-from chiasma.plots.sites import BRIDGED, Labels, Stretch
+from chiasma.report.figures.sites import BRIDGED, Labels, Stretch
 
 STARTS = [0, 6]
 POSITION = np.r_[np.arange(6) * 1e6, np.array([0.0, 1e6, 2e6, 9e6])]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.files.report import find, write_report
-from chiasma.files.signal import Signal
+from chiasma.io.signal import Signal
+from chiasma.report.report import find, write_report
 from chiasma.results.spacing import BRIDGED, Spacing, site_ends
 
 DAY = 1738562400.0  # 2025-02-03T06:00

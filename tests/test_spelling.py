@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.files.answers import answers
-from chiasma.files.options import all_settings
-from chiasma.files.signal import Signal
-from chiasma.files.spelling import as_options, on_command_line
+from chiasma.io.options import all_settings
+from chiasma.io.signal import Signal
 from chiasma.kernels.layout import make_layout
+from chiasma.report.answers import answers
+from chiasma.report.spelling import as_options, on_command_line
 from chiasma.results.chain_modes import Apart, mode_warnings
 from chiasma.results.convergence import Convergence
 from chiasma.results.evidence import Evidence

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from chiasma.errors import InvalidInput, StoreError
-from chiasma.files.columns import Columns
-from chiasma.files.regions import find_region
-from chiasma.files.report import region_text
-from chiasma.files.signal import Signal, position_text
-from chiasma.files.tables import read_signal, write_table
-from chiasma.files.times import time_text, times_column
+from chiasma.io.columns import Columns
+from chiasma.io.regions import find_region
+from chiasma.io.signal import Signal, position_text
+from chiasma.io.tables import read_signal, write_table
+from chiasma.io.times import time_text, times_column
 from chiasma.models.observations import Observations
+from chiasma.report.report import region_text
 
 GENOME = """chrom\tstart\tdepth
 chr1\t0\t1.5
@@ -340,7 +340,7 @@ def test_read__refuses_files_that_cannot_be_read(tmp_path, write, monkeypatch):
         read_signal(tmp_path / "folder.csv")
     with pytest.raises(InvalidInput, match=r"a\.csv\.gz is a damaged gzip file"):
         read_signal(write(gzip.compress(b"value\n1\n")[:-9], "a.csv.gz"))
-    monkeypatch.setattr("chiasma.files.sheets.MOST_UNPACKED", 100)
+    monkeypatch.setattr("chiasma.io.sheets.MOST_UNPACKED", 100)
     with pytest.raises(InvalidInput, match=r"b\.csv\.gz is a damaged gzip file .*unpacks to more than"):
         read_signal(write(gzip.compress(b"value\n" + b"1\n" * 60), "b.csv.gz"))
     with pytest.raises(InvalidInput, match="cannot be read: File name too long"):

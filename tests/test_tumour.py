@@ -24,11 +24,13 @@ from chiasma.cohort.tumour_workflow import result_of
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
-from chiasma.genomics.allele_table import allele_table
-from chiasma.genomics.bins import Alleles, simulated_bins
-from chiasma.genomics.copy_states import LATE, CopyStates
-from chiasma.genomics.decision import Decision, of_better_fits
-from chiasma.genomics.exports import (
+from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
+from chiasma.tumour.allele_table import allele_table
+from chiasma.tumour.analysis import analyse, read_samples, samples_apart, write_figures
+from chiasma.tumour.bins import Alleles, simulated_bins
+from chiasma.tumour.copy_states import LATE, CopyStates
+from chiasma.tumour.decision import Decision, of_better_fits
+from chiasma.tumour.exports import (
     FLAT,
     copy_probabilities,
     draws,
@@ -37,19 +39,17 @@ from chiasma.genomics.exports import (
     summary,
     write_answer,
 )
-from chiasma.genomics.figures import plot_genome, plot_landscape, plot_solutions
-from chiasma.genomics.genome import assembly, assembly_of, find_region
-from chiasma.genomics.landscape import Bounds, survey
-from chiasma.genomics.misfit import Misfit
-from chiasma.genomics.model import Columns, Noise, Parameters, log_evidence, model_of
-from chiasma.genomics.page import comparison, write_page
-from chiasma.genomics.pieces import TumourData
-from chiasma.genomics.reference import reference
-from chiasma.genomics.segments import expected_depth, segments
-from chiasma.genomics.solutions import solve, surveyed, with_measured_alleles
-from chiasma.genomics.state_prior import learned, log_average
-from chiasma.genomics.tumour import analyse, read_samples, samples_apart, write_figures
-from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
+from chiasma.tumour.figures import plot_genome, plot_landscape, plot_solutions
+from chiasma.tumour.genome import assembly, assembly_of, find_region
+from chiasma.tumour.landscape import Bounds, survey
+from chiasma.tumour.misfit import Misfit
+from chiasma.tumour.model import Columns, Noise, Parameters, log_evidence, model_of
+from chiasma.tumour.page import comparison, write_page
+from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.reference import reference
+from chiasma.tumour.segments import expected_depth, segments
+from chiasma.tumour.solutions import solve, surveyed, with_measured_alleles
+from chiasma.tumour.state_prior import learned, log_average
 
 ONE_CLONE = Bounds(clones=(1, 1), purity=(0.3, 0.9), ploidy=(1.3, 5.0))
 
@@ -624,7 +624,7 @@ def test_warnings__probabilities_hold_for_so_many_clones(two_clones, monkeypatch
     assert "probabilities hold" not in told_of(replace(found, bounds=replace(found.bounds, clones=(1, 3))))
     assert "probabilities hold" not in told_of(answer())
     assert "probabilities hold" not in told_of(replace(found, flat=True))
-    monkeypatch.setattr("chiasma.genomics.clone_warnings.MOST_CLONES", 2)
+    monkeypatch.setattr("chiasma.tumour.clone_warnings.MOST_CLONES", 2)
     assert "probabilities hold" not in told_of(found)
 
 

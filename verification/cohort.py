@@ -21,8 +21,8 @@ from compare_cohorts import differences
 
 from chiasma.cohort.api import begin_cohort, cohort_settings, merge_cohort, run_cohort_task
 from chiasma.datasets.genome import tumour_genome
-from chiasma.files.settings import Settings, settings_of
-from chiasma.files.tables import write_table
+from chiasma.io.settings import Settings, settings_of
+from chiasma.io.tables import write_table
 
 if TYPE_CHECKING:
     from run import Report

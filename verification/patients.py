@@ -22,8 +22,8 @@ from run import on_all_cores
 from tumours import DATA, accuracy
 
 from chiasma.datasets.tumours import Tumour, simulate_patient
-from chiasma.genomics import Answer, Bounds, Patient, read_bins, solve, solve_patient
-from chiasma.genomics.bins import simulated_bins
+from chiasma.tumour import Answer, Bounds, Patient, read_bins, solve, solve_patient
+from chiasma.tumour.bins import simulated_bins
 
 if TYPE_CHECKING:
     from run import Report

@@ -21,9 +21,9 @@ import numpy as np
 from run import on_all_cores
 
 from chiasma.datasets.tumours import Tumour, simulate_tumour
-from chiasma.genomics import read_bins
-from chiasma.genomics.bins import simulated_bins
-from chiasma.genomics.solutions import Answer, solve
+from chiasma.tumour import read_bins
+from chiasma.tumour.bins import simulated_bins
+from chiasma.tumour.solutions import Answer, solve
 
 if TYPE_CHECKING:
     from run import Report

@@ -23,7 +23,7 @@ from chiasma.cli.show import show
 from chiasma.cli.signals import listen
 from chiasma.cli.simulate import simulate
 from chiasma.cli.tumour import tumour
-from chiasma.files.plugins import load_plugins
+from chiasma.io.plugins import load_plugins
 
 app = typer.Typer(
     name="chiasma",

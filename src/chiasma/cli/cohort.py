@@ -25,7 +25,7 @@ from chiasma.cli.setting_options import (
 from chiasma.cli.signals import exit_code
 from chiasma.cli.tumour import tumour
 from chiasma.errors import InvalidInput
-from chiasma.files.plugins import program
+from chiasma.io.plugins import program
 
 if TYPE_CHECKING:
     from chiasma.cohort.api import Cohort
@@ -193,8 +193,8 @@ def _merge(out: Path, voice: Voice) -> None:
 
 def _settings(tumour: bool, model: Path | None, learn: str | None, **options: Any) -> dict[str, Any]:
     """Arguments of `ch.cohort` from the options of settings."""
-    from chiasma.files.options import as_sections, parse_names
-    from chiasma.files.settings import Settings
+    from chiasma.io.options import as_sections, parse_names
+    from chiasma.io.settings import Settings
 
     of_tumours = {key: options.pop(key) for key in OF_TUMOURS}
     of_fits = {"model": model, "learn": learn, **options}
@@ -211,7 +211,7 @@ def _settings(tumour: bool, model: Path | None, learn: str | None, **options: An
 
 def _report(done: Cohort, voice: Voice) -> None:
     """Print what became of the samples."""
-    from chiasma.files.sheets import listed
+    from chiasma.io.sheets import listed
 
     for outcome in done.failed[:SHOWN_FAILURES]:
         typer.echo(f"{outcome.name} failed: {outcome.error}", err=True)

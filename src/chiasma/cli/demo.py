@@ -40,7 +40,7 @@ def demo(
         _compare(sweeps, seed)
         return
     from chiasma.datasets.tumours import simulate_tumour
-    from chiasma.genomics.settings import TumourSettings
+    from chiasma.tumour.settings import TumourSettings
 
     voice = Voice()
     _make_room(out)

@@ -18,10 +18,10 @@ from chiasma.cli.setting_options import (
     with_options,
 )
 from chiasma.cli.signals import exit_code
-from chiasma.files.run_directory import RunDirectory
+from chiasma.report.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from chiasma.files.settings import Settings
+    from chiasma.io.settings import Settings
 
 OUT = Path("chiasma-run")
 
@@ -68,8 +68,8 @@ def _fit(
     **options: Any,
 ) -> None:
     """options: the value given for every setting, by key."""
-    from chiasma.files.options import as_sections, flag, parse_names
-    from chiasma.files.settings import Settings
+    from chiasma.io.options import as_sections, flag, parse_names
+    from chiasma.io.settings import Settings
 
     directory = RunDirectory(out)
     if not resume:
@@ -97,8 +97,8 @@ def run_fit(
     tables_only: bool = False,
 ) -> None:
     """Fit the file into the directory and print. learn: parameters to learn."""
-    from chiasma.files.fitting import Interrupted, completed, fit_file
-    from chiasma.genomics.signals import read_any
+    from chiasma.report.fitting import Interrupted, completed, fit_file
+    from chiasma.tumour.signals import read_any
 
     settings = completed(settings)
     try:

@@ -27,7 +27,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ChiasmaError as error:
-            from chiasma.files.spelling import as_options
+            from chiasma.report.spelling import as_options
 
             raise stop(f"error: {as_options(str(error))}", MISTAKE) from error
         except KeyboardInterrupt:

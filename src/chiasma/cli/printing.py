@@ -13,8 +13,8 @@ import typer
 from chiasma.cli.mistakes import printable
 
 if TYPE_CHECKING:
-    from chiasma.files.report import Report
-    from chiasma.files.signal import Signal
+    from chiasma.io.signal import Signal
+    from chiasma.report.report import Report
     from chiasma.results.configurations import Configuration
 
 # Number of uncertain segments shown on the screen; the file has them all.
@@ -59,7 +59,7 @@ class Voice:
             from rich.console import Console
             from rich.text import Text
 
-            from chiasma.files.run_directory import RunDirectory
+            from chiasma.report.run_directory import RunDirectory
 
             console = Console(highlight=False, soft_wrap=False)
             console.print(report.summary)
@@ -170,7 +170,7 @@ def _doubts(report: Report, signal: Signal, run: Path, width: int) -> tuple[Any,
     from rich.console import Group
     from rich.text import Text
 
-    from chiasma.files.run_directory import RunDirectory
+    from chiasma.report.run_directory import RunDirectory
     from chiasma.results.rivals import CERTAIN
 
     n, doubtful = report.n_segments, len(report.regions)
@@ -202,7 +202,7 @@ def _rivals(report: Report, signal: Signal, between: str) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from chiasma.files.report import region_text
+    from chiasma.report.report import region_text
 
     title = f"Rival explanations ({len(report.regions):,} of {report.n_segments:,} segments)"
     table = Table(title=title, title_justify="left")

@@ -1,4 +1,4 @@
-"""Commands whose options come from the table of settings (`chiasma.files.options`)."""
+"""Commands whose options come from the table of settings (`chiasma.io.options`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SettingsCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """An emission that is not known is told before its options are, which nobody knows either."""
-        from chiasma.files.settings import Settings
+        from chiasma.io.settings import Settings
 
         for given, value in pairwise([*args, ""]):
             name, has_value, joined = given.partition("=")
@@ -56,7 +56,7 @@ class SettingsCommand(TyperCommand):
 
 def setting_options(without: Sequence[str] = ()) -> list[inspect.Parameter]:
     """One option per setting, in the order of the help, but for the keys `without`; also --model and --learn."""
-    from chiasma.files.options import all_settings, learn_help
+    from chiasma.io.options import all_settings, learn_help
 
     settings: dict[str, list[inspect.Parameter]] = {}
     for one in all_settings():

@@ -10,7 +10,7 @@ import typer
 from chiasma.cli.printing import Voice
 from chiasma.cli.setting_options import TABLES_ONLY, TABLES_ONLY_HELP
 from chiasma.errors import InvalidInput
-from chiasma.files.run_directory import RunDirectory
+from chiasma.report.run_directory import RunDirectory
 
 
 def show(
@@ -38,8 +38,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
     """Summarise a run, finished or interrupted, and rewrite its report: a page, tables and figures."""
-    from chiasma.files.regions import find_region
-    from chiasma.files.report import PAGE, interrupted_text, region_text, write_region, write_report
+    from chiasma.io.regions import find_region
+    from chiasma.report.report import PAGE, interrupted_text, region_text, write_region, write_report
 
     if tables_only and open_page:
         raise InvalidInput(f"--open shows report.html, which {TABLES_ONLY} does not write; drop one of the two")

@@ -13,7 +13,7 @@ from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
     from chiasma.datasets.tumours import Tumour
-    from chiasma.files.signal import Signal
+    from chiasma.io.signal import Signal
     from chiasma.models.factorial import FactorialHMM
 
 
@@ -59,8 +59,8 @@ def simulate(
     """
     from chiasma.datasets.genome import N_BINS, SD, tumour_genome
     from chiasma.datasets.study import simulation_study
-    from chiasma.files.settings import fresh_seed
-    from chiasma.files.signal import Signal
+    from chiasma.io.settings import fresh_seed
+    from chiasma.io.signal import Signal
 
     seed = fresh_seed() if seed is None else seed
     if tumour:
@@ -128,7 +128,7 @@ def write_tumour(out: Path, *samples: Tumour) -> list[Path]:
     import json
 
     from chiasma import atomic
-    from chiasma.files.tables import write_table
+    from chiasma.io.tables import write_table
 
     paths = [out, out.with_suffix(".truth.tsv"), out.with_suffix(".truth.json")]
     for path in paths:
@@ -188,8 +188,8 @@ def truth_file(out: Path) -> Path:
 
 def write_simulation(out: Path, model: FactorialHMM, states: Any, signal: Signal, seed: int) -> Path:
     """Data, truth and settings; returns the path of the settings."""
-    from chiasma.files.settings import Settings, settings_of
-    from chiasma.files.tables import write_table
+    from chiasma.io.settings import Settings, settings_of
+    from chiasma.io.tables import write_table
 
     settings = out.with_suffix(".toml")
     for path in (out, truth_file(out), settings):

@@ -15,10 +15,10 @@ from chiasma.cli.setting_options import TABLES_ONLY, TABLES_ONLY_TUMOUR
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from chiasma.genomics.bins import Bins
-    from chiasma.genomics.patient import Patient
-    from chiasma.genomics.settings import TumourSettings
-    from chiasma.genomics.solutions import Answer
+    from chiasma.tumour.bins import Bins
+    from chiasma.tumour.patient import Patient
+    from chiasma.tumour.settings import TumourSettings
+    from chiasma.tumour.solutions import Answer
 
 OUT = Path("chiasma-tumour")
 SHOWN = 6
@@ -107,7 +107,7 @@ def tumour(
 
     chiasma tumour primary.cnr relapse.cnr --one-patient --out answer
     """
-    from chiasma.genomics.settings import TumourSettings
+    from chiasma.tumour.settings import TumourSettings
 
     settings = TumourSettings(
         purity=purity,
@@ -138,7 +138,7 @@ def read_files(
     files: Sequence[Path], settings: TumourSettings, names: Sequence[str] = (), alleles: Sequence[Path] = ()
 ) -> list[Bins]:
     """The samples of all files, or those with these names. alleles: one file for each, or none."""
-    from chiasma.files.sheets import listed
+    from chiasma.io.sheets import listed
 
     if len(alleles) not in (0, len(files)):
         raise InvalidInput(
@@ -157,7 +157,7 @@ def read_files(
 
 def solve_together(samples: Sequence[Bins], job: Job) -> Patient:
     """Solve the samples of one patient together, and print."""
-    from chiasma.genomics.patient_exports import patient_summary
+    from chiasma.tumour.patient_exports import patient_summary
 
     if len(samples) < 2:
         raise InvalidInput("--one-patient needs two samples or more, got one; give another file, or drop the option")
@@ -173,8 +173,8 @@ def solve_together(samples: Sequence[Bins], job: Job) -> Patient:
 
 def solve_apart(samples: Sequence[Bins], job: Job) -> list[Answer]:
     """Solve every sample by itself, and print."""
-    from chiasma.genomics.exports import summary
-    from chiasma.genomics.tumour import samples_apart
+    from chiasma.tumour.analysis import samples_apart
+    from chiasma.tumour.exports import summary
 
     answers = []
     for bins, folder in samples_apart(samples, job.out):
@@ -202,7 +202,7 @@ def _print(answer: Answer, folder: Path, tables_only: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from chiasma.genomics.exports import chance, solution_entries, verdict
+    from chiasma.tumour.exports import chance, solution_entries, verdict
 
     console = Console(highlight=False)
     entries = solution_entries(answer)
@@ -233,8 +233,8 @@ def _print_patient(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from chiasma.genomics.exports import chance, solution_entries
-    from chiasma.genomics.patient_exports import joint_verdict, joint_warnings
+    from chiasma.tumour.exports import chance, solution_entries
+    from chiasma.tumour.patient_exports import joint_verdict, joint_warnings
 
     console = Console(highlight=False)
     console.print(joint_verdict(patient), soft_wrap=True, markup=False)

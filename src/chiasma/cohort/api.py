@@ -25,8 +25,8 @@ from chiasma.cohort.table import write_cohort_table
 from chiasma.cohort.task import run_task, task_of
 from chiasma.cohort.workflows import WORKFLOWS
 from chiasma.errors import InvalidInput
-from chiasma.files.options import all_settings
-from chiasma.files.settings import Settings, fresh_seed, settings_of
+from chiasma.io.options import all_settings
+from chiasma.io.settings import Settings, fresh_seed, settings_of
 from chiasma.models.factorial import FactorialHMM
 from chiasma.results.warnings import count
 

@@ -12,15 +12,15 @@ import xarray as xr
 
 from chiasma.cohort.workflow import Result, Workflow
 from chiasma.errors import InvalidInput
-from chiasma.files.estimates import estimated, left_out
-from chiasma.files.fitting import Fit, fit_file
-from chiasma.files.options import all_settings, as_number, as_whole, parse_names
-from chiasma.files.run_directory import RunDirectory
-from chiasma.files.settings import Settings
-from chiasma.files.sheets import listed
-from chiasma.files.signal import Signal
-from chiasma.genomics.signals import read_any
+from chiasma.io.estimates import estimated, left_out
+from chiasma.io.options import all_settings, as_number, as_whole, parse_names
+from chiasma.io.settings import Settings
+from chiasma.io.sheets import listed
+from chiasma.io.signal import Signal
+from chiasma.report.fitting import Fit, fit_file
+from chiasma.report.run_directory import RunDirectory
 from chiasma.results.row_probabilities import names_of_rows
+from chiasma.tumour.signals import read_any
 
 # Columns that are enough to meet every kernel.
 FIRST = 60

@@ -16,7 +16,7 @@ from chiasma.cohort.directory import CohortDirectory
 from chiasma.cohort.outcome import DONE, FAILED, MISSING, Outcome
 from chiasma.cohort.pictures import in_words
 from chiasma.cohort.table import names_in_order
-from chiasma.files.page import (
+from chiasma.report.page import (
     Html,
     Tone,
     badge,

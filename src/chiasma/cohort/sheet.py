@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from chiasma.cohort.workflow import Workflow
 from chiasma.errors import InvalidInput
-from chiasma.files.sheets import MISSING, read_sheet
+from chiasma.io.sheets import MISSING, read_sheet
 
 Records = Iterable[Mapping[str, Any]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chiasma.cohort.outcome import Outcome
-from chiasma.files.tables import write_table
+from chiasma.io.tables import write_table
 
 FIRST = ("sample", "status", "seed", "seconds", "log_evidence", "log_evidence_error")
 LAST = ("warnings", "error")

@@ -24,7 +24,7 @@ from chiasma.cohort.summaries import grid_of, save_summaries
 from chiasma.cohort.workflow import Result
 from chiasma.cohort.workflows import WORKFLOWS
 from chiasma.errors import ChiasmaError
-from chiasma.files.plugins import load_plugins, loaded_plugins
+from chiasma.io.plugins import load_plugins, loaded_plugins
 
 
 class Task(NamedTuple):

@@ -12,11 +12,11 @@ import xarray as xr
 
 from chiasma.cohort.workflow import Result, Workflow
 from chiasma.errors import InvalidInput
-from chiasma.files.options import as_whole
-from chiasma.files.sheets import listed
-from chiasma.genomics.exports import INTERVAL, N_PURITIES, copy_probabilities, solution_entries, verdict
-from chiasma.genomics.settings import TumourSettings
-from chiasma.genomics.solutions import Answer
+from chiasma.io.options import as_whole
+from chiasma.io.sheets import listed
+from chiasma.tumour.exports import INTERVAL, N_PURITIES, copy_probabilities, solution_entries, verdict
+from chiasma.tumour.settings import TumourSettings
+from chiasma.tumour.solutions import Answer
 
 TRUE, FALSE = ("yes", "true", "1"), ("no", "false", "0")
 # Copies of a normal cell.
@@ -76,9 +76,9 @@ class TumourWorkflow(Workflow):
     def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
         """Solve a small tumour, with alleles if this one has them."""
         from chiasma.datasets.tumours import simulate_tumour
-        from chiasma.genomics.bins import simulated_bins
-        from chiasma.genomics.landscape import Bounds
-        from chiasma.genomics.solutions import solve
+        from chiasma.tumour.bins import simulated_bins
+        from chiasma.tumour.landscape import Bounds
+        from chiasma.tumour.solutions import solve
 
         small = simulated_bins(simulate_tumour(1, n_bins=60, purity=0.7, doubled=False, clones=1))
         if _settings(settings).read(source)[0].alleles is None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.files.signal import Signal
+from chiasma.io.signal import Signal
 from chiasma.models.chains import BinaryChains
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM

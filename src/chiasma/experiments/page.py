@@ -21,8 +21,8 @@ from PIL import Image
 from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
-from chiasma.files import page as parts
-from chiasma.files.tables import write_table
+from chiasma.io.tables import write_table
+from chiasma.report import page as parts
 
 # Experiments in the order of the paper; each is a module with run(folder, quick, seed).
 EXPERIMENTS = ("schema", "errata", "toy", "simulation", "timings", "tumour")

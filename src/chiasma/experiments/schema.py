@@ -17,7 +17,7 @@ from matplotlib.figure import Figure as Picture
 from chiasma import plots
 from chiasma.experiments.result import ExperimentResult, Figure, Finding
 from chiasma.models.density import BlockModes, Vector
-from chiasma.plots.style import BLACK, BLUE, ORANGE, SKY, STATES, entitle
+from chiasma.report.figures.style import BLACK, BLUE, ORANGE, SKY, STATES, entitle
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.exchanges import AugmentedCrossover
 from chiasma.sampling.vector_exchanges import AugmentedPair, bind_exchange, exchange_candidate

@@ -24,7 +24,7 @@ from chiasma.experiments.result import ExperimentResult, Finding
 from chiasma.experiments.schema import canvas, save
 from chiasma.experiments.timings import PAPER, UPDATES, ChainRun, Size, Truth, verdict
 from chiasma.models.factorial import log_joint
-from chiasma.plots.style import BLACK, STATES, entitle, look
+from chiasma.report.figures.style import BLACK, STATES, entitle, look
 from chiasma.results.posterior import Posterior
 
 SWITCHING = (study.SWITCHING, 0.01, 0.001)  # the paper's, and two harder ones

@@ -23,8 +23,8 @@ import xarray as xr
 from chiasma.datasets import genome
 from chiasma.experiments import timings
 from chiasma.experiments.timings import CHAINS, EXACT, PAPER
-from chiasma.files.columns import Columns
-from chiasma.files.tables import read_signal
+from chiasma.io.columns import Columns
+from chiasma.io.tables import read_signal
 from chiasma.kernels.codes import pack
 from chiasma.kernels.layout import make_layout
 from chiasma.models.chains import BinaryChains

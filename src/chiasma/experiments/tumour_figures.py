@@ -14,8 +14,8 @@ from chiasma.experiments.result import Figure, ResultTable
 from chiasma.experiments.schema import canvas, save
 from chiasma.experiments.timings import EXACT
 from chiasma.experiments.tumour_cases import N_FREE, SAMPLERS, Outcome, Share
-from chiasma.plots.sites import Stretch
-from chiasma.plots.style import ORANGE, STATES, entitle, legend_beside, look, mark_starts
+from chiasma.report.figures.sites import Stretch
+from chiasma.report.figures.style import ORANGE, STATES, entitle, legend_beside, look, mark_starts
 
 # Number of draws shown in a figure of rows.
 N_SHOWN = 100

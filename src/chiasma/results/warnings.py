@@ -2,7 +2,7 @@
 
 Warnings of chains say what is wrong; what to try is the same for all of them and is told once (`remedies`). The others
 name their remedies. A remedy is spelled for Python, as an argument or an object: draws=2000,
-ladder=ch.Ladder.adapted(8). The command line makes options of them (`files/spelling.py`).
+ladder=ch.Ladder.adapted(8). The command line makes options of them (`report/spelling.py`).
 """
 
 from __future__ import annotations

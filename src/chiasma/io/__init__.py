@@ -1,0 +1,1 @@
+"""What users write: data tables, regions, times and settings."""

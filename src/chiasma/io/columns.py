@@ -1,0 +1,266 @@
+"""The columns of a table: which to read, how to find them by name or number, and how to read those that say where sites
+are. Errors name the line of the file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.errors import InvalidInput
+from chiasma.io.sheets import MISSING, Line, Sheet, listed
+from chiasma.io.signal import position_or_time
+from chiasma.io.times import seconds_of, time_text, zone_of
+from chiasma.types import Floats
+
+VALUE_NAMES = ("value", "y")
+# What a position may be, in words.
+STAMPS = "numbers or time stamps such as 2024-05-01 08:00"
+# Steps by which a gap may miss a whole number, because positions were rounded when they were written or read.
+ROUNDING = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns to read, by name or by number from 1, and how.
+
+    value : the signal, several columns with commas between. Default: the only column there is, or the one called
+        "value" or "y".
+    chromosome : its changes start new sequences.
+    position : its differences are the gaps. Numbers, or dates and times, which become seconds since 1970.
+    end : where a site ends, for tables and exports; numbers, or dates and times, as the position.
+    sample : the one of several samples in a file (`chiasma.tumour.signals`).
+    gap_unit : the distance that counts as one step of the chains. Default: the median distance.
+    delimiter : one character, or "tab", "comma", "semicolon", "space". Default: what all lines agree on.
+    """
+
+    value: str | None = None
+    chromosome: str | None = None
+    position: str | None = None
+    end: str | None = None
+    sample: str | None = None
+    gap_unit: float | None = None
+    delimiter: str | None = None
+
+    def check(self) -> None:
+        """Raise InvalidInput for a gap unit that is not positive."""
+        if self.gap_unit is not None and not (math.isfinite(self.gap_unit) and self.gap_unit > 0):
+            raise InvalidInput(f"the gap unit must be a positive number, got {self.gap_unit:g}")
+
+
+def plain_name(name: str) -> str:
+    """A name without case, spaces and punctuation.
+
+    >>> plain_name("loc.start"), plain_name("#CHR"), plain_name("LOG2_COPY_RATIO")
+    ('locstart', 'chr', 'log2copyratio')
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def column_called(sheet: Sheet, names: Iterable[str]) -> int | None:
+    """The number of the first column with one of these plain names, in the order of the names."""
+    have = [plain_name(name) for name in sheet.names] if sheet.has_header else []
+    return next((have.index(name) for name in names if name in have), None)
+
+
+def same_chromosome(name: str) -> str:
+    """The normalised name of a chromosome: without spaces, case and a "chr" prefix.
+
+    >>> same_chromosome("chr17") == same_chromosome("17") == same_chromosome("Chr17")
+    True
+    """
+    plain = name.strip().lower()
+    return plain.removeprefix("chr") or plain
+
+
+def find_values(table: Sheet, wanted: str | None) -> list[int]:
+    if wanted is not None:
+        whole = wanted in table.names or "," not in wanted
+        return [find_column(table, name.strip(), "value") for name in ([wanted] if whole else wanted.split(","))]
+    if len(table.names) == 1:
+        return [0]
+    for name in VALUE_NAMES:
+        if name in table.names:
+            return [find_column(table, name, "value")]
+    raise InvalidInput(
+        f"{table.path}: which column holds the signal? Name the value column: one of {listed(table.names)}"
+    )
+
+
+def find_column(table: Sheet, wanted: str, role: str) -> int:
+    if table.names.count(wanted) > 1:
+        raise InvalidInput(
+            f"{table.path} has {table.names.count(wanted)} columns called {wanted!r}; choose one by its number"
+        )
+    if wanted in table.names:
+        return table.names.index(wanted)
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(table.names):
+        return int(wanted) - 1
+    kind = "" if table.has_header else f" (no header: its columns are 1..{len(table.names)})"
+    raise InvalidInput(
+        f"{table.path} has no column {wanted!r} for the {role}{kind}; choose one of {listed(table.names)}"
+    )
+
+
+def named_values(table: Sheet, columns: Columns) -> list[int]:
+    """Columns of the signal where they are named, by the reader or by the file."""
+    named = columns.value is not None or set(VALUE_NAMES) & set(table.names)
+    return find_values(table, columns.value) if named else []
+
+
+def chromosomes_of(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """The label of every site, spelled as in the first line of its block, and where blocks start."""
+    labels: list[str] = []
+    starts: list[int] = []
+    seen: dict[str, int] = {}
+    current = None
+    for t, row in enumerate(table.rows):
+        name = row.cells[column].strip()
+        if name.lower() in MISSING:
+            raise table.error(row.line, f"column {table.names[column]!r} must name a chromosome, got {name!r}")
+        if not name.isprintable():
+            raise table.error(
+                row.line, f"column {table.names[column]!r} holds control characters, {name!r}; write a plain name"
+            )
+        key = same_chromosome(name)
+        if key != current:
+            if key in seen:
+                raise table.error(
+                    row.line,
+                    f"chromosome {name!r} began in line {seen[key]} and appears again after {labels[-1]!r}; "
+                    "sort the file by chromosome and position",
+                )
+            seen[key], current = row.line, key
+            starts.append(t)
+            labels.append(name)
+        else:
+            labels.append(labels[-1])
+    return tuple(labels), np.array(starts)
+
+
+def gaps_of(
+    table: Sheet,
+    column: int,
+    position: Floats,
+    zone: str | None,
+    starts: npt.NDArray[np.int64],
+    unit: float | None,
+) -> tuple[Floats | None, float]:
+    """Gaps (T-1,) in units of one step, None where all are 1, and that unit."""
+    name = table.names[column]
+    if np.isnan(position).any():
+        row = table.rows[int(np.argmax(np.isnan(position)))]
+        raise table.error(row.line, f"column {name!r} has no position here; fill it in or drop the line")
+    distance = np.diff(position)
+    inside = np.ones(len(position), bool)
+    inside[starts] = False
+    wrong = inside[1:] & (distance <= 0)
+    if wrong.any():
+        t = int(np.argmax(wrong)) + 1
+        how = "sort the file by position" if distance[t - 1] < 0 else "merge the lines of one position"
+        more = "" if len(starts) > 1 else ", or name the chromosome column if a new one starts here"
+        raise table.error(
+            table.rows[t].line,
+            f"column {name!r} must increase within a chromosome, got {position_or_time(position[t], zone)} after "
+            f"{position_or_time(position[t - 1], zone)}; {how}{more}",
+        )
+    known = distance[inside[1:]]
+    unit = unit or (float(np.median(known)) if known.size else 1.0)
+    gaps = whole_steps(np.where(inside[1:], distance / unit, 1.0))
+    return None if np.all(gaps == 1) else gaps, unit
+
+
+def whole_steps(gaps: Floats) -> Floats:
+    """Gaps that are whole numbers but for rounding become whole: 0.3 - 0.2 is not quite 0.2 - 0.1.
+
+    Every distinct gap needs transition matrices of its own, and even spacing needs one.
+
+    >>> whole_steps(np.diff([0.0, 0.1, 0.2, 0.3, 0.45]) / 0.1).tolist()
+    [1.0, 1.0, 1.0, 1.5000000000000002]
+    """
+    whole = np.rint(gaps)
+    return np.where((whole > 0) & (np.abs(gaps - whole) < ROUNDING), whole, gaps)
+
+
+def is_dated(table: Sheet, column: int) -> bool:
+    """Whether the first cell is a date or a time stamp, such as 2026-01-31 12:00, and the column no numbers."""
+    return _is_stamp(table.rows[0].cells[column].strip()) and not table.is_numeric(column)
+
+
+def _is_stamp(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def times_of(table: Sheet, column: int) -> tuple[Floats, str | None]:
+    """(T,) numbers as they are; dates and times in seconds since 1970, and their time zone."""
+    if not is_dated(table, column):
+        return table.numbers(column, STAMPS), None
+    moments = [_moment(table, row, column) for row in table.rows]
+    return np.array([seconds_of(moment) for moment in moments]), zone_of(moments)
+
+
+def _moment(table: Sheet, row: Line, column: int) -> datetime:
+    text = row.cells[column].strip()
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise table.error(
+            row.line,
+            f"column {table.names[column]!r} must hold dates and times, got {text!r}; write 2026-01-31 12:00",
+        ) from None
+
+
+def ends_of(
+    table: Sheet, column: int, clock: int | None = None, position: Floats | None = None, zone: str | None = None
+) -> Floats:
+    """(T,) where sites end, NaN where missing: in the units of the positions in column `clock`, and read as these are.
+
+    zone : that of positions that are time stamps, None of numbers.
+    """
+    known = [t for t, row in enumerate(table.rows) if row.cells[column].strip().lower() not in MISSING]
+    first = table.rows[known[0]] if known else None
+    text = "" if first is None else first.cells[column].strip()
+    stamped = _is_stamp(text) and not table.is_numeric(column)
+    if first is None or (zone is None and not stamped):
+        return table.numbers(column)
+    what = f"column {table.names[column]!r}"
+    if clock is None or position is None:
+        raise table.error(
+            first.line,
+            f"{what} holds dates and times, {text!r}, and there is no position column; name it, or leave out the end",
+        )
+    start = table.names[clock]
+    if not stamped or zone is None:
+        kind = "numbers" if zone is None else "dates and times"
+        raise table.error(
+            first.line, f"{what} must hold {kind}, as column {start!r} does, got {text!r}; write both in the same way"
+        )
+    moments = [_moment(table, table.rows[t], column) for t in known]
+    own = zone_of(moments)
+    if (own == "") != (zone == ""):
+        with_zone, without = (start, table.names[column]) if zone else (table.names[column], start)
+        raise table.error(
+            first.line,
+            f"dates and times of one site must all name a time zone, or none: those in column {with_zone!r} do, got "
+            f"none in column {without!r}; write it there, too: 2024-05-01 08:00+02:00",
+        )
+    end = np.full(len(table.rows), np.nan)
+    end[known] = [seconds_of(moment) for moment in moments]
+    if (wrong := end < position).any():
+        t = int(np.argmax(wrong))
+        raise table.error(
+            table.rows[t].line,
+            f"{what} must not be before column {start!r}, got {time_text(end[t], own)} and "
+            f"{time_text(position[t], zone)}; correct one of them",
+        )
+    return end

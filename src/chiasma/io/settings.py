@@ -1,0 +1,357 @@
+"""Settings of a fit, from a TOML file and from the command line, which takes precedence.
+
+    [data]     which columns of the data file to read
+    [model]    emission, its parameters, those of the chains, fixed_rows
+    [priors]   priors of parameters of the model, which are then learned: sd = {half_normal = 20}
+    [sampler]  arguments of chiasma.sample
+    [output]   what is written: tables_only = true leaves out report.html and figures
+    [[row]]    rows with any number of states, in place of weights, enter and leave (`chiasma.io.row_settings`)
+
+`chiasma.io.options` lists every setting. A key is the option of the command line with _ in place of -. A parameter
+with a number and a prior is learned; a number given as an option replaces a prior from a file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chiasma import atomic
+from chiasma.errors import InvalidInput
+from chiasma.io.columns import Columns
+from chiasma.io.options import (
+    DATA,
+    Parameter,
+    as_number,
+    chain_parameters,
+    emission_parameters,
+    flag,
+    keys,
+    parameters_of,
+    update_names,
+)
+from chiasma.io.prior_settings import read_prior, write_prior
+from chiasma.io.row_settings import read_rows, write_rows
+from chiasma.models.additive import Additive, Emission
+from chiasma.models.chains import CHAINS, BinaryChains
+from chiasma.models.emissions import EMISSIONS
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.priors import Prior
+from chiasma.sampling.ladder import Ladder
+from chiasma.sampling.updates import UPDATES
+
+Section = dict[str, Any]
+
+# Kept apart from the sections of the table of settings: it changes no result, and is no setting of a single sample.
+OUTPUT = {"output": ["tables_only"]}
+
+
+class Settings:
+    """Sections of plain values, and the objects built from them: columns, a model, arguments of the sampler."""
+
+    def __init__(self, row: Sequence[Section] = (), output: Section | None = None, **sections: Any):
+        self.sections: dict[str, Section] = {name: dict(sections.get(name, {})) for name in keys()}
+        self.row: list[Section] = list(row)  # the [[row]] tables
+        self.output: Section = dict(output or {})
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        """Read a TOML file; raises InvalidInput for unknown sections and keys."""
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InvalidInput(f"{path}: there is no such file; check the path") from None
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
+        _check_kinds(path, content)
+        own = content.get("model")
+        if isinstance(own, dict):
+            _emission_of(own, f"{path}: ")  # first: of an emission that is unknown, so are the parameters
+        known = keys() | OUTPUT
+        for name, section in content.items():
+            if name == "row":
+                read_rows(section)
+                continue
+            if name not in known or not isinstance(section, dict):
+                sections = ", ".join(f"[{one}]" for one in known)
+                raise InvalidInput(f"{path}: expected the sections {sections}, got {name!r}{_hint(name, known)}")
+            for key in section:
+                if key not in known[name]:
+                    raise InvalidInput(f"{path}: section [{name}] has no setting {key!r}{_hint(key, known[name])}")
+        return cls(**content)
+
+    def merged(self, row: Any = (), output: Section | None = None, learn: Any = (), **sections: Any) -> Settings:
+        """A copy with other values for some settings; None changes nothing. row: all [[row]] tables, or none.
+
+        A number replaces the prior of its parameter, unless that is one of `learn`.
+        """
+        later = {
+            name: {key: value for key, value in sections.get(name, {}).items() if value is not None}
+            for name in self.sections
+        }
+        merged = {name: own | later[name] for name, own in self.sections.items()}
+        merged["priors"] = {
+            key: table
+            for key, table in merged["priors"].items()
+            if key in later["priors"] or key not in later["model"] or key in learn
+        }
+        return Settings(row or self.row, self.output | (output or {}), **merged)
+
+    def check_learned(self, names: Sequence[str]) -> None:
+        """Raise InvalidInput for names that are no parameters of the model."""
+        own = parameters_of(self._emission()[1]) | chain_parameters()
+        for key in names:
+            if key not in own:
+                raise InvalidInput(f"--learn takes parameters of the model, got {key!r}{_hint(key, own)}")
+
+    def learning(self, names: Sequence[str]) -> Settings:
+        """A copy in which these parameters have priors: by default, made from their numbers if they need any."""
+        self.check_learned(names)
+        given, tables = self.sections["model"], dict(self.sections["priors"])
+        own = parameters_of(self._emission()[1]) | chain_parameters()
+        for key in names:
+            if key in tables:
+                continue
+            about = own[key].about
+            number = given.get(key, given.get(about.same_as))
+            prior = about.prior_without_number if number is None else about.default_prior.centred_on(key, number)
+            if prior is None:
+                raise InvalidInput(
+                    f"--learn {key} needs a number to make a prior from: give {flag(key)} too, or a prior of {key} in "
+                    "[priors] of the --model file"
+                )
+            tables[key] = write_prior(prior)
+        return self.merged(priors=tables)
+
+    def write(self, path: Path, title: str) -> None:
+        """Write a TOML file that `read` accepts; the write is atomic."""
+        lines = [f"# {title}"]
+        for name, section in (self.sections | {"output": self.output}).items():
+            if section:
+                lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section.items())]
+        for table in self.row:
+            lines += ["", "[[row]]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        atomic.write_text(path, "\n".join(lines) + "\n")
+
+    def columns(self) -> Columns:
+        """Which columns of the data file to read."""
+        given = self.sections["data"]
+        kinds = {setting.key: setting.kind for setting in DATA}
+        values = {key: as_number(key, one) if kinds[key] is float else str(one) for key, one in given.items()}
+        return Columns(**values)  # type: ignore[arg-type]
+
+    def model(self) -> FactorialHMM:
+        """The model; the error message lists all missing settings at once."""
+        given, priors = self.sections["model"], self._priors()
+        name, kind = self._emission()
+        emission, chains = parameters_of(kind), chain_parameters()
+        for key, users in emission_parameters().items():
+            if (key in given or key in priors) and key not in emission:
+                raise InvalidInput(
+                    f"{flag(key) if key in given else f'the prior of {key}'} belongs to {' and '.join(users)}, and "
+                    f"the emission is {name}; drop it or change the emission"
+                )
+        values: Section = given | priors
+        if self.row:
+            return self._model_of_rows(name, kind, emission, values)
+        own = emission | chains
+        absent = [flag(key) for key, one in own.items() if one.about.required and key not in values]
+        _refuse_absent(name, absent)
+        for key, one in own.items():
+            if one.about.same_as and key not in values:
+                # If the other parameter has a number and a prior, use the number.
+                values[key] = given.get(one.about.same_as, values[one.about.same_as])
+        fixed = _fixed_rows(given.get("fixed_rows", {}))
+        _check_fixed(fixed, given.get("weights"))
+        return FactorialHMM(
+            chains=CHAINS["binary"](**_arguments(chains, values)),
+            emission=kind(**_arguments(emission, values)),
+            fixed_rows=fixed,
+        )
+
+    def _model_of_rows(
+        self, name: str, kind: type[Additive], emission: Mapping[str, Parameter], values: Section
+    ) -> FactorialHMM:
+        extra = [flag(key) for key in (*chain_parameters(), "fixed_rows") if key in values]
+        if extra:
+            raise InvalidInput(f"[[row]] tables say how rows switch; drop {', '.join(extra)}, or drop the tables")
+        needed = (key for key, one in emission.items() if one.about.required and key != "weights")
+        absent = [flag(key) for key in needed if key not in values]
+        _refuse_absent(name, absent)
+        return FactorialHMM(rows=read_rows(self.row), emission=kind(**_arguments(emission, values)))
+
+    def emission_class(self) -> type[Additive]:
+        """The class of the emission."""
+        return self._emission()[1]
+
+    def _emission(self) -> tuple[str, type[Additive]]:
+        return _emission_of(self.sections["model"])
+
+    def _priors(self) -> dict[str, Prior]:
+        """Priors by key; a prior of weights must match the number of weights."""
+        priors = {key: read_prior(key, table) for key, table in self.sections["priors"].items()}
+        weights = self.sections["model"].get("weights")
+        if "weights" in priors and weights is not None and priors["weights"].shape != np.shape(weights):
+            raise InvalidInput(
+                f"the prior of weights, {priors['weights']}, must have as many values as there are weights, "
+                f"{len(weights)}; correct one, or leave out the weights"
+            )
+        return priors
+
+    def tables_only(self) -> bool:
+        """Whether report.html and figures are left out."""
+        given = self.output.get("tables_only", False)
+        if not isinstance(given, bool):
+            raise InvalidInput(
+                f"tables_only of [output] must be true or false, got {given!r}; correct it in the settings file"
+            )
+        return given
+
+    def sampler(self) -> dict[str, Any]:
+        """Arguments of chiasma.sample."""
+        arguments = dict(self.sections["sampler"])
+        if "update" in arguments:
+            arguments["update"] = make_update(arguments["update"])
+        if "ladder" in arguments:
+            arguments["ladder"] = make_ladder(arguments["ladder"])
+        if arguments.get("exchange") == "none":
+            arguments["exchange"] = None
+        return arguments
+
+
+def fresh_seed() -> int:
+    """A random seed that is short enough to type."""
+    return secrets.randbelow(2**32)
+
+
+def settings_of(model: FactorialHMM) -> dict[str, Any]:
+    """The sections [model] and [priors], and the [[row]] tables, from which a model can be rebuilt."""
+    name = next((name for name, kind in EMISSIONS.items() if type(model.emission) is kind), None)
+    chains = model.chains
+    if name is None or (model.rows is None and type(chains) is not CHAINS["binary"]):
+        raise InvalidInput(
+            f"settings know the emissions {', '.join(EMISSIONS)} and BinaryChains, got "
+            f"{type(model.emission).__name__} and {type(chains).__name__}; keep this model as Python code"
+        )
+    section: Section = {"emission": name}
+    tables: Section = {}
+    parts: list[Emission | BinaryChains] = [model.emission]
+    parts += [chains] if isinstance(chains, BinaryChains) else []
+    for part in parts:
+        for key, parameter in parameters_of(type(part)).items():
+            value = part.given(parameter.name)
+            if isinstance(value, Prior):
+                tables[key] = write_prior(value)
+            elif value is not None:
+                section[key] = value.tolist()
+    if model.rows is not None:
+        return {"model": section, "priors": tables, "row": write_rows(model.rows.given)}
+    if model.fixed_rows:
+        section["fixed_rows"] = {str(k): x for k, x in model.fixed_rows.items()}
+    return {"model": section, "priors": tables}
+
+
+def make_ladder(given: Any) -> Any:
+    """Convert "auto:RUNGS" to an adapted ladder of that size; return anything else unchanged."""
+    kind, _, size = given.partition(":") if isinstance(given, str) else ("", "", "")
+    if not size:
+        return given
+    if kind != "auto" or not size.isdecimal():
+        raise InvalidInput(f"an adapted ladder of a given size is auto:RUNGS, got {given!r}")
+    return Ladder.adapted(int(size))
+
+
+def make_update(given: Any) -> Any:
+    """Convert a name with a number after a colon to an update; return anything else unchanged.
+
+    >>> make_update("hamming-ball:3"), make_update("row")
+    (HammingBall(radius=3), 'row')
+    """
+    name, _, number = str(given).partition(":")
+    if not number:
+        return given
+    field = UPDATES[name].number if name in UPDATES else None
+    if field is None or not number.isdecimal():
+        raise InvalidInput(f"an update with a number is {' or '.join(update_names(with_number=True))}, got {given!r}")
+    return UPDATES[name](**{field: int(number)})
+
+
+def _emission_of(model: Section, where: str = "") -> tuple[str, type[Additive]]:
+    """Name and class of the emission; where: begins an error message."""
+    name = str(model.get("emission", next(iter(EMISSIONS))))
+    if name not in EMISSIONS:
+        raise InvalidInput(
+            f"{where}emission must be one of {', '.join(EMISSIONS)}, got {name!r}; one of your own is registered by a "
+            "file: chiasma --plugin FILE.py (in Python: ch.register_emission)"
+        )
+    return name, EMISSIONS[name]
+
+
+def _refuse_absent(name: str, absent: Sequence[str]) -> None:
+    if absent:
+        them = "it" if len(absent) == 1 else "them"
+        raise InvalidInput(
+            f"the model ({name}) needs {', '.join(absent)}; give {them} on the command line or in a file with --model"
+        )
+
+
+def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str, Any]:
+    return {parameter.name: values[key] for key, parameter in parameters.items() if key in values}
+
+
+def _fixed_rows(given: Any) -> dict[int, int]:
+    if not isinstance(given, dict) or not all(str(row).isdecimal() for row in given):
+        raise InvalidInput(f"fixed_rows must be a table of rows and states such as {{5 = 1}}, got {given!r}")
+    return {int(row): state for row, state in given.items()}
+
+
+def _check_fixed(fixed: Mapping[int, int], weights: Any) -> None:
+    """Raise InvalidInput for a row without a weight: often a baseline, or the last row counted from 1."""
+    if not isinstance(weights, list):
+        return
+    n_rows = len(weights)
+    for row, state in fixed.items():
+        if row >= n_rows:
+            listed = ",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in weights)
+            raise InvalidInput(
+                f"--fixed-row {row}={state}: there is no row {row}; rows count from 0, and {flag('weights')} gives "
+                f"rows 0..{n_rows - 1}. A baseline needs a weight of its own, W: {flag('weights')} {listed},W "
+                f"--fixed-row {n_rows}=1"
+            )
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _check_kinds(path: Path, value: Any, name: str = "") -> None:
+    """Raise InvalidInput for dates and times, which TOML knows and no setting takes."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_kinds(path, item, key)
+    elif isinstance(value, list):
+        for item in value:
+            _check_kinds(path, item, name)
+    elif not isinstance(value, str | int | float):
+        raise InvalidInput(f"{path}: {name} must be a number, a text, a list or a table, got the time {value}")
+
+
+def _hint(word: str, known: Any) -> str:
+    close = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(known)}"

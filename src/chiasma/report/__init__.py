@@ -1,0 +1,1 @@
+"""What people read: pages, charts, figures and tables of a run."""

@@ -1,0 +1,231 @@
+"""The answers of a run in words: what was found, how sure it is, what to distrust, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chiasma.report.page import Verdict
+from chiasma.results.remedies import in_order
+from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
+from chiasma.results.spare_rows import SpareRows
+from chiasma.results.summary import Summary, misfit_text
+from chiasma.results.warnings import count
+
+Where = Callable[[int, int], str]
+
+# Rows of a state that are listed.
+SHOWN_ROWS = 8
+
+
+def answers(
+    summary: Summary,
+    regions: Sequence[Region],
+    doubtful: Sequence[Region],
+    where: Where,
+    command: Where,
+    rows: Sequence[str],
+    sequences: str,
+    interrupted: str = "",
+    spare: Sequence[SpareRows] = (),
+) -> list[Verdict]:
+    """The verdicts at the top of a report.
+
+    summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. command :
+    the one that shows them. rows : their names. sequences : how many there are, in words. interrupted : how far a run
+    came that has not all its draws. spare : rows that the data may not need.
+    """
+    about = summary.about_parameters
+    return [
+        *([Verdict(tone="bad", answer="The run was interrupted:", text=interrupted)] if interrupted else []),
+        _found(regions, doubtful, sequences),
+        *_rivals(regions, doubtful, where, command, rows),
+        _how_sure(regions),
+        *_sampling(summary),
+        *(Verdict(tone="doubt", answer="Read the parameters with care:", text=f"{text}.") for text in about),
+        *_fit(summary),
+        *(Verdict(tone="note", answer=one.text, text=one.why) for one in spare),
+        _next(summary, doubtful, rows, spare),
+    ]
+
+
+def _found(regions: Sequence[Region], doubtful: Sequence[Region], sequences: str) -> Verdict:
+    measured = [one for one in regions if one.segment.n_data]
+    certain = len(measured) - len(doubtful)
+    blank = len(regions) - len(measured)
+    more = (
+        f" Another {count(blank, 'segment')} without any data {'is' if blank == 1 else 'are'} left out."
+        if blank
+        else ""
+    )
+    single = sum(one.segment.n_data == 1 for one in measured)
+    # However probable a state is there: a model without outliers has no other explanation.
+    has = "has" if single == 1 else "have"
+    alone = f" {single:,} of them {has} a single value (n_data in segments.tsv is 1), which may be an outlier."
+    return Verdict(
+        tone="note",
+        answer=f"{count(len(measured), 'segment')} found{sequences}.",
+        text=f"In {certain:,} of them one state of the rows has a probability of {CERTAIN:.0%} or more."
+        f"{alone if single else ''}{more}",
+    )
+
+
+def _rivals(
+    regions: Sequence[Region], doubtful: Sequence[Region], where: Where, command: Where, rows: Sequence[str]
+) -> list[Verdict]:
+    if not doubtful:
+        text = f"There are no rivals, given {_these(rows)}."
+        return [Verdict(tone="good", answer="Every segment has one explanation.", text=text)]
+    n_data = sum(one.segment.n_data for one in regions)
+    share = sum(one.segment.n_data for one in doubtful)
+    several = sum(len(one.serious) > 1 for one in doubtful)
+    worst = doubtful[0]
+    ends = worst.segment.start, worst.segment.stop
+    place = where(*ends)
+    listed = in_words(worst.serious or worst.explanations[:2], rows)
+    return [
+        Verdict(
+            tone="doubt",
+            answer=f"{count(len(doubtful), 'segment')} {'is' if len(doubtful) == 1 else 'are'} not certain.",
+            text=f"No state has a probability of {CERTAIN:.0%} there; {several:,} of them "
+            f"{'has' if several == 1 else 'have'} two explanations or more (states of {SERIOUS:.0%} or more). They "
+            f"hold {share:,} of the {n_data:,} sites with data ({share / n_data:.0%}).",
+        ),
+        Verdict(
+            tone="doubt",
+            answer=f"The most doubtful place is {place}: {count(len(worst.serious), 'explanation')}.",
+            text=" ".join(filter(None, (f"{listed}.", same_level_text(worst), f"To look at it: {command(*ends)}"))),
+        ),
+    ]
+
+
+def _these(rows: Sequence[str]) -> str:
+    return "this one row" if len(rows) == 1 else f"these {len(rows):,} rows"
+
+
+def in_words(explanations: Sequence[Explanation], rows: Sequence[str]) -> str:
+    """States with the rows that are on and their probabilities.
+
+    >>> one = Explanation(code=1, states=(1, 0, 2), probability=0.52, level=None, arrangements=1)
+    >>> in_words([one], ["kettle", "lamp", "washer"])
+    's102 (kettle, washer=2) with 52%'
+    """
+    texts = []
+    for one in explanations:
+        on = [name if state == 1 else f"{name}={state}" for name, state in zip(rows, one.states, strict=True) if state]
+        shown = ", ".join(on[:SHOWN_ROWS]) + (", ..." if len(on) > SHOWN_ROWS else "")
+        texts.append(f"{one.name} ({shown or 'no row on'}) with {one.probability:.0%}")
+    return "; ".join(texts)
+
+
+def same_level_text(region: Region) -> str:
+    """Whether the data can tell the explanations of a region apart."""
+    levels = [one.level for one in region.serious]
+    if region.same_level and levels[0] is not None:
+        return (
+            f"{'Both' if len(levels) == 2 else 'All'} give the same signal, {levels[0]:.5g}: the data cannot tell them "
+            "apart. Their probabilities reflect only what the model assumes about how often rows switch."
+        )
+    if len(levels) > 1 and None not in levels:
+        apart = apart_text(region)
+        noise = f"; at one site the first two are {apart} in units of the noise" if apart else ""
+        return f"They give the signals {', '.join(f'{level:.5g}' for level in levels)}{noise}."
+    return ""
+
+
+def apart_text(region: Region) -> str:
+    """How far the signals of the first two explanations are apart, in units of the noise; nothing if unknown."""
+    if region.apart is None:
+        return ""
+    if region.apart == 0:
+        return "the same"
+    return f"{region.apart:.2g} sd apart" if region.apart < 100 else "more than 99 sd apart"
+
+
+def _how_sure(regions: Sequence[Region]) -> Verdict:
+    n_data = sum(one.segment.n_data for one in regions)
+    if not n_data:
+        return Verdict(tone="bad", answer="There are no data.", text="All sites are missing.")
+    doubt = sum(one.segment.doubt for one in regions)
+    level = [(one.segment.n_data, one.level_probability) for one in regions]
+    more = ""
+    if all(p is not None for _, p in level):
+        surer = sum(n * (p or 0.0) for n, p in level) / n_data
+        if surer > 1 - doubt / n_data + 0.001:
+            more = f" The signal that the state gives is surer: it is right with a probability of {_percent(surer)}."
+    sure = 1 - doubt / n_data
+    tone = "good" if sure >= CERTAIN else "doubt"
+    return Verdict(
+        tone=tone,  # type: ignore[arg-type]
+        answer=f"At a site with data, the state shown is right with a probability of {_percent(sure)} on average.",
+        text=f"Expect {doubt:,.0f} of {n_data:,} sites to be wrong in at least one row.{more}",
+    )
+
+
+def _percent(share: float) -> str:
+    """A probability in per cent; never 100% of what is not certain.
+
+    >>> _percent(0.9462), _percent(0.99999)
+    ('94.6%', 'more than 99.9%')
+    """
+    return "more than 99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
+
+
+def _sampling(summary: Summary) -> list[Verdict]:
+    if summary.about_the_sampling:
+        return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in summary.about_the_sampling]
+    if summary.run.get("independent"):
+        return [
+            Verdict(
+                tone="good",
+                answer="The draws are exact.",
+                text="Every draw is an independent one from the posterior: nothing had to converge.",
+            )
+        ]
+    rhats = [part.rhat_worst for part in summary.convergence if part.rhat_worst == part.rhat_worst]
+    sizes = [part.ess_worst for part in summary.convergence if part.ess_worst == part.ess_worst]
+    text = f"Worst R-hat {max(rhats):.3f}, fewest effective draws {min(sizes):,.0f}." if rhats and sizes else ""
+    return [Verdict(tone="good", answer="The chains agree.", text=text)]
+
+
+def _fit(summary: Summary) -> list[Verdict]:
+    if summary.misfit is None:
+        return [Verdict(tone="note", answer="Whether the model fits was not checked:", text="it has no residuals.")]
+    if summary.about_the_model:
+        return [Verdict(tone="bad", answer="Distrust the model:", text=f"{text}.") for text in summary.about_the_model]
+    text = f"Residuals: {misfit_text(summary.misfit)}. A good fit does not tell rivals of the same signal apart."
+    if not summary.parameters:
+        text += " The numbers of the model (what rows add, noise, switching) were taken as given, not learned."
+    return [Verdict(tone="good", answer="The model fits the data.", text=text)]
+
+
+def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str], spare: Sequence[SpareRows]) -> Verdict:
+    misfits = summary.about_the_model
+    if summary.remedies:
+        told = in_order(summary.remedies)
+        text = f"{told[0].upper()}{told[1:]}. The probabilities below are not settled yet."
+        text += " First change the model as told above." if misfits else ""
+    elif summary.about_the_sampling:
+        text = "Take the sampling further as told above: the probabilities below are not settled yet."
+    elif misfits:
+        text = "Change the model as told above and fit again: these probabilities hold only if the model is right."
+    elif not doubtful:
+        text = (
+            f"Use segments.tsv. It holds given {_these(rows)}; other numbers of rows are other models: compare their "
+            "evidence (ch.compare in Python, or a fit of each with --evidence and the same priors)."
+        )
+    elif any(one.same_level for one in doubtful):
+        text = (
+            "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
+            "probabilities (explanations.tsv) and not the first alone. More data of this kind cannot settle those with "
+            "the same signal: a second measurement can in which the rows weigh differently, or a row that is known "
+            "(fixed)."
+        )
+    else:
+        text = (
+            "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
+            "probabilities (explanations.tsv); more sites or less noise can settle them."
+        )
+    if spare:
+        first = "First compare the evidence of fewer rows: with a row too many, states have rivals that mean nothing."
+        text = f"{first} {text}"
+    return Verdict(tone="note", answer="What to do next:", text=text)

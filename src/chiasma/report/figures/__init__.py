@@ -1,0 +1,1 @@
+"""Figures of a posterior, drawn by matplotlib; `chiasma.plots` has the public ones."""

@@ -1,0 +1,183 @@
+"""What the alleles of a bin say about the minor allele fraction p: log-likelihoods (T, G) on a grid of p in 0..1/2.
+
+Counts are beta-binomial with one precision, and either allele may be the minor one. Fractions without counts are
+Student's t. Some programs put the smaller count first at every site before they add the sites of a bin up; a balanced
+bin then has less than 1/2. Which of the two it was, and the precision, is what makes the data most probable when p may
+be anything in every window; the precision is measured again when there is an explanation.
+
+Arrays, and counts without a normal sample, come with homozygous sites, which say nothing about the tumour: a site is
+one of them with a probability that is chosen in the same way.
+
+A bin may hold alleles of another state: at the edge of a segment, or by mistake. One of them among a hundred that lost
+an allele would make the tumour look less pure, so every bin says nothing about p with a small probability.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+from scipy.special import logsumexp
+
+from chiasma.exact.inference import map_states
+from chiasma.kernels.copy_number import TAILS, add_counts, add_fractions
+from chiasma.models.emissions import Custom
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.models.row_chains import Sticky
+from chiasma.models.rows import Row
+from chiasma.tumour.bins import Alleles, Bins
+from chiasma.types import Floats, Integers
+
+N_NODES = 201
+# A read shows the other allele by mistake so often.
+ERROR = 0.002
+PRECISIONS = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 1000.0, 4000.0)
+# What the fractions of bins differ by beyond their sites, as a standard deviation.
+EXTRA = (0.0, 0.01, 0.02, 0.04)
+SDS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16)
+# P(the alleles of a bin are not those of its state).
+ASTRAY = 0.01
+WINDOW = 16
+# Every so many nodes are enough to choose.
+ROUGH = 10
+# If so many sites have so small a fraction, some may be homozygous: these shares are tried.
+NO_MINOR, MUCH_HOMOZYGOUS = 0.1, 0.1
+HOMOZYGOUS = (0.2, 0.35, 0.5, 0.65, 0.8)
+# For changes of the fraction: every so many nodes, and P(it is drawn anew) from bin to bin.
+COMB, RENEW = 8, 0.005
+
+
+class Kind(NamedTuple):
+    """folded : whether sites were mirrored one by one. extra : what the fractions of bins differ by beyond their sites.
+    homozygous : P(a site is homozygous in normal cells).
+    """
+
+    folded: bool = False
+    extra: float = 0.0
+    homozygous: float = 0.0
+
+
+@dataclass(frozen=True)
+class AlleleTable:
+    """log_lik (T, G), NaN in bins without alleles, and how it was made.
+
+    level : precision of counts, or standard deviation of fractions, that of one SNP with balanced alleles; the fraction
+    of n of them has 1 / sqrt(n) of it. kind : the rest of the noise.
+    counts : whether there are counts.
+    """
+
+    log_lik: Floats
+    level: float
+    kind: Kind
+    counts: bool
+
+    @property
+    def noise(self) -> str:
+        """In words."""
+        told = f"beta-binomial of precision {self.level:.3g}"
+        if not self.counts:
+            told = f"normal, the fraction of one SNP with standard deviation {self.level:.3g}"
+        if self.kind.folded:
+            told += f", sites mirrored one by one, bins differ by {self.kind.extra:g}"
+        if self.kind.homozygous:
+            told += f", {self.kind.homozygous:.0%} of sites homozygous in normal cells"
+        return told
+
+
+def nodes() -> Floats:
+    """(G,) minor allele fractions of reads, at true fractions 0..1/2."""
+    return ERROR + (1 - 2 * ERROR) * np.linspace(0, 0.5, N_NODES)
+
+
+def allele_table(bins: Bins) -> AlleleTable | None:
+    """The table of a sample, its noise from windows of bins; None if it has no alleles."""
+    if bins.alleles is None or not bins.alleles.n_units:
+        return None
+    alleles = bins.alleles
+    levels = PRECISIONS if alleles.a is not None else SDS
+
+    def score(level: float, kind: Kind) -> float:
+        table = or_astray(_fill(alleles, bins.n_bins, level, kind, nodes()[::ROUGH]))
+        return _window_score(bins, table) - _measure(alleles, kind.folded)
+
+    _, kind, level = max((score(level, kind), kind, level) for kind in _kinds(alleles) for level in levels)
+    return table_at(bins, level, kind)
+
+
+def _kinds(alleles: Alleles) -> list[Kind]:
+    """What the noise of alleles may be."""
+    kinds = [Kind()]
+    if alleles.mirrored and np.any(alleles.sites > 1):
+        kinds += [Kind(folded=True, extra=extra) for extra in EXTRA]
+    if np.all(alleles.sites == 1) and np.mean(alleles.fraction < NO_MINOR) > MUCH_HOMOZYGOUS:
+        kinds += [Kind(homozygous=share) for share in HOMOZYGOUS]
+    return kinds
+
+
+def table_at(bins: Bins, level: float, kind: Kind) -> AlleleTable:
+    """The table of a sample with alleles whose noise is known."""
+    assert bins.alleles is not None
+    table = or_astray(_fill(bins.alleles, bins.n_bins, level, kind, nodes()))
+    table[np.bincount(bins.alleles.bin, minlength=bins.n_bins) == 0] = np.nan
+    return AlleleTable(table, level, kind, bins.alleles.a is not None)
+
+
+def or_astray(table: Floats) -> Floats:
+    """(T, G) log-likelihoods of bins that with probability ASTRAY have any fraction."""
+    top = table.max(axis=1, keepdims=True)
+    share = np.exp(table - top)
+    return np.asarray(top + np.log((1 - ASTRAY) * share + ASTRAY * share.mean(axis=1, keepdims=True)))
+
+
+def allele_cuts(bins: Bins, table: Floats) -> Integers:
+    """Bins where the minor allele fraction changes: one row with a comb of fractions, most probable path."""
+    comb = table[:, ::COMB]
+    model = FactorialHMM(
+        rows=[Row(np.arange(comb.shape[1]), Sticky(renew=RENEW))],
+        emission=Custom(lambda y, level: np.take_along_axis(y, level.astype(int)[None, None, :], axis=2)[:, 0]),
+    )
+    path = map_states(model, Observations(comb, bins.starts))[0]
+    return np.flatnonzero(np.diff(path) != 0) + 1
+
+
+def _fill(alleles: Alleles, n_bins: int, level: float, kind: Kind, p: Floats) -> Floats:
+    out = np.zeros((n_bins, len(p)))
+    if alleles.a is not None and alleles.b is not None:
+        if not kind.folded:
+            add_counts(alleles.bin, alleles.a, alleles.b, p, level, kind.homozygous, out)
+            return out
+        reads = (alleles.a + alleles.b) / alleles.sites
+        variance = 1 / reads + (1 - 1 / reads) / (1 + level)
+    else:
+        # Four times: a fraction of 1/2 has the variance p (1 - p) = 1/4.
+        variance = np.full(alleles.n_units, 4 * level**2) / (1.0 if kind.folded else alleles.sites)
+    sites = alleles.sites if kind.folded else np.ones(alleles.n_units)
+    log_hom = _log_density_of_homozygous(alleles.fraction) if kind.homozygous else np.zeros(alleles.n_units)
+    add_fractions(alleles.bin, alleles.fraction, variance, sites, kind.extra**2, p, kind.homozygous, log_hom, out)
+    return out
+
+
+def _log_density_of_homozygous(fraction: Floats) -> Floats:
+    """(J,) log density of fractions of homozygous sites: the near half of a Student's t about 0, as wide as the
+    fractions near 0 are.
+    """
+    scale = max(float(np.sqrt(np.mean(fraction[fraction < NO_MINOR] ** 2))), 0.003)
+    return np.asarray(np.log(2) + stats.t.logpdf(fraction, TAILS, scale=scale))
+
+
+def _measure(alleles: Alleles, folded: bool) -> float:
+    """What makes a density of mirrored fractions and a probability of counts comparable."""
+    if alleles.a is None or alleles.b is None:
+        return 0.0
+    return float(np.log(alleles.a + alleles.b).sum()) if folded else -alleles.n_units * np.log(2.0)
+
+
+def _window_score(bins: Bins, table: Floats) -> float:
+    """Log-likelihood where every window of bins has its own p, uniform a priori. The best p in place of all would
+    follow the noise, and make it look smaller.
+    """
+    cuts = np.unique(np.concatenate([bins.starts, np.arange(0, bins.n_bins, WINDOW)]))
+    return float((logsumexp(np.add.reduceat(table, cuts, axis=0), axis=1) - np.log(table.shape[1])).sum())

@@ -1,0 +1,226 @@
+"""Bins: intervals of the genome in order, with the depth and the allele counts of one sample in them.
+
+start, end (T,): 0-based, half-open, whatever the file counts from. Depth is linear: relative to anything, NaN where
+missing. Alleles are units of evidence, each with its bin: a heterozygous site, or all sites of a bin together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from chiasma.datasets.tumours import Tumour
+from chiasma.errors import InvalidInput
+from chiasma.io.columns import same_chromosome
+from chiasma.io.sheets import listed
+from chiasma.types import Floats, Integers
+
+# Of one man and one woman alike these are the chromosomes with two copies in normal cells, in any mammal.
+SEX = ("x", "y")
+OTHERS = ("m", "mt")
+# Some programs number X, Y and the mitochondrion of man.
+NUMBERED = {"23": "x", "24": "y", "25": "mt"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alleles:
+    """Units of allele evidence (J,), ordered by bin.
+
+    bin : the bin of a unit.
+    a, b : reads of the two alleles. Which allele is the major one is unknown.
+    baf : in place of counts, a B-allele fraction.
+    sites : heterozygous sites of a unit.
+    mirrored : the smaller one was put first in every unit, or every BAF is below 1/2.
+    columns, sites_column : of the file, for reads or fractions and for the number of sites.
+    """
+
+    bin: Integers
+    a: Floats | None = None
+    b: Floats | None = None
+    baf: Floats | None = None
+    sites: Floats
+    mirrored: bool = False
+    columns: tuple[str, ...] = ()
+    sites_column: str | None = None
+
+    @property
+    def n_units(self) -> int:
+        return len(self.bin)
+
+    @property
+    def fraction(self) -> Floats:
+        """(J,) of the smaller allele, 0..1/2."""
+        if self.baf is not None:
+            share = self.baf
+        else:
+            assert self.a is not None
+            assert self.b is not None
+            share = self.a / (self.a + self.b)
+        return np.minimum(share, 1 - share)
+
+    def in_words(self) -> str:
+        """What the columns of the file were taken for."""
+        if self.baf is None:
+            told = f"columns {' and '.join(map(repr, self.columns))} are taken as reads of the two alleles"
+        else:
+            told = f"column {self.columns[0]!r} is taken as the allele fraction"
+            if self.sites_column is None:
+                told += ", of one SNP in every line, as no column has their number"
+        return told if self.sites_column is None else f"{told}, column {self.sites_column!r} as the number of SNPs"
+
+    def ordered(self, units: Integers, bins: Integers) -> Alleles:
+        """Some of the units, in another order, and the bins that they belong to now."""
+        names = ("a", "b", "baf", "sites")
+        part = {name: value[units] for name in names if (value := getattr(self, name)) is not None}
+        return replace(self, bin=bins, **part)
+
+    def taken(self, bins: Integers, n_bins: int) -> Alleles:
+        """The units in some of the n_bins bins, which are numbered anew in the order given."""
+        number = np.full(n_bins, -1)
+        number[bins] = np.arange(len(bins))
+        units = np.flatnonzero(number[self.bin] >= 0)
+        units = units[np.argsort(number[self.bin[units]], kind="stable")]
+        return self.ordered(units, number[self.bin[units]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bins:
+    """One sample, as a file holds it.
+
+    sample : its name. kind : what the file was taken for. notes : what was guessed or converted, one sentence each.
+    depth (T,) : linear, NaN where missing. weight (T,) : precision of a bin relative to the others.
+    segments : whether a bin is a segment that another program made.
+    lengths : of the chromosomes, where the file says so.
+    """
+
+    sample: str
+    source: str
+    kind: str
+    chromosome: npt.NDArray[np.str_]
+    start: Integers
+    end: Integers
+    depth: Floats
+    weight: Floats
+    alleles: Alleles | None = None
+    segments: bool = False
+    lengths: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_bins(self) -> int:
+        return len(self.start)
+
+    @property
+    def starts(self) -> Integers:
+        """The first bin of every chromosome."""
+        new = np.ones(self.n_bins, bool)
+        new[1:] = self.chromosome[1:] != self.chromosome[:-1]
+        return np.flatnonzero(new)
+
+    @property
+    def chromosomes(self) -> list[str]:
+        return [str(name) for name in self.chromosome[self.starts]]
+
+    @property
+    def middle(self) -> Floats:
+        return (self.start + self.end) / 2
+
+    def chosen(self, keep: npt.NDArray[np.bool_], *notes: str) -> Bins:
+        """The bins to keep, (T,)."""
+        return self.taken(np.flatnonzero(keep), *notes)
+
+    def taken(self, bins: Integers, *notes: str) -> Bins:
+        """Some of the bins, in the order given."""
+        part = {name: getattr(self, name)[bins] for name in ("chromosome", "start", "end", "depth", "weight")}
+        alleles = None if self.alleles is None else self.alleles.taken(bins, self.n_bins)
+        return replace(self, **part, alleles=alleles, notes=self.notes + notes)
+
+    def with_two_copies(self, female: bool = False) -> Bins:
+        """The chromosomes of which normal cells have two copies: autosomes, and X of a woman."""
+        left_out = {"y", *OTHERS} if female else {*SEX, *OTHERS}
+        names = [same_chromosome(name) for name in self.chromosomes]
+        if not {"x", "y", "26"}.intersection(names):
+            names = [NUMBERED.get(name, name) for name in names]
+        keep = np.array([name not in left_out for name in names])
+        if keep.all() or not keep.any():
+            return self
+        told = ", ".join(name for name, kept in zip(self.chromosomes, keep, strict=True) if not kept)
+        sizes = np.diff(self.starts, append=self.n_bins)
+        return self.chosen(np.repeat(keep, sizes), f"left out, as normal cells may not have two copies: {told}")
+
+    def with_linear_response(self, response: float) -> Bins:
+        """Depth that grows like copies^response, as the signal of arrays does, made linear."""
+        note = f"depth is taken to grow like copies^{response:g}, as the signal of arrays does, and made linear"
+        return replace(self, depth=self.depth ** (1 / response), notes=(*self.notes, note))
+
+    def in_words(self) -> str:
+        what = "segments" if self.segments else "bins"
+        n_missing = int(np.isnan(self.depth).sum())
+        n = len(self.starts)
+        parts = [f"sample {self.sample}", f"{self.n_bins:,} {what}", f"{n} chromosome{'s' if n > 1 else ''}"]
+        if n_missing:
+            parts.append(f"{n_missing:,} without depth")
+        if self.alleles is not None:
+            parts.append(f"{int(self.alleles.sites.sum()):,} heterozygous sites")
+        return f"{self.kind}: {', '.join(parts)}"
+
+
+def attach_alleles(bins: Bins, sites: Bins) -> Bins:
+    """Give the bins the allele counts of another file: every site goes to the bin that holds it, or to the nearest one
+    of its chromosome.
+    """
+    alleles = sites.alleles or _fractions(sites)
+    if alleles is None:
+        raise InvalidInput(f"{sites.source} ({sites.kind}) has no allele counts; give a file of heterozygous sites")
+    middle = sites.middle[alleles.bin]
+    where = np.array([same_chromosome(name) for name in sites.chromosome])[alleles.bin]
+    bin_of = np.full(alleles.n_units, -1)
+    for name, first, stop in zip(bins.chromosomes, bins.starts, [*bins.starts[1:], bins.n_bins], strict=True):
+        here = where == same_chromosome(name)
+        centres = bins.middle[first:stop]
+        right = np.minimum(np.searchsorted(centres, middle[here]), stop - first - 1)
+        left = np.maximum(right - 1, 0)
+        nearer = np.abs(centres[right] - middle[here]) < np.abs(centres[left] - middle[here])
+        bin_of[here] = first + np.where(nearer, right, left)
+    known = bin_of >= 0
+    if not known.any():
+        raise InvalidInput(
+            f"{sites.source} and {bins.source} have no chromosome in common ({listed(sites.chromosomes)} and "
+            f"{listed(bins.chromosomes)}); are both of one genome?"
+        )
+    order = np.flatnonzero(known)[np.argsort(bin_of[known], kind="stable")]
+    note = f"{len(order):,} of {alleles.n_units:,} heterozygous sites of {sites.source} ({sites.kind}) are used"
+    return replace(bins, alleles=alleles.ordered(order, bin_of[order]), notes=(*bins.notes, note))
+
+
+def _fractions(sites: Bins) -> Alleles | None:
+    """Values of a file that has no allele counts, if they can be B-allele fractions, as arrays come with."""
+    seen = np.flatnonzero(~np.isnan(sites.depth))
+    baf = sites.depth[seen]
+    if sites.segments or np.any(baf > 1) or not np.any((baf > 0) & (baf < 1)):
+        return None
+    return Alleles(bin=seen, baf=baf, sites=np.ones(len(seen)), mirrored=bool(np.all(baf <= 0.5)))
+
+
+def simulated_bins(tumour: Tumour, sample: str = "simulated") -> Bins:
+    """The bins of a simulated tumour, as if they had been read from a file."""
+    seen = np.flatnonzero(tumour.sites > 0)
+    alleles = Alleles(
+        bin=seen,
+        a=tumour.alpha[seen].astype(float),
+        b=tumour.beta[seen].astype(float),
+        sites=tumour.sites[seen].astype(float),
+    )
+    return Bins(
+        sample=sample,
+        source="simulated",
+        kind="simulated",
+        chromosome=tumour.chromosome,
+        start=tumour.start,
+        end=tumour.end,
+        depth=tumour.depth,
+        weight=np.ones(len(tumour.depth)),
+        alleles=alleles,
+    )

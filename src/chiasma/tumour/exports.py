@@ -1,0 +1,411 @@
+"""Files of an answer, for people and for other programs; all writes are atomic.
+
+solutions.tsv          one line per solution, the most probable first
+purity-ploidy.tsv      the landscape: log evidence over purity and ploidy, one clone
+bins.tsv               per bin: data, and probabilities of the copies of the main clone over all solutions
+draws.npz              copies of the main clone drawn from the posterior, solutions in proportion
+summary.json           the same as numbers, with versions and what was read
+chiasma_mqc.json       for MultiQC
+solution_N/            segments.tsv, SAMPLE.seg (IGV), SAMPLE.bed, SAMPLE.vcf (4.4), for every solution that matters
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chiasma import atomic
+from chiasma.exact import inference as exact
+from chiasma.io.tables import write_table
+from chiasma.kernels.layout import unpack_codes
+from chiasma.tumour import clone_warnings
+from chiasma.tumour.decision import first_decision, of_better_fits
+from chiasma.tumour.landscape import Landscape
+from chiasma.tumour.misfit import misfit
+from chiasma.tumour.model import Parameters, model_of, observations_of
+from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.segments import CopySegment, clone_names, segments
+from chiasma.tumour.solutions import Answer, Explanation, Solution
+from chiasma.types import Floats, Integers
+
+# Solutions with files of their own: those with this probability, and the first MOST_LIKELY whatever theirs is.
+MATTERS = 1e-3
+MOST_LIKELY = 3
+N_DRAWS = 200
+N_PURITIES = 20_000
+INTERVAL = (0.05, 0.95)
+FLAT = "no copy-number signal: purity cannot be known"
+GAIN, LOSS, NEUTRAL, LOH = "178,24,43", "33,102,172", "150,150,150", "90,174,97"
+
+
+class Draws(NamedTuple):
+    """n draws: number of the solution (n,), total copies of the main clone (n, T), purities of the samples (N, n)."""
+
+    solution: Integers
+    copies: Integers
+    purities: Floats
+
+
+def write_answer(
+    answer: Answer, out: Path, about: Mapping[str, Any], seed: int = 0, drawn: Draws | None = None, number: int = 0
+) -> list[str]:
+    """Write all files; returns their names. about: first entries of summary.json, ready for JSON.
+
+    drawn : draws of samples that were explained together, of which this is the one with this number.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    written = ["solutions.tsv", "purity-ploidy.tsv", "bins.tsv", "draws.npz", "summary.json", "chiasma_mqc.json"]
+    write_table(out / "solutions.tsv", *solution_table(answer, seed))
+    write_table(out / "purity-ploidy.tsv", *landscape_table(answer.landscapes))
+    write_table(out / "bins.tsv", *bin_table(answer))
+    own = draws((answer,), N_DRAWS, seed) if drawn is None else drawn
+    with atomic.whole_file(out / "draws.npz") as partial, partial.open("wb") as file:
+        np.savez_compressed(file, solution=own.solution, copies=own.copies, purity=own.purities[number])
+    content = summary(answer, seed)
+    atomic.write_text(out / "summary.json", json.dumps({**about, **content}, indent=2) + "\n")
+    atomic.write_text(out / "chiasma_mqc.json", json.dumps(multiqc(answer, content), indent=2) + "\n")
+    for i, solution in enumerate(that_matter(answer), start=1):
+        folder = out / f"solution_{i}"
+        folder.mkdir(exist_ok=True)
+        written += [f"solution_{i}/{name}" for name in write_solution(answer.data, solution.best, folder)]
+    return written
+
+
+def that_matter(answer: Answer) -> list[Solution]:
+    return [one for i, one in enumerate(answer.solutions) if i < MOST_LIKELY or one.probability >= MATTERS]
+
+
+def write_solution(data: TumourData, explanation: Explanation, folder: Path) -> list[str]:
+    """The files of one solution."""
+    found = segments(data, explanation)
+    name = file_name(data.bins.sample)
+    write_table(folder / "segments.tsv", *segment_table(found, explanation))
+    atomic.write_text(folder / f"{name}.seg", seg_text(found, data.bins.sample))
+    atomic.write_text(folder / f"{name}.bed", bed_text(found, data.bins.sample))
+    atomic.write_text(folder / f"{name}.vcf", vcf_text(found, data, explanation))
+    return ["segments.tsv", f"{name}.seg", f"{name}.bed", f"{name}.vcf"]
+
+
+def chance(probability: float) -> str:
+    """A probability to be read: ">0.999" rather than 1, "<1e-6" rather than zeros.
+
+    >>> chance(0.99996), chance(0.9973), chance(0.0352), chance(3e-9)
+    ('>0.999', '0.997', '0.035', '<1e-6')
+    """
+    if probability > 0.999:
+        return ">0.999"
+    if probability < 1e-6:
+        return "<1e-6"
+    return f"{probability:.3f}" if probability > 0.99 else f"{probability:.2g}"
+
+
+# ---- Tables ----------------------------------------------------------------------------------------------------------
+
+Lines = tuple[list[str], Iterable[Iterable[Any]]]
+
+
+def purity_interval(solution: Solution, answer: Answer, seed: int = 0) -> tuple[float, float]:
+    """90% of the posterior of the purity, given a solution."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        one.purities(round(share * N_PURITIES), answer.bounds, rng)
+        for one, share in zip(solution.explanations, solution.shares, strict=True)
+    ]
+    low, high = np.quantile(np.concatenate(parts), INTERVAL)
+    return float(low), float(high)
+
+
+def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
+    """Every solution as names and numbers."""
+    found: list[dict[str, Any]] = []
+    for i, solution in enumerate(answer.solutions, start=1):
+        best = solution.best
+        low, high = purity_interval(solution, answer, seed)
+        wrong = misfit(answer.data, best)
+        length = answer.bins.end - answer.bins.start
+        fractions = best.parameters.clone_fractions
+        labels = ("normal", *clone_names(best.parameters.n_clones))
+        found.append(
+            {
+                "rank": i,
+                "probability": solution.probability,
+                "purity": solution.purity,
+                "purity_low": low,
+                "purity_high": high,
+                "ploidy": solution.ploidy,
+                "clones": best.parameters.n_clones,
+                "clone_fractions": dict(zip(labels, fractions, strict=True)),
+                "doubled": solution.doubled,
+                "altered": float(np.average(best.altered, weights=length)),
+                "log_evidence": best.log_evidence,
+                "log_likelihood": best.log_likelihood,
+                "log_mass": best.log_mass,
+                "unexplained": wrong.unexplained,
+                "above_highest_level": wrong.above,
+                "residual_autocorrelation": wrong.autocorrelation,
+                "waves": wrong.waves,
+                "warnings": [*wrong.in_words(), *clone_warnings.of_equal_clones(best)],
+            }
+        )
+    if found and not answer.flat:
+        decision = first_decision(found)
+        found[0]["warnings"] += clone_warnings.of_bound(answer)
+        if decision is not None and decision.by == "prior":
+            found[0]["warnings"].append(decision.in_words())
+        found[0]["warnings"] += of_better_fits(found)
+    return found
+
+
+def solution_table(answer: Answer, seed: int = 0) -> Lines:
+    entries = solution_entries(answer, seed)
+    names = [name for name in entries[0] if name != "warnings"] if entries else []
+    rows = [
+        [_cell(name, entry[name]) for name in names] + ["; ".join(entry["warnings"]) or "none"] for entry in entries
+    ]
+    return [*names, "warnings"], rows
+
+
+def _cell(name: str, value: Any) -> Any:
+    if name == "clone_fractions":
+        return "; ".join(f"{clone} {share:.3f}" for clone, share in value.items())
+    if name in ("log_evidence", "log_likelihood", "log_mass"):
+        return f"{value:.2f}"
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
+def landscape_table(landscapes: Mapping[bool, Landscape]) -> Lines:
+    """purity, ploidy, log evidence of one clone, of a genome that was not doubled and of one that was."""
+    single, doubled = landscapes[False], landscapes[True]
+    rows = []
+    for i, purity in enumerate(single.purities):
+        ploidy = single.ploidy(np.array(purity), single.scales)
+        for j in range(len(single.scales)):
+            if np.isfinite(single.log_evidence[i, j]):
+                pair = single.log_evidence[i, j], doubled.log_evidence[i, j]
+                rows.append([f"{purity:.3f}", f"{ploidy[j]:.4f}", *(f"{height:.2f}" for height in pair)])
+    return ["purity", "ploidy", "log_evidence", "log_evidence_doubled"], rows
+
+
+def segment_table(found: Iterable[CopySegment], explanation: Explanation) -> Lines:
+    clones = clone_names(explanation.parameters.n_clones)
+    alleles = explanation.states.alleles
+    names = ["chromosome", "start", "end", "bins", "depth_mean", "log2", "minor_allele_fraction", "mean_copies"]
+    for clone in clones:
+        names += [f"{clone}_state", *([f"{clone}_major", f"{clone}_minor"] if alleles else []), f"{clone}_total"]
+    names += ["probability", "rivals"]
+    rows = []
+    for one in found:
+        cells: list[Any] = [one.chromosome, one.start, one.end, one.stop - one.first]
+        cells += [_short(x) for x in (one.depth, one.log2, one.minor_fraction, one.copies)]
+        for state in one.clones:
+            cells += [state.text, *([state.major, state.minor] if alleles else []), state.total]
+        rivals = "; ".join(f"{text}: {share:.3f}" for text, share in one.rivals) or "none"
+        rows.append([*cells, f"{one.probability:.4f}", rivals])
+    return names, rows
+
+
+def bin_table(answer: Answer) -> Lines:
+    """Data of every bin, and P(total copies of the main clone) over all solutions; the last: that many or more."""
+    bins = answer.bins
+    share = copy_probabilities(answer)
+    names = ["chromosome", "start", "end", "depth", "weight", "copies", *(f"p_cn{n}" for n in range(share.shape[1]))]
+    rows = (
+        [
+            bins.chromosome[t],
+            bins.start[t],
+            bins.end[t],
+            _short(bins.depth[t]),
+            _short(bins.weight[t]),
+            share[t].argmax(),
+        ]
+        + [f"{p:.4f}" for p in share[t]]
+        for t in range(bins.n_bins)
+    )
+    return names, rows
+
+
+def copy_probabilities(answer: Answer) -> Floats:
+    """(T, n) P(total copies of the main clone = 0..n-2, or n-1 and more), over all solutions."""
+    every = [(solution.probability * share, one) for solution in answer.solutions for share, one in _shares(solution)]
+    most = int(max(one.states.totals.max() for _, one in every))
+    out = np.zeros((answer.bins.n_bins, most + 1))
+    for weight, one in every:
+        for s, total in enumerate(one.states.totals.astype(int)):
+            out[:, total] += weight * one.main[:, s]
+    return out / out.sum(axis=1, keepdims=True)
+
+
+def _shares(solution: Solution) -> list[tuple[float, Explanation]]:
+    return list(zip(solution.shares.tolist(), solution.explanations, strict=True))
+
+
+def draws(answers: Sequence[Answer], n: int, seed: int = 0) -> Draws:
+    """Draws from the posterior of samples that were explained together, or of one; solutions in proportion."""
+    rng = np.random.default_rng(seed)
+    first = answers[0]
+    # Of every explanation: the number of its solution, its probability, and the explanations of all samples.
+    every = [
+        (i, own[0].probability * share, joint)
+        for i, own in enumerate(zip(*(answer.solutions for answer in answers), strict=True), start=1)
+        for share, *joint in zip(own[0].shares, *(one.explanations for one in own), strict=True)
+    ]
+    weights = np.array([weight for _, weight, _ in every])
+    counts = rng.multinomial(n, weights / weights.sum())
+    numbers: list[int] = []
+    copies, purities = [], []
+    for (i, _, joint), k in zip(every, counts, strict=True):
+        if k:
+            parameters = [one.parameters for one in joint]
+            columns = [a.data.columns(own.slack) for a, own in zip(answers, parameters, strict=True)]
+            model = model_of(columns, parameters, first.most, joint[0].probabilities)
+            codes = exact.draws(model, observations_of(columns), int(k), int(rng.integers(2**63)))
+            paths = unpack_codes(codes, model.layout)[:, model.row_number("main")]
+            copies.append(joint[0].states.totals.astype(np.int8)[paths])
+            numbers += [i] * int(k)
+            purities.append([one.purities(int(k), a.bounds, rng) for one, a in zip(joint, answers, strict=True)])
+    return Draws(np.array(numbers), np.concatenate(copies), np.concatenate(purities, axis=1))
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
+    """What summary.json says about the answer."""
+    purities = answer.purity_draws(N_PURITIES, seed)
+    low, high = np.quantile(purities, INTERVAL)
+    entries = solution_entries(answer, seed)
+    return {
+        "sample": answer.bins.sample,
+        "source": answer.bins.source,
+        "kind": answer.bins.kind,
+        "notes": list(answer.bins.notes),
+        **({"together": list(answer.together)} if answer.together else {}),
+        "bins": answer.bins.n_bins,
+        "alleles": answer.data.has_alleles,
+        "verdict": FLAT if answer.flat else verdict(answer),
+        "flat": answer.flat,
+        "purity": None if answer.flat else {"mean": float(purities.mean()), "low": float(low), "high": float(high)},
+        "noise": answer.data.reference.sd / answer.data.reference.unit,
+        "log_evidence_without_changes": answer.null_log_evidence,
+        "decision": decision_entry(entries),
+        "solutions": entries,
+    }
+
+
+def decision_entry(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """What decides between the first two solutions, and by how much; None if there is only one."""
+    found = first_decision(entries)
+    if found is None:
+        return None
+    return {"by": found.by, "fit": found.fit, "plausibility": found.plausibility, "text": found.in_words()}
+
+
+def verdict(answer: Answer) -> str:
+    """The answer in a sentence."""
+    if answer.flat:
+        return FLAT
+    first = answer.solutions[0]
+    told = f"purity {first.purity:.2f}, ploidy {first.ploidy:.2f} with probability {chance(first.probability)}"
+    if len(answer.solutions) > 1 and answer.solutions[1].probability > 0.01:
+        rival = answer.solutions[1]
+        told += f"; else purity {rival.purity:.2f}, ploidy {rival.ploidy:.2f} with {chance(rival.probability)}"
+    return told
+
+
+def multiqc(answer: Answer, content: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of MultiQC's custom content, one line per sample."""
+    first = content["solutions"][0] if content["solutions"] else {}
+    numbers = {
+        name: first.get(name) for name in ("purity", "ploidy", "probability", "clones", "doubled", "unexplained")
+    }
+    if answer.flat:
+        numbers = {"verdict": FLAT}
+    return {
+        "id": "chiasma_tumour",
+        "section_name": "chiasma: purity, ploidy and clones",
+        "description": "The most probable solution of every sample; its directory has the rivals.",
+        "plot_type": "table",
+        "data": {answer.bins.sample: numbers},
+    }
+
+
+# ---- Formats of other programs ---------------------------------------------------------------------------------------
+
+
+def seg_text(found: Iterable[CopySegment], sample: str) -> str:
+    """SEG as IGV reads it: positions from 1, log2 of depth relative to two copies."""
+    lines = ["ID\tchrom\tloc.start\tloc.end\tnum.mark\tseg.mean"]
+    for one in found:
+        mean = "NA" if np.isnan(one.log2) else f"{one.log2:.4f}"
+        lines.append(f"{sample}\t{one.chromosome}\t{one.start + 1}\t{one.end}\t{one.stop - one.first}\t{mean}")
+    return "\n".join(lines) + "\n"
+
+
+def bed_text(found: Iterable[CopySegment], sample: str) -> str:
+    """BED9 with colours: gains red, losses blue, loss of heterozygosity green; the score is the probability."""
+    lines = [f'track name="{sample}" description="copy numbers of the clones" itemRgb="On"']
+    for one in found:
+        score, place = round(1000 * one.least_probability), f"{one.start}\t{one.end}"
+        name = "|".join(state.text for state in one.clones)
+        lines.append(f"{one.chromosome}\t{place}\t{name}\t{score}\t.\t{place}\t{_colour(one)}")
+    return "\n".join(lines) + "\n"
+
+
+def _colour(one: CopySegment) -> str:
+    if one.seen.total != 2:
+        return GAIN if one.seen.total > 2 else LOSS
+    return LOH if one.seen.text == "2+0" else NEUTRAL
+
+
+def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explanation) -> str:
+    """VCF 4.4: a CNV record for every segment that is not as in normal cells."""
+    bins = data.bins
+    lengths = dict(bins.lengths)
+    for name, first, stop in zip(bins.chromosomes, bins.starts, [*bins.starts[1:], bins.n_bins], strict=True):
+        lengths[name] = max(lengths.get(name, 0), int(bins.end[first:stop].max()))
+    own: Parameters = explanation.parameters
+    lines = [
+        "##fileformat=VCFv4.4",
+        "##source=chiasma",
+        f"##purity={own.purity:.4f}",
+        f"##ploidy={explanation.ploidy:.4f}",
+        *(f"##contig=<ID={name},length={lengths[name]}>" for name in bins.chromosomes),
+        '##ALT=<ID=CNV,Description="Copy number other than in normal cells">',
+        '##INFO=<ID=END,Number=1,Type=Integer,Description="End of the segment">',
+        '##INFO=<ID=SVLEN,Number=A,Type=Integer,Description="Length of the segment">',
+        '##INFO=<ID=SVCLAIM,Number=A,Type=String,Description="D: claimed by depth">',
+        '##INFO=<ID=RIVALS,Number=.,Type=String,Description="Other states of the main clone and their probabilities">',
+        '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype, not called">',
+        '##FORMAT=<ID=CN,Number=1,Type=Float,Description="Copies in the clone with the largest share of the sample">',
+        '##FORMAT=<ID=CNQ,Number=1,Type=Float,Description="Phred-scaled probability that CN is wrong">',
+        '##FORMAT=<ID=MCN,Number=1,Type=Float,Description="Copies of the minor allele in it">',
+        '##FORMAT=<ID=MEANCN,Number=1,Type=Float,Description="Mean copies over all tumour cells">',
+        f"#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{bins.sample}",
+    ]
+    normal = explanation.states.texts[explanation.states.pairs.index(explanation.states.normal)]
+    for i, one in enumerate(found, start=1):
+        if all(state.text == normal for state in one.clones):
+            continue
+        quality = min(99.0, -10 * np.log10(max(1 - one.least_probability, 1e-10)))
+        rivals = ",".join(f"{text}:{share:.3f}" for text, share in one.rivals)
+        # The base before a segment is its position; a segment at the very beginning has none.
+        position = max(one.start, 1)
+        info = f"END={one.end};SVLEN={one.end - position};SVCLAIM=D" + (f";RIVALS={rivals}" if rivals else "")
+        minor = str(one.seen.minor) if explanation.states.alleles else "."
+        sample = f"./.:{one.seen.total}:{quality:.1f}:{minor}:{one.copies:.2f}"
+        cells = [one.chromosome, position, f"cnv{i}", "N", "<CNV>", f"{quality:.1f}", "PASS", info]
+        lines.append("\t".join(map(str, [*cells, "GT:CN:CNQ:MCN:MEANCN", sample])))
+    return "\n".join(lines) + "\n"
+
+
+def _short(value: float) -> str:
+    return "NA" if np.isnan(value) else f"{value:.5g}"
+
+
+def file_name(sample: str) -> str:
+    """A sample's name without characters that are special in paths."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in sample)

@@ -1,0 +1,397 @@
+"""The tumour model: clones are rows of copy-number states, normal cells a fixed row, cell fractions the weights.
+
+Levels of a column are the mean copies per cell, of the major and of the minor allele, and a mark of amplification:
+
+    level = (1 - purity) * normal + purity * (main clone + sum_j fraction_j * change_j)
+
+The main clone is a row of all copy-number states. A subclone j, a share fraction_j of the tumour cells, is a row of
+changes against the main clone, nearly everywhere none. Depth is Student's t about scale * (copies per cell) / 2, and
+alleles are a table over the minor allele fraction (`chiasma.tumour.allele_table`). Rows switch per base, through
+gaps.
+
+Columns are bins, or pieces of the genome (`chiasma.tumour.pieces`): purity, scale and fractions are learned on pieces
+and copy numbers on bins.
+
+Samples of one patient share the rows, that is the copy numbers of the clones, and differ in the numbers: each has its
+own purity, scale, slack and fractions, and its own data on the same columns. Given the copy numbers they are
+independent, so the likelihood of a column is a product over samples. Most functions here take a sequence of columns and
+one of parameters, with an entry for every sample; a single sample is a sequence of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from chiasma.kernels.copy_number import (
+    add_alleles,
+    add_depth,
+    allele_likelihoods,
+    forward,
+    landscape,
+    or_outside,
+    piece_likelihoods,
+)
+from chiasma.models.additive import Additive
+from chiasma.models.arguments import WEIGHTS, Argument
+from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.models.row_chains import Sticky
+from chiasma.models.rows import Row
+from chiasma.tumour.copy_states import CopyStates
+from chiasma.types import Floats, Integers
+
+# A gap is rounded to this share of itself: few kinds of gaps make few matrices.
+GAP_ROUNDING = 0.1
+LEAST_SPREAD = 0.05
+# Depth of a column that nothing explains is uniform over 0 to this many times the mean depth.
+WIDEST = 3.0
+# Means of many bins have lighter tails than bins. The kernel of the evidence counts on seven degrees of freedom.
+PIECE_DF = 7.0
+# Likelihoods of so many parameters are kept for every sample: enough for the differences of Newton's method.
+KEPT_LIKELIHOODS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """An explanation in numbers.
+
+    purity : share of tumour cells. scale : depth of two copies. slack : relative error of the level of a piece.
+    fractions : share of the tumour cells that each subclone makes up. doubled : whether the genome was doubled.
+    """
+
+    purity: float
+    scale: float
+    slack: float = 0.0
+    fractions: tuple[float, ...] = ()
+    doubled: bool = False
+
+    @property
+    def n_clones(self) -> int:
+        return 1 + len(self.fractions)
+
+    @property
+    def clone_fractions(self) -> tuple[float, ...]:
+        """Of all cells: normal, main clone, subclones."""
+        subclones = tuple(self.purity * share for share in self.fractions)
+        return (1 - self.purity, self.purity - sum(subclones), *subclones)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of depth: df degrees of freedom, growth with the level, the mean depth, P(a column is unexplained)."""
+
+    df: float
+    growth: float
+    unit: float
+    unexplained: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Bins or pieces (T,), ready for the model.
+
+    depth, its standard error sd at mean depth, NaN: missing; power : weight of its log-likelihood.
+    table (T, G) : log-likelihoods of minor allele fractions, (T, 0) if alleles are unknown. middle : in bases.
+    change_rate : changes of state per base.
+    """
+
+    depth: Floats
+    sd: Floats
+    power: Floats
+    table: Floats
+    starts: Integers
+    middle: Floats
+    change_rate: float
+    noise: Noise
+
+    @property
+    def has_alleles(self) -> bool:
+        return self.table.shape[1] > 0
+
+    def states(self, doubled: bool, most: int) -> CopyStates:
+        return shared_states((self,), doubled, most)
+
+    @cached_property
+    def flat(self) -> Floats:
+        """(T,) log of the mean likelihood over all fractions; NaN where there are no alleles."""
+        if not self.has_alleles:
+            return np.full(len(self.depth), np.nan)
+        top = self.table.max(axis=1)
+        return np.asarray(top + np.log(np.exp(self.table - top[:, None]).mean(axis=1)))
+
+    @cached_property
+    def scaled_table(self) -> tuple[Floats, Floats, float]:
+        """Log-likelihoods (T, G), 0 at the largest, their mean likelihood (T,), and the sum of the largest, over the
+        columns that have a depth.
+        """
+        if not self.has_alleles:
+            return self.table, self.flat, 0.0
+        top = self.table.max(axis=1)
+        seen = ~np.isnan(self.depth)
+        return self.table - top[:, None], np.exp(self.flat - top), float(np.nansum(top[seen]))
+
+    @cached_property
+    def stay(self) -> Floats:
+        """(T,) probability that a column continues the state before it."""
+        return np.asarray(np.append(0.0, np.where(self._inside[1:], (1 - self.renew) ** self._gaps, 0.0)))
+
+    @cached_property
+    def observations(self) -> Observations:
+        """y (T, 4 + G): depth, sd, power, flat, table; gaps in units of the median distance."""
+        y = np.column_stack([self.depth, self.sd, self.power, self.flat, self.table])
+        return Observations(y, self.starts, self._gaps)
+
+    @cached_property
+    def gap_unit(self) -> float:
+        distance = np.diff(self.middle)[self._inside[1:]]
+        return float(np.median(distance)) if len(distance) else 1.0
+
+    @cached_property
+    def _inside(self) -> np.ndarray:
+        inside = np.ones(len(self.depth), bool)
+        inside[self.starts] = False
+        return inside
+
+    @property
+    def _gaps(self) -> Floats:
+        gaps = np.where(self._inside[1:], np.maximum(np.diff(self.middle) / self.gap_unit, 1e-6), 1.0)
+        return np.exp(np.round(np.log(gaps) / GAP_ROUNDING) * GAP_ROUNDING)
+
+    @property
+    def renew(self) -> float:
+        """Probability that a row is drawn anew over one unit of gaps."""
+        return float(-np.expm1(-self.change_rate * self.gap_unit))
+
+
+def shared_states(samples: Sequence[Columns], doubled: bool, most: int) -> CopyStates:
+    """The states of clones that these samples share: they tell alleles apart if one of the samples does."""
+    return _states(most, any(one.has_alleles for one in samples), doubled)
+
+
+@lru_cache
+def _states(most: int, alleles: bool, doubled: bool) -> CopyStates:
+    """One of each, as its tables are made once."""
+    return CopyStates(most=most, alleles=alleles, doubled=doubled)
+
+
+class CopyNumber(Additive):
+    """Depth and alleles of a column, given copies per cell: levels (N, 3), y as `Columns.observations` has it.
+
+    least : least copies per cell of either allele, those of normal cells; a subclone cannot lose what is not there.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
+    in_settings = False
+
+    def __init__(self, scale: float, slack: float, noise: Noise, least: Floats):
+        super().__init__(None)
+        self.scale, self.slack, self.noise, self.least = scale, slack, noise, least
+
+    def check(self, data: Observations) -> None:
+        """The columns of y are made by `Columns`."""
+
+    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        out = np.zeros((len(y), len(level)))
+        noise = self.noise
+        amplified = level[:, 2] > 0
+        total = level[:, 0] + level[:, 1] - 0.5 * level[:, 2]
+        mu = self.scale * np.maximum(total, 1e-3) / 2
+        spread = np.maximum(mu / noise.unit, LEAST_SPREAD) ** noise.growth
+        depth, sd, power, flat = (np.ascontiguousarray(y[:, i]) for i in range(4))
+        add_depth(depth, sd, mu, spread, amplified, noise.df, power, self.slack, out)
+        if y.shape[1] > 4:
+            fraction = np.maximum(level[:, :2].min(axis=1), 0) / np.maximum(level[:, 0] + level[:, 1], 1e-3)
+            add_alleles(y[:, 4:], flat, fraction, amplified, out)
+        if noise.unexplained:
+            outside = np.log(noise.unexplained / (WIDEST * noise.unit)) + np.nan_to_num(flat)
+            or_outside(out, outside, np.log1p(-noise.unexplained), depth)
+        out[:, np.any(level[:, :2] < self.least - 1e-9, axis=1)] = -np.inf
+        return out
+
+    def log_density(self, y: Floats, level: Floats) -> Floats:
+        raise NotImplementedError("the density of a column is that of depth and alleles together: log_likelihood")
+
+    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
+        raise NotImplementedError("simulate a tumour with chiasma.datasets.tumours")
+
+
+class Samples(Additive):
+    """Samples that share their clones: levels (N, 3 each) and y side by side, independent given the levels.
+
+    parts : the emission of every sample. widths : how many columns of y are its own.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
+    in_settings = False
+
+    def __init__(self, parts: Sequence[CopyNumber], widths: Sequence[int]):
+        super().__init__(None)
+        self.parts, self.ends = tuple(parts), np.cumsum(widths)
+
+    def check(self, data: Observations) -> None:
+        """The columns of y are made by `Columns`."""
+
+    def log_likelihoods(self, y: Floats, level: Floats) -> list[Floats]:
+        """Those of every sample by itself."""
+        own_y = np.split(y, self.ends[:-1], axis=1)
+        own_levels = np.split(level, len(self.parts), axis=1)
+        return [one.log_likelihood(*given) for one, *given in zip(self.parts, own_y, own_levels, strict=True)]
+
+    def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        return np.asarray(sum(self.log_likelihoods(y, level)))
+
+    def log_density(self, y: Floats, level: Floats) -> Floats:
+        raise NotImplementedError("the density of a column is that of all samples together: log_likelihood")
+
+    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
+        raise NotImplementedError("simulate a tumour with chiasma.datasets.tumours")
+
+
+def model_of(
+    samples: Sequence[Columns], parameters: Sequence[Parameters], most: int, probabilities: Floats | None = None
+) -> FactorialHMM:
+    """The model at these parameters: normal cells, the main clone, and the changes of subclones.
+
+    probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
+    """
+    first = samples[0]
+    states = shared_states(samples, parameters[0].doubled, most)
+    normal = [(1 - own.purity) * np.array([[0.0, 0.0, 0.0], [*states.normal, 0.0]]) for own in parameters]
+    main = [own.purity * states.values for own in parameters]
+    chain = Sticky(first.renew, states.probabilities if probabilities is None else probabilities)
+    rows = [Row(np.hstack(normal), name="normal", fixed=1), Row(np.hstack(main), chain, name="main")]
+    for j in range(1, parameters[0].n_clones):
+        change = Sticky(first.renew, states.change_probabilities)
+        values = [own.purity * own.fractions[j - 1] * states.changes for own in parameters]
+        rows.append(Row(np.hstack(values), change, name=f"subclone_{j}"))
+    parts = [
+        CopyNumber(own.scale, own.slack, one.noise, least[1, :2])
+        for one, own, least in zip(samples, parameters, normal, strict=True)
+    ]
+    emission = Samples(parts, [one.observations.y.shape[1] for one in samples])
+    return FactorialHMM(rows=rows, emission=emission)
+
+
+def observations_of(samples: Sequence[Columns]) -> Observations:
+    """The data of all samples on their columns, for `model_of`."""
+    first = samples[0].observations
+    return Observations(np.hstack([one.observations.y for one in samples]), first.starts, first.gaps)
+
+
+# ---- Evidence of pieces ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JointStates:
+    """The joint states (N,) of all clones at the shares of the subclones in a sample.
+
+    values (N, 2) : copies per tumour cell. levels (L, 2), which (N,) : their totals. sizes (R,) : states of the rows,
+    with probabilities (sum of sizes,).
+    """
+
+    values: Floats
+    levels: Floats
+    which: Integers
+    sizes: Integers
+    probabilities: Floats
+
+    @classmethod
+    def of(cls, states: CopyStates, shares: Sequence[float], probabilities: Floats) -> JointStates:
+        """probabilities (S,) : of the states of the main clone."""
+        values, every, sizes = states.values, [probabilities], [states.n_states]
+        levels, which = states.levels
+        more, which_more = states.change_levels
+        for share in shares:
+            values = (values[:, None] + share * states.changes).reshape(-1, 3)
+            levels = (levels[:, None] + share * more).reshape(-1, 2)
+            which = (which[:, None] * len(more) + which_more).ravel()
+            every.append(states.change_probabilities)
+            sizes.append(len(states.changes))
+        return cls(np.ascontiguousarray(values[:, :2]), levels, which, np.array(sizes), np.concatenate(every))
+
+
+def likelihoods(pieces: Columns, states: CopyStates, own: Parameters) -> tuple[Floats, float]:
+    """(C, N) likelihood of the pieces of one sample in all joint states, and the log of a factor that is left out."""
+    joint = JointStates.of(states, own.fractions, states.probabilities)
+    table, flat, constant = pieces.scaled_table
+    out = np.empty((len(pieces.depth), len(joint.values)))
+    alleles = np.empty((len(table) if pieces.has_alleles else 0, len(joint.values)))
+    if pieces.has_alleles:
+        allele_likelihoods(table, joint.values, own.purity, alleles)
+    piece_likelihoods(
+        *(pieces.depth, pieces.sd, flat, alleles, joint.values, joint.levels, joint.which),
+        *(own.purity, own.scale, _noise_of(pieces, own.slack), out),
+    )
+    return out, constant
+
+
+class Evidence:
+    """log p(depth, alleles | parameters) of the pieces of samples, all copy-number paths summed.
+
+    The same as the exact passes give for `model_of`, but much faster. Likelihoods of the last few parameters are kept:
+    where only one sample's parameters change, those of the others need not be computed again.
+
+    probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
+    """
+
+    def __init__(self, samples: Sequence[Columns], most: int, doubled: bool, probabilities: Floats | None = None):
+        self.samples, self.states = samples, shared_states(samples, doubled, most)
+        self.probabilities = self.states.probabilities if probabilities is None else probabilities
+        self._likelihoods = lru_cache(KEPT_LIKELIHOODS * len(samples))(self._computed)
+
+    def _computed(self, number: int, own: Parameters) -> tuple[Floats, float]:
+        return likelihoods(self.samples[number], self.states, own)
+
+    def at(self, parameters: Sequence[Parameters]) -> float:
+        found = [self._likelihoods(number, own) for number, own in enumerate(parameters)]
+        joint = JointStates.of(self.states, parameters[0].fractions, self.probabilities)
+        (first, _), *more = found
+        others = np.empty((0, first.shape[1])) if not more else math.prod(one for one, _ in more)
+        total = forward(first, others, self.samples[0].stay, joint.probabilities, joint.sizes)
+        return float(total + sum(constant for _, constant in found))
+
+
+def log_evidence(
+    samples: Sequence[Columns], parameters: Sequence[Parameters], most: int, probabilities: Floats | None = None
+) -> float:
+    """The evidence of the pieces of samples at one set of parameters, see `Evidence`."""
+    return Evidence(samples, most, parameters[0].doubled, probabilities).at(parameters)
+
+
+def evidence_map(
+    pieces: Columns,
+    states: CopyStates,
+    probabilities: Floats,
+    shares: Sequence[float],
+    purities: Floats,
+    scales: Floats,
+    slack: float,
+    others: Floats | None = None,
+) -> Floats:
+    """(P, Q) log evidence at purities (P,) and scales (Q,); probabilities (S,) of the states of the main clone.
+
+    others (C, N) : likelihoods of other samples with the same clones, see `likelihoods`.
+    """
+    joint = JointStates.of(states, shares, probabilities)
+    table, flat, constant = pieces.scaled_table
+    out = np.empty((len(purities), len(scales)))
+    landscape(
+        *(pieces.depth, pieces.sd, table, flat, np.empty((0, len(joint.values))) if others is None else others),
+        *(pieces.stay, joint.probabilities, joint.sizes, joint.values, joint.levels, joint.which),
+        *(purities, scales, _noise_of(pieces, slack), out),
+    )
+    return out + constant
+
+
+def _noise_of(pieces: Columns, slack: float) -> tuple[float, float, float, float]:
+    """Growth, unit, slack, P(unexplained), for the kernels."""
+    noise = pieces.noise
+    if noise.df != PIECE_DF:
+        raise ValueError(f"pieces have {PIECE_DF:g} degrees of freedom, got {noise.df:g}")
+    return noise.growth, noise.unit, slack, noise.unexplained

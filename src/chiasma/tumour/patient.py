@@ -1,0 +1,396 @@
+"""Samples of one patient, explained together: the clones are shared, purities and fractions of clones are not.
+
+The landscape of all purities and scales at once is out of reach. But a good explanation of all samples is, in one of
+them, a good explanation of it alone: it fixes the copy numbers, and given these the purity and the scale of another
+sample are a search in two dimensions. So every explanation of every sample begins a joint one (`_extended`); the exact
+evidence of all samples together then tells them apart, and joint maxima are polished and ranked as those of one sample
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+import numpy as np
+
+from chiasma.errors import InvalidInput
+from chiasma.sampling.pools import Pool
+from chiasma.tumour.alignment import aligned
+from chiasma.tumour.bins import Bins
+from chiasma.tumour.copy_states import MOST_COPIES, CopyStates
+from chiasma.tumour.landscape import MOST_CLONES, Bounds, candidates, surveys
+from chiasma.tumour.model import Columns, Evidence, Parameters, evidence_map, likelihoods, shared_states
+from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.solutions import (
+    Answer,
+    Explained,
+    Joint,
+    answers_of,
+    chosen,
+    clones_in_words,
+    distinct_joint,
+    kept_explanations,
+    noise_in_words,
+    polish,
+    rough_climb,
+    rough_explanations,
+    surveyed,
+    with_measured_alleles,
+)
+from chiasma.types import Floats
+
+# Another sample's purity and scale, given the copy numbers: a coarse grid is enough, as there are no narrow maxima.
+PURITY_STEP, SCALE_STEP = 0.05, 0.02
+ZOOMS = 3
+# Shares of a subclone that are tried in a sample; turns over all samples.
+SHARES = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.98)
+SHARE_TURNS = 2
+# Of more clones than this only the best joint explanations with a clone less are the beginning, and few are polished.
+MANY_CLONES, N_POLISHED, N_POLISHED_OF_MANY, FAR_BELOW = 2, 5, 3, 40.0
+# Starts that are followed, and at least so many of each kind, doubled or not.
+N_STARTS, N_OF_A_KIND = 16, 4
+CLONES = (1, MOST_CLONES)
+# Joint explanations that a subclone is added to; they differ by so much in the purity or the shares of a sample, or in
+# doubling.
+N_SEEDS, OTHER_PURITY, OTHER_SHARE = 8, 0.05, 0.25
+# Ways to add it that are kept; explanations of a sample alone that are combined with the best ones of the others.
+N_WAYS, N_OTHERS = 2, 3
+# Shares of a clone and of its mirror image add up to 1 within this.
+MIRRORED = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patient:
+    """The answers of samples that were solved together. The first solution of every answer belongs to one joint
+    explanation, and so on: solutions have the same ranks, probabilities and copy numbers in all of them.
+
+    Examples
+    --------
+    >>> from chiasma.tumour import read_bins, solve_patient
+    >>> patient = solve_patient([bins.with_two_copies() for bins in read_bins("two.bb")])  # doctest: +SKIP
+    >>> [answer.solutions[0].purity for answer in patient.answers]  # doctest: +SKIP
+    [0.93, 0.75]
+    """
+
+    answers: tuple[Answer, ...]
+
+    @property
+    def samples(self) -> list[str]:
+        return [answer.bins.sample for answer in self.answers]
+
+    @property
+    def n_solutions(self) -> int:
+        return len(self.answers[0].solutions)
+
+    @property
+    def flat(self) -> bool:
+        """Whether no sample has a copy-number signal."""
+        return self.answers[0].flat
+
+
+def solve_patient(
+    samples: Sequence[Bins],
+    bounds: Bounds | Sequence[Bounds] | None = None,
+    most: int = MOST_COPIES,
+    workers: int = 2,
+    note: Callable[[str], None] = lambda text: None,
+) -> Patient:
+    """All plausible explanations of the samples of one patient, ranked.
+
+    Parameters
+    ----------
+    samples : of chromosomes with two copies in normal cells, see `Bins.with_two_copies`. They need the same bins; bins
+        that not all of them have are left out.
+    bounds : for all samples, or for each. The numbers of clones are those of the first. Default: one to three clones.
+    most : the largest number of copies with a state of its own.
+    workers : threads.
+    note : told what is being done.
+
+    Returns
+    -------
+    Patient, with an `Answer` for every sample.
+
+    Examples
+    --------
+    >>> from chiasma.datasets.tumours import simulate_patient
+    >>> from chiasma.tumour.bins import simulated_bins
+    >>> from chiasma.tumour.landscape import Bounds
+    >>> truth = simulate_patient(4, 2, n_bins=200, purities=[0.8, 0.5], doubled=False, clones=1, noise=0.03)
+    >>> bins = [simulated_bins(one, name) for one, name in zip(truth, ["primary", "metastasis"], strict=True)]
+    >>> known = Bounds(purity=(0.4, 0.9), ploidy=(1.5, 2.6), clones=(1, 1))
+    >>> patient = solve_patient(bins, known, workers=1)
+    >>> [round(answer.solutions[0].purity, 1) for answer in patient.answers]
+    [0.8, 0.5]
+    """
+    if not samples:
+        raise InvalidInput("a patient needs at least one sample, got none")
+    bounds = bounds or Bounds(clones=CLONES)
+    each = [bounds] * len(samples) if isinstance(bounds, Bounds) else list(bounds)
+    if len(each) != len(samples):
+        raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
+    data = with_shared_cuts(
+        [
+            _with_response(TumourData.of(bins), most, own, workers)
+            for bins, own in zip(aligned(samples), each, strict=True)
+        ]
+    )
+    for own in data:
+        note(f"{own.bins.sample}: {noise_in_words(own)}")
+    numbers = range(each[0].clones[0], each[0].clones[1] + 1)
+    with Pool(workers) as pool:
+        search = _Search(data, most, each, workers, pool)
+        rough = {}
+        for n_clones in [n for n in numbers if n <= MANY_CLONES] or numbers[:1]:
+            note(f"searching joint explanations with {clones_in_words(n_clones)}")
+            rough[n_clones] = search.rough(n_clones)
+        every = [one for own in rough.values() for one in own]
+        data = [
+            with_measured_alleles(own, most, [(height, (joint[i],)) for height, joint in every])
+            for i, own in enumerate(data)
+        ]
+        for own in data:
+            if own.alleles is not None:
+                note(f"{own.bins.sample}: measured again: alleles {own.alleles.noise}")
+        search.use(data)
+        explanations: list[Explained] = []
+        highest = -np.inf
+        for n_clones in numbers:
+            note(f"polishing joint explanations with {clones_in_words(n_clones)}")
+            found = rough[n_clones] if n_clones in rough else search.rough(n_clones)
+            starts = _best_few(found, n_clones)
+            more = kept_explanations(pool.map(partial(polish, data, most, each), starts), each, n_clones)
+            explanations += more
+            best = max((joint[0].log_mass for joint in more), default=-np.inf)
+            # Where a clone more explains nothing more, neither do two.
+            if best < highest:
+                break
+            highest = best
+    return Patient(answers=answers_of(data, each, most, _without_mirror_images(explanations)))
+
+
+def _with_response(data: TumourData, most: int, bounds: Bounds, workers: int) -> TumourData:
+    """The sample with the response of depth to copies that explains it best by itself; reads count copies."""
+    if data.alleles is None or data.alleles.counts:
+        return data
+    return surveyed(data, most, bounds, workers)[0]
+
+
+def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
+    """The samples with the same pieces of the genome: cut where any of them changes."""
+    cuts = reduce(np.union1d, [data.reference.cuts for data in samples])
+    # The same changes are found in several samples, not always in the same bin.
+    rate = max(data.reference.change_rate for data in samples)
+    return [replace(data, reference=replace(data.reference, cuts=cuts, change_rate=rate)) for data in samples]
+
+
+class _Search:
+    """Where joint explanations are found before they are polished."""
+
+    def __init__(
+        self,
+        samples: Sequence[TumourData],
+        most: int,
+        bounds: Sequence[Bounds],
+        workers: int,
+        pool: Pool,
+    ):
+        self.most, self.bounds, self.workers, self.pool = most, bounds, workers, pool
+        self.use(samples)
+        self.maps = [surveys(pieces, most, own, workers) for pieces, own in zip(self.pieces, bounds, strict=True)]
+        self._seeds: list[Joint] = []
+
+    def use(self, samples: Sequence[TumourData]) -> None:
+        """Search with these data from now on."""
+        self.samples, self.pieces = samples, [data.pieces for data in samples]
+
+    def rough(self, n_clones: int) -> list[tuple[float, Joint]]:
+        """Joint explanations with so many clones after a few steps, with their heights."""
+        seeds = self._seeds
+        starts: list[Joint] = []
+        if n_clones <= MANY_CLONES or not seeds:
+            alone = [self._alone(number, n_clones) for number in range(len(self.samples))]
+            tasks = [(number, own) for number, each in enumerate(alone) for own in each]
+            begun = self.pool.map(self._extended, tasks)
+            starts += self.pool.map(self._with_shares, begun, [number for number, _ in tasks])
+            # A sample that differs much from the others is found alone, not through them.
+            together = [joint for doubled in (False, True) for joint in _combined(alone, doubled)]
+            starts, seeds = (starts + together, []) if n_clones == 1 else (starts, distinct_joint(seeds + together))
+        for found in self.pool.map(self._with_subclone, seeds):
+            starts += found
+        climb = partial(rough_climb, self.samples, self.most, self.bounds)
+        rough = list(self.pool.map(climb, self._hopeful(distinct_joint(starts))))
+        self._seeds = _far_apart([own for _, own in sorted(rough, key=lambda one: -one[0])])[:N_SEEDS]
+        return rough
+
+    def _hopeful(self, starts: Sequence[Joint]) -> list[Joint]:
+        """The best starts, and some of each kind, doubled or not."""
+        at = {doubled: Evidence(self.pieces, self.most, doubled) for doubled in (False, True)}
+        ranked = sorted(starts, key=lambda joint: -at[joint[0].doubled].at(joint))
+        kept = ranked[:N_STARTS]
+        for doubled in (False, True):
+            kept += [joint for joint in ranked if joint[0].doubled is doubled][:N_OF_A_KIND]
+        return list(dict.fromkeys(kept))
+
+    def _alone(self, number: int, n_clones: int) -> list[Parameters]:
+        """Explanations of one sample by itself, the best first."""
+        data, bounds = self.samples[number], self.bounds[number]
+        found = candidates(self.pieces[number], self.maps[number], self.most, bounds, n_clones, self.workers)
+        return [own for (own,) in chosen(rough_explanations(data, self.most, bounds, found, self.pool))]
+
+    def _extended(self, task: tuple[int, Parameters]) -> Joint:
+        """An explanation of one sample with the purities and scales that suit it best in the others."""
+        number, own = task
+        states = shared_states(self.pieces, own.doubled, self.most)
+        known = _of_main_clone(self.pieces[number], states, own)
+        found = {number: own}
+        for other, pieces in enumerate(self.pieces):
+            if other == number:
+                continue
+            alone = _best_given(pieces, states, self.bounds[other], own, known)
+            known = known * likelihoods(pieces, states, alone)[0]
+            found[other] = replace(alone, fractions=own.fractions)
+        return tuple(found[i] for i in range(len(self.pieces)))
+
+    def _with_shares(self, joint: Joint, number: int) -> Joint:
+        """The shares of subclones in other samples than the one that began the explanation."""
+        others = [i for i in range(len(joint)) if i != number]
+        return self._shares(joint, [*others, number], range(len(joint[0].fractions)))[1]
+
+    def _with_subclone(self, joint: Joint) -> list[Joint]:
+        """A subclone more, with the shares that suit it best. It may be in all samples, or in one of them only; the
+        names of the main clone and of a subclone may be exchanged, so several ways are kept.
+        """
+        starts = [[0.2] * len(joint)]
+        for number in range(len(joint)):
+            for high in (0.3, 0.9):
+                starts.append([high if i == number else 0.02 for i in range(len(joint))])
+        tried = []
+        for shares in starts:
+            more = tuple(_with_new(own, share) for own, share in zip(joint, shares, strict=True))
+            tried.append(self._shares(more, range(len(joint)), [len(joint[0].fractions)]))
+        return _far_apart([own for _, own in sorted(tried, key=lambda one: -one[0])])[:N_WAYS]
+
+    def _shares(self, joint: Joint, order: Sequence[int], subclones: Sequence[int]) -> tuple[float, Joint]:
+        """The best shares of some subclones, one sample after the other, and their evidence."""
+        if not subclones:
+            return 0.0, joint
+        evidence = Evidence(self.pieces, self.most, joint[0].doubled)
+        best = evidence.at(joint)
+        for _ in range(SHARE_TURNS):
+            before = best
+            for number in order:
+                for j in subclones:
+                    for share in SHARES:
+                        trial = _with_share(joint, number, j, share)
+                        if (height := evidence.at(trial)) > best:
+                            best, joint = height, trial
+            if best == before:
+                break
+        return best, joint
+
+
+def _combined(alone: Sequence[Sequence[Parameters]], doubled: bool) -> list[Joint]:
+    """The best explanations of the samples by themselves side by side, then others of one sample at a time; without
+    their subclones.
+    """
+    each = [[replace(own, fractions=()) for own in found if own.doubled is doubled] for found in alone]
+    if not all(each):
+        return []
+    best = tuple(found[0] for found in each)
+    others = [
+        (*best[:number], own, *best[number + 1 :]) for number, found in enumerate(each) for own in found[1:N_OTHERS]
+    ]
+    return [best, *others]
+
+
+def _best_few(rough: Sequence[tuple[float, Joint]], n_clones: int) -> list[Joint]:
+    """The best, what is not far below, and of few clones also a rival and one of each kind, doubled or not."""
+    ranked = sorted(rough, key=lambda one: -one[0])
+    near_best = distinct_joint([own for height, own in ranked if height > ranked[0][0] - FAR_BELOW])
+    if n_clones > MANY_CLONES:
+        return near_best[:N_POLISHED_OF_MANY]
+    found = distinct_joint([own for _, own in ranked])
+    kinds = [[own for own in found if own[0].doubled is doubled][:1] for doubled in (False, True)]
+    return list(dict.fromkeys([*near_best[:N_POLISHED], *found[:2], *kinds[0], *kinds[1]]))
+
+
+def _far_apart(ranked: Sequence[Joint]) -> list[Joint]:
+    """Without explanations with about the purities and shares of a better one."""
+
+    def alike(one: Parameters, other: Parameters) -> bool:
+        shares = zip(one.fractions, other.fractions, strict=True)
+        return abs(one.purity - other.purity) < OTHER_PURITY and all(abs(a - b) < OTHER_SHARE for a, b in shares)
+
+    kept: list[Joint] = []
+    for joint in ranked:
+        same = (other for other in kept if other[0].doubled == joint[0].doubled)
+        if not any(all(map(alike, joint, other)) for other in same):
+            kept.append(joint)
+    return kept
+
+
+def _with_new(own: Parameters, share: float) -> Parameters:
+    """A sample with a subclone more, in place of a share of all other clones."""
+    return replace(own, fractions=(*(other * (1 - share) for other in own.fractions), share))
+
+
+def _with_share(joint: Joint, number: int, subclone: int, share: float) -> Joint:
+    """A joint explanation with another share of one subclone in one sample; the other clones have what is left."""
+    own = joint[number].fractions
+    left = (1 - share) / max(1 - own[subclone], 1e-3)
+    fractions = tuple(share if j == subclone else other * left for j, other in enumerate(own))
+    return (*joint[:number], replace(joint[number], fractions=fractions), *joint[number + 1 :])
+
+
+def _of_main_clone(pieces: Columns, states: CopyStates, own: Parameters) -> Floats:
+    """(C, S) likelihood of a sample in the states of the main clone, averaged over the changes of its subclones."""
+    found, _ = likelihoods(pieces, states, own)
+    for _ in own.fractions:
+        found = found.reshape(len(found), -1, len(states.changes)) @ states.change_probabilities
+    return np.ascontiguousarray(found)
+
+
+def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, like: Parameters, known: Floats) -> Parameters:
+    """Purity and scale of a sample with one clone, given the likelihoods (C, S) of samples that share it.
+
+    like : parameters of one of them; levels err as much in this one, until more is known.
+    """
+    low, high = bounds.purity
+    purities = np.unique(np.clip(np.arange(low, high + PURITY_STEP, PURITY_STEP), low, high))
+    unit = pieces.noise.unit
+    # Copies per cell of the lowest and of the highest ploidy.
+    corners = [2 * (1 - p) + p * ploidy for p in (low, high) for ploidy in bounds.ploidy]
+    first, last = np.log(2 * unit / max(corners)), np.log(2 * unit / min(corners))
+    logs = np.linspace(first, last, max(2, int((last - first) / SCALE_STEP) + 1))
+    purity_step, scale_step = PURITY_STEP, SCALE_STEP
+    for zoom in range(ZOOMS):
+        found = evidence_map(pieces, states, states.probabilities, (), purities, np.exp(logs), like.slack, known)
+        i, j = np.unravel_index(found.argmax(), found.shape)
+        purity, log_scale = float(purities[i]), float(logs[j])
+        if zoom < ZOOMS - 1:
+            purities = np.unique(np.clip(purity + purity_step * np.linspace(-1, 1, 7), low, high))
+            logs = log_scale + scale_step * np.linspace(-1, 1, 7)
+            purity_step, scale_step = purity_step / 3, scale_step / 3
+    return Parameters(purity=purity, scale=float(np.exp(log_scale)), slack=like.slack, doubled=like.doubled)
+
+
+def _without_mirror_images(explanations: Sequence[Explained]) -> list[Explained]:
+    """Without explanations that exchange the names of the two clones of a better one."""
+    kept: list[Explained] = []
+    for joint in sorted(explanations, key=lambda one: -one[0].log_mass):
+        if not any(_mirrored(joint, other) for other in kept):
+            kept.append(joint)
+    return kept
+
+
+def _mirrored(joint: Explained, other: Explained) -> bool:
+    pairs = [(a.parameters, b.parameters) for a, b in zip(joint, other, strict=True)]
+    return all(
+        a.n_clones == b.n_clones == 2
+        and a.doubled == b.doubled
+        and abs(a.purity - b.purity) < MIRRORED / 2
+        and abs(a.fractions[0] + b.fractions[0] - 1) < MIRRORED
+        for a, b in pairs
+    ) and any(abs(a.fractions[0] - 0.5) > MIRRORED for a, _ in pairs)

@@ -1,0 +1,154 @@
+"""A sample for the model: its bins, and pieces of the genome in which depth does not change.
+
+Depth errs along the genome in ways that bins do not tell: waves, GC content, capture. A long segment is therefore not
+known as well as its thousand bins suggest. Purity and ploidy are judged on pieces of at most LONGEST bases, cut where
+the depth changes; the mean depth of a piece errs by its bins' noise and by a relative slack, which is learned, and its
+minor allele fraction by a slack of its own. Without that, the finest comb of levels would win.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from chiasma.tumour.allele_table import AlleleTable, allele_cuts, allele_table, table_at
+from chiasma.tumour.bins import Bins
+from chiasma.tumour.model import PIECE_DF, Columns, Noise
+from chiasma.tumour.reference import PLAUSIBLE, Reference, reference
+from chiasma.types import Floats, Integers
+
+LONGEST = 10_000_000
+MOST_PIECES = 1_000
+UNEXPLAINED = 0.02
+# Slack of minor allele fractions: one of these is chosen by the evidence.
+FRACTION_SLACKS = (0.0, 0.004, 0.008, 0.016, 0.03)
+USUAL_FRACTION_SLACK = 0.008
+
+
+@dataclass(frozen=True, kw_only=True)
+class TumourData:
+    """A sample, its reference without a model, and its columns for the model."""
+
+    bins: Bins
+    reference: Reference
+    alleles: AlleleTable | None
+
+    @classmethod
+    def of(cls, bins: Bins) -> TumourData:
+        known, alleles = reference(bins), allele_table(bins)
+        if alleles is not None:
+            cuts = np.union1d(known.cuts, allele_cuts(bins, alleles.log_lik))
+            known = replace(known, cuts=cuts, change_rate=known.change_rate * len(cuts) / len(known.cuts))
+        return cls(bins=bins, reference=known, alleles=alleles)
+
+    @property
+    def has_alleles(self) -> bool:
+        return self.alleles is not None
+
+    def with_response(self, response: float) -> TumourData:
+        """The same pieces, for depth that grows like a power of the copies and is made linear."""
+        if response == 1:
+            return self
+        bins = self.bins.with_linear_response(response)
+        own = self.reference
+        known = replace(reference(bins), cuts=own.cuts, change_rate=own.change_rate)
+        return replace(self, bins=bins, reference=known)
+
+    def with_allele_noise(self, level: float) -> TumourData:
+        """The same sample, its alleles with another precision or standard deviation."""
+        assert self.alleles is not None
+        return replace(self, alleles=table_at(self.bins, level, self.alleles.kind))
+
+    @cached_property
+    def _table(self) -> Floats:
+        return np.empty((self.bins.n_bins, 0)) if self.alleles is None else self.alleles.log_lik
+
+    def columns(self, slack: float) -> Columns:
+        """The bins. A bin counts so much that a segment is not known better than the slack of its level allows."""
+        known, bins = self.reference, self.bins
+        size = np.diff(known.cuts, append=bins.n_bins)
+        per_piece = np.minimum(np.repeat(size, size), self._longest)
+        variance = (known.sd / known.unit) ** 2 / bins.weight
+        inflation = known.inflation + per_piece * slack**2 / variance
+        return Columns(
+            depth=bins.depth,
+            sd=known.sd / np.sqrt(bins.weight),
+            power=1 / inflation,
+            table=self._table,
+            starts=bins.starts,
+            middle=bins.middle,
+            change_rate=known.change_rate,
+            noise=Noise(known.df, known.growth, known.unit),
+        )
+
+    @cached_property
+    def _longest(self) -> int:
+        """Bins of the longest piece."""
+        width = float(np.median(np.diff(self.bins.middle))) if self.bins.n_bins > 1 else 1.0
+        return max(1, round(LONGEST / max(width, 1.0)), -(-self.bins.n_bins // MOST_PIECES))
+
+    @cached_property
+    def cuts(self) -> Integers:
+        """The first bin of every piece."""
+        found = []
+        known = self.reference.cuts
+        for first, stop in zip(known, [*known[1:], self.bins.n_bins], strict=True):
+            n = -(-(stop - first) // self._longest)
+            found += [first + (stop - first) * i // n for i in range(n)]
+        return np.array(found)
+
+    @cached_property
+    def pieces(self) -> Columns:
+        """The pieces, with the usual slack of minor allele fractions."""
+        return self.pieces_with(USUAL_FRACTION_SLACK)
+
+    def pieces_with(self, fraction_slack: float) -> Columns:
+        known, bins, cuts = self.reference, self.bins, self.cuts
+        seen = ~np.isnan(bins.depth)
+        weight = np.where(seen, bins.weight, 0.0)
+        spread = np.maximum(known.level / known.unit, 0.05) ** known.growth
+        far = PLAUSIBLE * known.sd / np.sqrt(bins.weight) * spread
+        near = np.clip(np.where(seen, bins.depth, 0.0), known.level - far, known.level + far)
+        mass = np.add.reduceat(weight, cuts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            depth = np.add.reduceat(weight * near, cuts) / mass
+            sd = known.clipped_sd * np.sqrt(known.inflation / mass)
+        size = np.diff(cuts, append=bins.n_bins)
+        return Columns(
+            depth=depth,
+            sd=np.where(mass > 0, sd, 1.0),
+            power=np.ones(len(cuts)),
+            table=_with_slack(self._summed, fraction_slack),
+            starts=np.flatnonzero(np.isin(cuts, bins.starts)),
+            middle=np.add.reduceat(bins.middle, cuts) / size,
+            change_rate=known.change_rate,
+            noise=Noise(PIECE_DF, known.growth, known.unit, UNEXPLAINED),
+        )
+
+    @cached_property
+    def _summed(self) -> Floats:
+        """(C, G) allele tables of the pieces."""
+        table = self._table
+        if not self.has_alleles:
+            return np.empty((len(self.cuts), 0))
+        summed = np.add.reduceat(np.nan_to_num(table), self.cuts, axis=0)
+        known = np.add.reduceat(~np.isnan(table[:, 0]), self.cuts) > 0
+        summed[~known] = np.nan
+        return summed
+
+
+def _with_slack(table: Floats, slack: float) -> Floats:
+    """Log-likelihoods of fractions that err by a normal of this standard deviation, mirrored at 1/2."""
+    n_nodes = table.shape[1]
+    if not n_nodes or not slack:
+        return table
+    p = np.linspace(0, 0.5, n_nodes)
+    kernel = np.zeros((n_nodes, n_nodes))
+    for mirrored in (p, 1 - p, -p):
+        kernel += np.exp(-0.5 * ((p[:, None] - mirrored) / slack) ** 2)
+    kernel /= kernel.sum(axis=1, keepdims=True)
+    top = table.max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.maximum(np.log(np.exp(table - top) @ kernel.T), -500.0) + top)

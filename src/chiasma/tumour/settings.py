@@ -1,0 +1,156 @@
+"""Settings of `chiasma tumour`: options of the command, and columns in the sheet of a cohort of tumours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chiasma.errors import InvalidInput
+from chiasma.tumour.analysis import analyse, analyse_patient, read_samples
+from chiasma.tumour.bins import Bins
+from chiasma.tumour.copy_states import MOST_COPIES
+from chiasma.tumour.landscape import MOST_CLONES, PLOIDIES, Bounds
+from chiasma.tumour.patient import CLONES, Patient
+from chiasma.tumour.solutions import Answer
+
+PURITIES = (0.05, 1.0)
+COPIES = (3, 12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TumourSettings:
+    """How one file is read and solved.
+
+    purity, ploidy, clones : a number, or bounds as LOW-HIGH; None leaves them open. Of the samples of one patient,
+        purity and ploidy may have an entry for each: "0.9,0.4-0.6".
+    alleles, gc, mappability : further files.
+    sample : the only one to read of a file with several.
+    region : regions whose rivals are shown.
+    """
+
+    alleles: Path | None = None
+    sample: str | None = None
+    purity: str | None = None
+    ploidy: str | None = None
+    clones: str | None = None
+    max_copies: int = MOST_COPIES
+    female: bool = False
+    gc: Path | None = None
+    mappability: Path | None = None
+    assembly: str | None = None
+    region: Sequence[str] = ()
+
+    @property
+    def bounds(self) -> Bounds:
+        """Raises InvalidInput where a text is no number and no bounds."""
+        return self.bounds_of(1, read_clones(self.clones))[0]
+
+    def bounds_of(self, n_samples: int, clones: tuple[int, int]) -> list[Bounds]:
+        """Those of every sample of a patient."""
+        purities = _for_each("purity", self.purity, n_samples)
+        ploidies = _for_each("ploidy", self.ploidy, n_samples)
+        return [
+            Bounds(
+                purity=read_bounds("purity", purity, *PURITIES),
+                ploidy=read_bounds("ploidy", ploidy, *PLOIDIES),
+                clones=clones,
+            )
+            for purity, ploidy in zip(purities, ploidies, strict=True)
+        ]
+
+    def check(self) -> None:
+        """Raise InvalidInput where the settings make no sense, whatever the data are."""
+        from chiasma.tumour.genome import assembly
+
+        for name, text, limits in (("purity", self.purity, PURITIES), ("ploidy", self.ploidy, PLOIDIES)):
+            for part in [None] if text is None else text.split(","):
+                read_bounds(name, part, *limits)
+        read_clones(self.clones)
+        least, most = COPIES
+        if not least <= self.max_copies <= most:
+            raise InvalidInput(f"max_copies must be in {least}..{most}, got {self.max_copies}")
+        if self.assembly is not None:
+            assembly(self.assembly)
+
+    def read(self, path: Path) -> list[Bins]:
+        return read_samples(
+            path,
+            sample=self.sample,
+            alleles=self.alleles,
+            gc=self.gc,
+            mappability=self.mappability,
+            female=self.female,
+        )
+
+    def solve(self, bins: Bins, out: Path, note: Callable[[str], None] = lambda text: None, **how: Any) -> Answer:
+        """Solve one sample into a directory. how: workers, seed and tables_only of `analyse`."""
+        return analyse(
+            bins,
+            out,
+            bounds=self.bounds,
+            most=self.max_copies,
+            assembly_name=self.assembly,
+            regions=self.region,
+            note=note,
+            **how,
+        )
+
+    def solve_patient(
+        self, samples: Sequence[Bins], out: Path, note: Callable[[str], None] = lambda text: None, **how: Any
+    ) -> Patient:
+        """Solve the samples of one patient together. how: as in `solve`."""
+        clones = CLONES if self.clones is None else read_clones(self.clones)
+        return analyse_patient(
+            samples,
+            out,
+            bounds=self.bounds_of(len(samples), clones),
+            most=self.max_copies,
+            assembly_name=self.assembly,
+            regions=self.region,
+            note=note,
+            **how,
+        )
+
+
+def _for_each(name: str, text: str | None, n_samples: int) -> list[str | None]:
+    """Entries for so many samples: as many, or one that serves all.
+
+    >>> _for_each("purity", "0.9,0.4-0.6", 2), _for_each("purity", "0.6", 2)
+    (['0.9', '0.4-0.6'], ['0.6', '0.6'])
+    """
+    parts: list[str | None] = [None] if text is None else list(text.split(","))
+    if len(parts) not in (1, n_samples):
+        raise InvalidInput(
+            f"--{name} takes one entry, or with --one-patient one for each sample ({n_samples}), got {text!r}"
+        )
+    return parts * n_samples if len(parts) == 1 else parts
+
+
+def read_bounds(name: str, text: str | None, low: float, high: float) -> tuple[float, float]:
+    """ "0.6" or "0.5-0.8".
+
+    >>> read_bounds("purity", "0.5-0.8", 0.05, 1.0), read_bounds("purity", "0.6", 0.05, 1.0)
+    ((0.5, 0.8), (0.6, 0.6))
+    """
+    if text is None:
+        return low, high
+    try:
+        numbers = [float(part) for part in text.split("-")]
+    except ValueError:
+        numbers = []
+    if len(numbers) == 1 and name == "ploidy":  # which nobody knows to the last digit
+        numbers = [numbers[0] - 0.1, numbers[0] + 0.1]
+    if len(numbers) not in (1, 2) or not low <= numbers[0] <= numbers[-1] <= high:
+        raise InvalidInput(f"--{name} takes a number or LOW-HIGH within {low:g}-{high:g}, got {text!r}")
+    return numbers[0], numbers[-1]
+
+
+def read_clones(text: str | None) -> tuple[int, int]:
+    """ "2" or "1-3"; one or two if nothing is given."""
+    parts = ["1", "2"] if text is None else text.split("-")
+    known = [str(n) for n in range(1, MOST_CLONES + 1)]
+    if len(parts) > 2 or not all(part.strip() in known for part in parts) or parts[0] > parts[-1]:
+        raise InvalidInput(f"--clones takes a number or LOW-HIGH within 1-{MOST_CLONES}, got {text!r}")
+    return int(parts[0]), int(parts[-1])
