@@ -4,8 +4,8 @@
 
 Functions are followed with sys.setprofile in the main thread and in those that it starts. Everything runs once before,
 so that imports and the compilation of kernels are not counted. A change of file is a call from a function in one file
-of src/chiasma to a function in another one, counted once for every pair of functions. Generated methods (of dataclasses)
-and code of other packages are passed over.
+of src/chiasma to a function in another one, counted once for every pair of functions. Generated methods and code of
+other packages are passed over.
 """
 
 from __future__ import annotations
