@@ -57,6 +57,27 @@ def jobs() -> Mapping[str, Callable[[], Callable[[], object]]]:
         step: Callable[[], object] = core.sampler(kind, *core.example(n_rows, n_columns)).step
         return step
 
+    def rows() -> tuple[Any, Any]:
+        """Six rows of three states each; by arguments that have the same names in both trees."""
+        made = [ch.Row(values=[0, w, 2 * w], chain=ch.Sticky(renew=0.02), name=f"r{w}") for w in (1, 2, 3, 5, 7, 11)]
+        model = ch.FactorialHMM(rows=made, emission=ch.Gaussian(sd=2.0))
+        y = np.random.default_rng(1).normal(20.0, 8.0, 1_000)
+        return model, ch.Observations(y)
+
+    def lamps() -> tuple[Any, Any]:
+        """Twenty copies of a row and two others."""
+        lamp = ch.Row(values=[0, 1], chain=ch.Switch(enter=0.01, leave=0.02), name="lamp", copies=20)
+        others = [ch.Row(values=[0, w], chain=ch.Switch(enter=0.01, leave=0.02), name=f"r{w}") for w in (5, 9)]
+        model = ch.FactorialHMM(rows=[lamp, *others], emission=ch.Gaussian(sd=1.0))
+        return model, ch.Observations(np.random.default_rng(1).normal(12.0, 4.0, 1_000))
+
+    def states(call: Callable[..., object], make: Callable[[], tuple[Any, Any]], *more: Any) -> Callable[[], object]:
+        return partial(call, *make(), *more)
+
+    def state_update(kind: Any, make: Callable[[], tuple[Any, Any]]) -> Callable[[], object]:
+        step: Callable[[], object] = core.sampler(kind, *make()).step
+        return step
+
     found: dict[str, Callable[[], Callable[[], object]]] = {}
     for n_columns in (1_000, limits.COLUMNS):
         for n_replicas in (1, 2, 8):
@@ -73,6 +94,12 @@ def jobs() -> Mapping[str, Callable[[], Callable[[], object]]]:
     found["row Gibbs, K = 5"] = partial(update, ch.RowGibbs(), 5, limits.COLUMNS)
     found["Hamming ball, radius 1, K = 3"] = partial(update, ch.HammingBall(radius=1), 3, 1_000)
     found["Hamming ball, radius 3, K = 5"] = partial(update, ch.HammingBall(radius=3), 5, limits.COLUMNS)
+    for name, make in (("six rows of three states", rows), ("20 copies and two rows", lamps)):
+        found[f"log-likelihood, {name}"] = partial(states, ch.exact.log_evidence, make)
+        found[f"draw from scratch, {name}"] = partial(states, ch.exact.draws, make, 1)
+        found[f"row Gibbs, {name}"] = partial(state_update, ch.RowGibbs(), make)
+        found[f"blocks of two, {name}"] = partial(state_update, ch.BlockGibbs(size=2), make)
+        found[f"Hamming ball, radius 1, {name}"] = partial(state_update, ch.HammingBall(radius=1), make)
     return found
 
 
