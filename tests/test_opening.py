@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -315,53 +313,6 @@ def test_draws__are_those_that_all_chains_have(tmp_path, monkeypatch):
 
 
 # ---- Runs of earlier versions ---------------------------------------------------------------------------------------
-
-
-def earlier(name: str, folder: Path) -> tuple[Path, ch.FactorialHMM, ch.Observations, dict[str, Any]]:
-    """A run that version 0.1 stored, and what it was made with."""
-    with tarfile.open(Path(__file__).parent / "data" / "run-0.1.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    options: dict[str, Any] = {"warmup": 40, "chains": 2, "seed": 11, "progress": False}
-    if name == "learn_cond":
-        truth = ch.FactorialHMM(rows=ch.Switches(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=15.0))
-        model = ch.FactorialHMM(
-            rows=ch.Switches(ch.Beta(1, 20), ch.Beta(1, 20), 0.3),
-            emission=ch.Gaussian(ch.Dirichlet([1, 1]), depth=ch.Normal(15, 3), sd=ch.HalfNormal(3)),
-        )
-        options |= {"update": "row", "exchange": "mosaic", "ladder": [1, 3]}
-        return folder / f"{name}.zarr", model, ch.Observations(truth.simulate(60, seed=4)[1]), options
-    chains, emission = ch.Switches(0.05, 0.1), ch.Gaussian([0.21, 0.31, 0.48, 0.2], depth=15.0)
-    model = ch.FactorialHMM(rows=chains, emission=emission, fixed={3: 1})
-    y = model.simulate(120, seed=3, starts=[50])[1]
-    y[10:14] = np.nan
-    if name == "row_swap":
-        options |= {"update": "row", "exchange": "swap", "ladder": [1, 3, 9], "exchange_every": 2}
-    data = ch.Observations(y, starts=[50], gaps=np.r_[np.ones(60), np.full(59, 2.5)])
-    return folder / f"{name}.zarr", model, data, options
-
-
-@pytest.mark.large
-@pytest.mark.parametrize("name", ["exact", "row_swap", "learn_cond"])
-def test_a_run_of_version_0_1_opens_and_goes_on_as_if_it_were_of_today(name, tmp_path):
-    """Learned parameters may differ in their last digits between machines, and then all draws do."""
-    path, model, data, options = earlier(name, tmp_path)
-    fresh = ch.sample(model, data, draws=45, **options)
-    opened = ch.open_posterior(path)
-    stored = opened.draws.values
-    for key in ("update", "exchange", "follows_swaps", "independent", "seed"):
-        assert opened.info[key] == fresh.info[key], key
-    assert str(opened.fitted_model.chains).startswith("Switches")
-    resumed = ch.sample(model, data, draws=45, **options, store=path, resume=True)
-    for found in (opened, resumed):  # parts that were killed are missing from its times
-        assert not found.info["all_timed"]
-        assert re.search(r"time +at least .* s: this store is of an earlier version", str(found.summary()))
-    np.testing.assert_array_equal(resumed.draws[:, :40], stored)
-    if name != "learn_cond":
-        np.testing.assert_array_equal(resumed.draws, fresh.draws)
-        np.testing.assert_allclose(resumed.log_joint, fresh.log_joint, rtol=1e-12)
-    if name == "exact":
-        assert opened.log_evidence.value == pytest.approx(fresh.log_evidence.value, rel=1e-12)
-        assert opened.log_evidence.standard_error == 0
 
 
 def test_other_programs__find_rows_and_parameters_in_the_attributes(tmp_path):
