@@ -112,7 +112,7 @@ def measure(problem: Problem, settings: dict[str, Any], seconds: float) -> Curve
     Seconds of a draw are those of a call that makes next to nothing, and the rest in proportion to the sweeps made.
     """
     start = np.zeros((problem.model.n_rows, problem.data.n_columns), int)
-    for row, x in problem.model.fixed_rows.items():
+    for row, x in problem.model.fixed.items():
         start[row] = x
     run = partial(ch.sample, problem.model, problem.data, chains=1, init=start, workers=1, progress=False, **settings)
 

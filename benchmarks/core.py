@@ -48,7 +48,7 @@ def example(n_rows: int, n_columns: int, switching: float = 0.01) -> tuple[ch.Fa
     """Weights from 1 to 3 that sum to one, depth 15, sd 1: steps of the signal are about as large as its noise."""
     weights = np.linspace(1.0, 3.0, n_rows)
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(enter=switching, leave=switching),
+        rows=ch.Switches(enter=switching, leave=switching),
         emission=ch.Gaussian(weights=weights / weights.sum(), depth=15.0, sd=1.0),
     )
     _, y = model.simulate(n_columns, seed=1)

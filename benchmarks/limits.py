@@ -285,7 +285,7 @@ def clock(*functions: Callable[[], object], repeats: int = 9) -> list[float]:
 IMPORT = "import chiasma"
 FIT = (
     "import chiasma as ch; "
-    "m = ch.FactorialHMM(chains=ch.BinaryChains(0.01, 0.01), emission=ch.Gaussian([0.2, 0.3, 0.5], depth=15.0)); "
+    "m = ch.FactorialHMM(rows=ch.Switches(0.01, 0.01), emission=ch.Gaussian([0.2, 0.3, 0.5], depth=15.0)); "
     "_, y = m.simulate(1000, seed=1); "
     "ch.sample(m, y, draws=100, seed=1, progress=False).marginals()"
 )

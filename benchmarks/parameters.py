@@ -27,7 +27,7 @@ GENOME = (6, 10_877)
 def example(n_rows: int, n_columns: int) -> tuple[ch.FactorialHMM, np.ndarray, dict[str, Any]]:
     """Weights, depth, noise and switching unknown; data from typical values, where every chain starts."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(ch.Beta(1, 99), ch.Beta(1, 99), 0.5),
+        rows=ch.Switches(ch.Beta(1, 99), ch.Beta(1, 99), 0.5),
         emission=ch.Gaussian(ch.Dirichlet([2.0] * n_rows), depth=ch.Normal(15, 5), sd=ch.HalfNormal(3)),
     )
     weights = np.arange(1, n_rows + 1) + 0.3 * np.arange(n_rows) ** 2

@@ -26,13 +26,13 @@ def use_everything() -> None:
     test_rows.use_every_pass()
     test_state_moves.use_every_move()
     for enter in (0.1, 0.0):  # in linear space, and in logarithms
-        use_passes(ch.FactorialHMM(chains=ch.BinaryChains(enter, 0.2, 0.5), emission=ch.Gaussian([1.0, 0.6], sd=SD)))
+        use_passes(ch.FactorialHMM(rows=ch.Switches(enter, 0.2, 0.5), emission=ch.Gaussian([1.0, 0.6], sd=SD)))
         row = ch.Row([0, 1, 2], ch.Markov([[0.9 - enter, 0.1, enter], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]), copies=2)
         use_passes(ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=SD)))
-    learned = ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(1, 9), 0.2), emission=ch.Gaussian([1.0, 0.6], sd=SD))
+    learned = ch.FactorialHMM(rows=ch.Switches(ch.Beta(1, 9), 0.2), emission=ch.Gaussian([1.0, 0.6], sd=SD))
     for update in ("row", "collapsed"):
         ch.sample(learned, Y, update=update, exchange=None, **QUICK)
-    known = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 0.6], sd=0.5))
+    known = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 0.6], sd=0.5))
     ch.sample(known, Y, update="gaussian-blocks", exchange=None, **QUICK)
     tumour = simulate_tumour(1, n_bins=60, purity=0.7, doubled=False, clones=1)
     solve(simulated_bins(tumour), Bounds(clones=(1, 1), purity=(0.5, 0.9), ploidy=(1.5, 3.0)), workers=1)

@@ -26,7 +26,7 @@ QUICK: dict[str, Any] = {"draws": 3, "warmup": 2, "chains": 2, "seed": 1, "worke
 
 
 def model(**changes: Any) -> ch.FactorialHMM:
-    parts = {"chains": ch.BinaryChains(0.1, 0.2), "emission": ch.Gaussian([1.0, 0.6], sd=0.5)}
+    parts = {"rows": ch.Switches(0.1, 0.2), "emission": ch.Gaussian([1.0, 0.6], sd=0.5)}
     return ch.FactorialHMM(**parts | changes)
 
 
@@ -47,7 +47,7 @@ def learned() -> ch.FactorialHMM:
 # Every public call with arguments that are right.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Observations": (ch.Observations, {"y": Y, "starts": [3], "gaps": [1, 2, 1, 1, 2]}),
-    "BinaryChains": (lambda **o: model(chains=ch.BinaryChains(**o)), {"enter": 0.1, "leave": 0.2, "initial": 0.5}),
+    "Switches": (lambda **o: model(rows=ch.Switches(**o)), {"enter": 0.1, "leave": 0.2, "initial": 0.5}),
     "Gaussian": (ch.Gaussian, {"weights": [1.0, 0.6], "depth": 2.0, "sd": 0.5}),
     "StudentT": (ch.StudentT, {"weights": [1.0, 0.6], "depth": 2.0, "sd": 0.5, "df": 3.0}),
     "IntegratedDepth": (ch.IntegratedDepth, {"weights": [1.0], "depth_mean": 2.0, "depth_sd": 0.5, "sd": 0.5}),
@@ -57,7 +57,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Custom": (ch.Custom, {"function": lambda y, level: -((y - level) ** 2), "weights": [1.0]}),
     "FactorialHMM": (
         model,
-        {"chains": ch.BinaryChains(0.1, 0.2), "emission": ch.Gaussian([1.0, 0.6]), "fixed_rows": {0: 1}},
+        {"rows": ch.Switches(0.1, 0.2), "emission": ch.Gaussian([1.0, 0.6]), "fixed": {0: 1}},
     ),
     "FactorialHMM(rows)": (ch.FactorialHMM, {"rows": [ch.Row([0, 1], ch.Switch(0.1, 0.1))], "emission": ch.Gaussian()}),
     "Row": (ch.Row, {"values": [0, 1, 2], "chain": ch.Sticky(0.1), "name": "row", "copies": 2, "fixed": None}),

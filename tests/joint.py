@@ -42,7 +42,7 @@ def model_of(kind: str, initial: float | None = 0.4, **chains) -> ch.FactorialHM
         "negative": lambda: ch.NegativeBinomial(ch.Dirichlet([2, 2]), ch.Gamma(4, 1), ch.LogNormal(-1, 0.3), 0.2),
     }[kind]()
     chains = {"enter": ch.Beta(2, 6), "leave": ch.Beta([2, 3], 5)} | chains
-    return ch.FactorialHMM(chains=ch.BinaryChains(**chains, initial=initial), emission=emission)
+    return ch.FactorialHMM(rows=ch.Switches(**chains, initial=initial), emission=emission)
 
 
 def draw_data(

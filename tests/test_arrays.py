@@ -28,7 +28,7 @@ def test_per_draw__begins_with_chain_and_draw():
 def test_a_fit_in_memory_does_without_packages_for_files_and_large_arrays():
     program = (
         "import sys, chiasma as ch\n"
-        "model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))\n"
+        "model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))\n"
         "ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, progress=False).marginals()\n"
         "print(sorted({'dask', 'numcodecs', 'zarr', 'matplotlib', 'rich', 'typer'} & set(sys.modules)))"
     )

@@ -20,9 +20,7 @@ T = 12
 
 
 def binary() -> ch.FactorialHMM:
-    return ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 0.6, 0.4], sd=0.5), fixed_rows={1: 1}
-    )
+    return ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 0.6, 0.4], sd=0.5), fixed={1: 1})
 
 
 def rows() -> ch.FactorialHMM:

@@ -23,7 +23,7 @@ def signal(level: float, n: int = 60) -> np.ndarray:
 
 
 def rivals(weights: list[float]) -> ch.FactorialHMM:
-    return ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.02), emission=ch.Gaussian(weights, sd=0.1))
+    return ch.FactorialHMM(rows=ch.Switches(0.02, 0.02), emission=ch.Gaussian(weights, sd=0.1))
 
 
 def test_row_gibbs__stuck_in_modes_of_the_same_level():

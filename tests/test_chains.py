@@ -1,4 +1,4 @@
-"""BinaryChains: transition tables against powers of the 2x2 matrix, and what is refused."""
+"""Switches: transition tables against powers of the 2x2 matrix, and what is refused."""
 
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ probability = st.floats(0.0, 1.0)
 
 def tables(enter, leave, initial, gaps, starts=()):
     data = ch.Observations(np.zeros(len(gaps) + 1), starts=starts, gaps=gaps)
-    edge, trans = ch.BinaryChains(enter, leave, initial).tables(len(enter), data)
+    edge, trans = ch.Switches(enter, leave, initial).tables(len(enter), data)
     return trans[edge].reshape(len(edge), len(enter), 2, 2)
 
 
@@ -48,7 +48,7 @@ def test_two_gaps_in_turn_are_one_gap_of_their_sum(rate, share, first, second):
 @given(enter=st.lists(probability, min_size=1, max_size=4), leave=probability)
 def test_one_step_is_the_plain_matrix_even_where_rows_switch_more_often_than_not(enter, leave):
     data = ch.Observations(np.zeros(2))
-    _, trans = ch.BinaryChains(enter, leave, 0.5).tables(len(enter), data)
+    _, trans = ch.Switches(enter, leave, 0.5).tables(len(enter), data)
     plain = [[1 - e, e, leave, 1 - leave] for e in enter]
     np.testing.assert_allclose(trans[1], plain, rtol=1e-14, atol=2e-16)
 
@@ -90,15 +90,15 @@ def test_at_a_start_the_gap_has_no_effect():
 
 
 def test_scalars_spread_over_rows_and_the_default_start_is_stationary():
-    enter, leave, initial = ch.BinaryChains(0.1, [0.1, 0.3]).probabilities(2)
+    enter, leave, initial = ch.Switches(0.1, [0.1, 0.3]).probabilities(2)
     assert enter.tolist() == [0.1, 0.1]
     assert leave.tolist() == [0.1, 0.3]
     np.testing.assert_allclose(initial, [0.5, 0.25])
 
 
 def test_the_representation_names_the_parameters():
-    assert repr(ch.BinaryChains(0.1, 0.2)) == "BinaryChains(enter=0.1, leave=0.2)"
-    assert repr(ch.BinaryChains(0.1, [0.2, 0.3], 0.5)) == "BinaryChains(enter=0.1, leave=[0.2, 0.3], initial=0.5)"
+    assert repr(ch.Switches(0.1, 0.2)) == "Switches(enter=0.1, leave=0.2)"
+    assert repr(ch.Switches(0.1, [0.2, 0.3], 0.5)) == "Switches(enter=0.1, leave=[0.2, 0.3], initial=0.5)"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_representation_names_the_parameters():
 )
 def test_bad_probabilities_are_refused_by_name(arguments, message):
     with pytest.raises(ch.InvalidInput, match=message):
-        ch.BinaryChains(*arguments)
+        ch.Switches(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_bad_probabilities_are_refused_by_name(arguments, message):
 )
 def test_probabilities_that_do_not_fit_the_rows_are_refused_when_the_model_is_made(arguments, message):
     with pytest.raises(ch.InvalidInput, match=message):
-        ch.FactorialHMM(chains=ch.BinaryChains(*arguments), emission=ch.Gaussian([1.0, 2.0]))
+        ch.FactorialHMM(rows=ch.Switches(*arguments), emission=ch.Gaussian([1.0, 2.0]))
 
 
 def test_gaps_are_refused_where_a_row_switches_more_often_than_not():
-    model = ch.FactorialHMM(chains=ch.BinaryChains([0.1, 0.7], 0.4), emission=ch.Gaussian([1.0, 2.0]))
+    model = ch.FactorialHMM(rows=ch.Switches([0.1, 0.7], 0.4), emission=ch.Gaussian([1.0, 2.0]))
     assert np.isfinite(ch.exact.log_evidence(model, [0.0, 1.0]))
     with pytest.raises(ch.InvalidInput, match=r"gaps need enter \+ leave <= 1 in every row, got 1.1 in row 1; drop"):
         ch.exact.log_evidence(model, ch.Observations([0.0, 1.0], gaps=[2.0]))

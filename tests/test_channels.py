@@ -119,9 +119,7 @@ def test_weights_multiply_values_in_every_shape():
     one = ch.FactorialHMM(rows=[ch.Row(values, SWITCH)], emission=ch.Gaussian([3.0], sd=0.5))
     two = ch.FactorialHMM(rows=[ch.Row(values, SWITCH)], emission=ch.Gaussian([[3.0, 3.0]], sd=0.5))
     three = ch.FactorialHMM(rows=[ch.Row([0.0, 1.0], SWITCH)], emission=ch.Gaussian([[3.0, 6.0]], sd=0.5))
-    four = ch.FactorialHMM(
-        chains=ch.BinaryChains(SWITCH.enter, SWITCH.leave), emission=ch.Gaussian([[3.0, 6.0]], sd=0.5)
-    )
+    four = ch.FactorialHMM(rows=ch.Switches(SWITCH.enter, SWITCH.leave), emission=ch.Gaussian([[3.0, 6.0]], sd=0.5))
     evidence = [ch.exact.log_evidence(model, DATA) for model in (one, two, three, four)]
     np.testing.assert_allclose(evidence, evidence[0], rtol=1e-13)
 

@@ -92,7 +92,7 @@ def test_simulate__writes_data_truth_and_settings(here):
     np.testing.assert_array_equal(states.T, truth)
     assert len((here / "genome.tsv").read_text().splitlines()) == 61
     assert data.data.n_columns == 60
-    assert model.fixed_rows == {5: 1}
+    assert model.fixed == {5: 1}
 
 
 def test_simulate__study_as_csv_and_a_fresh_seed(here):

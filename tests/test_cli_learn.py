@@ -115,7 +115,7 @@ def test_help__tells_the_default_priors():
 def test_report__many_values_have_marginals_and_no_pairs(tmp_path):
     """A posterior of 12 values, of one chain: R-hat is not known."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(*(ch.Beta([1, 1, 1], 20) for _ in range(3))),
+        rows=ch.Switches(*(ch.Beta([1, 1, 1], 20) for _ in range(3))),
         emission=ch.Gaussian(ch.Normal([1, 2, 3], 1), sd=0.5),
     )
     posterior = learned(model, n_draws=20, n_chains=1)
@@ -132,7 +132,7 @@ def test_report__many_values_have_marginals_and_no_pairs(tmp_path):
 def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
     """Without --sd, --enter and --depth: the noise, the switching and the scale of the signal, and it says so."""
     monkeypatch.chdir(tmp_path)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=8.0, sd=0.5))
+    model = ch.FactorialHMM(rows=ch.Switches(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=8.0, sd=0.5))
     y = model.simulate(150, seed=3)[1]
     (tmp_path / "y.csv").write_text("".join(f"{value}\n" for value in y))
     result = run("fit", "y.csv", "--weights", "0.3,0.7", "--draws", 4, "--chains", 1, "--seed", 1, "--out", "run")
@@ -167,7 +167,7 @@ def test_priors__of_the_file_are_kept_by_learn_and_replaced_by_a_number(here):
 def test_fit__remedies_of_counts_can_be_typed(here):
     """What the warning of a Poisson fit says is an option that this fit takes, and it helps."""
     emission = ch.NegativeBinomial([20.0, 40.0], dispersion=0.15, background=8.0)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.02), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.02), emission=emission)
     (here / "photons.csv").write_text("".join(f"{y:g}\n" for y in model.simulate(600, seed=3)[1]))
     counts = ["fit", "photons.csv", "--weights", "20,40", "--background", 8, "--enter", 0.02, "--seed", 1]
     counts += ["--draws", 40, "--warmup", 40, "--chains", 2, "--tables-only"]

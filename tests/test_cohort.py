@@ -388,14 +388,14 @@ def test_sheet__mistakes_name_their_line(inputs, tmp_path, text, match):
 
 def test_sheet__cells_are_settings(inputs, tmp_path):
     (tmp_path / "sheet.csv").write_text(
-        'sample,path,weights,fixed_rows,ladder,seed,learn\na,a.tsv,"0.1,0.9","1=1","1,5",7,"sd, weights"\n'
+        'sample,path,weights,fixed,ladder,seed,learn\na,a.tsv,"0.1,0.9","1=1","1,5",7,"sd, weights"\n'
     )
     _, plan = begin_cohort(tmp_path / "sheet.csv", tmp_path / "out", cohort_settings(inputs / "model.toml"))
     (sample,) = plan.samples
     assert sample.path == str(tmp_path / "a.tsv")
     settings = plan.settings_of(sample)
     assert settings["model"]["weights"] == [0.1, 0.9]
-    assert settings["model"]["fixed_rows"] == {"1": 1}
+    assert settings["model"]["fixed"] == {"1": 1}
     assert settings["sampler"] == {**SETTINGS, "ladder": [1.0, 5.0], "seed": 7}
     assert settings["learn"] == ["sd", "weights"]
 

@@ -14,7 +14,7 @@ JIT = not numba.config.DISABLE_JIT
 
 
 def rows(n: int, sd: object = 0.5) -> ch.FactorialHMM:
-    return ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0] * n, sd=sd))
+    return ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian([1.0] * n, sd=sd))
 
 
 def test_compare__exact_models():
@@ -111,7 +111,7 @@ def test_compare__refuses(models, options, message):
 
 def test_table__says_that_the_largest_model_wins():
     def rows(n):
-        return ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0] * n, sd=0.2))
+        return ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0] * n, sd=0.2))
 
     _, y = rows(2).simulate(100, seed=1)
     told = "The largest model wins (2 rows): compare with more rows, too."

@@ -26,7 +26,7 @@ NO_PAIRS = xr.Dataset({name: ("pair", np.zeros(0)) for name in ("rejection", "mo
 def by_hand(codes, weights=None, starts=None, **changes) -> Posterior:
     """A posterior around the codes (C, n, T) alone."""
     weights = np.array([0.2, 0.3, 0.5]) if weights is None else np.asarray(weights)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(weights))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(weights))
     scores = per_draw("log_joint", np.zeros(codes.shape[:2]))
     parts = {
         "draws": per_draw("codes", codes.astype(smallest_dtype(len(weights))), "site"),
@@ -179,7 +179,7 @@ def test_levels_and_rows_on__stay_lazy_and_become_so_when_large(monkeypatch):
 
 
 def test_levels__need_weights():
-    table = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Table(np.zeros((12, 8))))
+    table = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Table(np.zeros((12, 8))))
     for model in (table, None):
         with pytest.raises(InvalidInput, match="levels need the weights of an additive emission"):
             replace(by_hand(some_codes()), model=model).levels()

@@ -29,7 +29,7 @@ MOVES = [
 
 def target(enter: float = 0.05, sd: float = 0.6, weights=(1.0, 0.6, 0.4)):
     """Two sequences, gaps of three kinds, some columns missing and one far off, where no state fits."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(enter=enter, leave=0.1), emission=ch.Gaussian(weights, sd=sd))
+    model = ch.FactorialHMM(rows=ch.Switches(enter=enter, leave=0.1), emission=ch.Gaussian(weights, sd=sd))
     y = np.random.default_rng(5).normal(1.0, 0.7, T)
     y[::11] = np.nan
     y[5] = 40.0
@@ -84,9 +84,9 @@ def random_pair(rng: np.random.Generator, zeros: bool) -> tuple[list[reference.P
 
 
 def as_target(problem: reference.Problem, **changes):
-    chains = ch.BinaryChains(problem.enter, problem.leave, problem.initial)
+    chains = ch.Switches(problem.enter, problem.leave, problem.initial)
     data = ch.Observations(np.zeros(problem.n_columns), starts=list(problem.starts), gaps=problem.gaps)
-    return replace(ch.FactorialHMM(chains=chains, emission=ch.Table(problem.log_lik)).exact_target(data), **changes)
+    return replace(ch.FactorialHMM(rows=chains, emission=ch.Table(problem.log_lik)).exact_target(data), **changes)
 
 
 @pytest.mark.jit_off
@@ -127,7 +127,7 @@ def test_mosaic__of_a_pair_outside_the_support(chances, dealt, table_bytes):
     """A column that is impossible however it is dealt says nothing; paths that are impossible stay as they are."""
     table = np.zeros((3, 2))
     table[1, 1] = -np.inf
-    model = ch.FactorialHMM(chains=ch.BinaryChains(leave=0.5, **chances), emission=ch.Table(table))
+    model = ch.FactorialHMM(rows=ch.Switches(leave=0.5, **chances), emission=ch.Table(table))
     own = replace(model.exact_target(np.zeros(3)), table_bytes=table_bytes)
     codes = np.array([[1, 1, 0], [0, 1, 1]])
     ch.MosaicCrossover().prepare(own, own, 1.0, 0.5)(codes[0], codes[1], np.array([0.4, 0.4, 0.6]))
@@ -137,7 +137,7 @@ def test_mosaic__of_a_pair_outside_the_support(chances, dealt, table_bytes):
 @pytest.mark.jit_off
 def test_mosaic__columns_that_fit_no_state_are_scored_in_logarithms():
     """Both ways of dealing a column underflow, and one is still far likelier than the other."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 0.1], sd=0.01))
+    model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian([1.0, 0.1], sd=0.01))
     own = model.exact_target(np.array([9.0, 9.0, 9.0]))
     step = ch.MosaicCrossover().prepare(own, replace(own), 1.0, 0.5)
     a, b = np.array([2, 2, 2]), np.array([1, 1, 1])

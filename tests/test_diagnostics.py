@@ -19,9 +19,7 @@ needs_jit = pytest.mark.skipif(not JIT, reason="a long run")
 
 
 def paths(**options) -> ch.Posterior:
-    model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian([1.0, 0.7, 0.4], sd=1.0), fixed_rows={1: 1}
-    )
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian([1.0, 0.7, 0.4], sd=1.0), fixed={1: 1})
     options = {"update": "row", "exchange": None, "draws": 12, "warmup": 2, "chains": 2, "seed": 1} | options
     return ch.sample(model, model.simulate(10, seed=2)[1], progress=False, **options)
 

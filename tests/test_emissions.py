@@ -217,7 +217,7 @@ def test_bad_parameters_are_refused_by_name(make, message):
         make()
 
 
-CHAINS = ch.BinaryChains(0.1, 0.1)
+CHAINS = ch.Switches(0.1, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +248,6 @@ CHAINS = ch.BinaryChains(0.1, 0.1)
     ],
 )
 def test_data_that_an_emission_cannot_take_are_refused(emission, y, message):
-    model = ch.FactorialHMM(chains=CHAINS, emission=emission)
+    model = ch.FactorialHMM(rows=CHAINS, emission=emission)
     with pytest.raises(ch.InvalidInput, match=message):
         ch.exact.log_evidence(model, y)

@@ -178,7 +178,7 @@ FORK = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np, chiasma as ch
-model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
 y = np.random.default_rng(1).normal(1.5, 1.0, 30)
 options = dict(draws=20, chains=2, seed=1, progress=False)
 expected = ch.sample(model, y, store=sys.argv[1], **options).draws.values
@@ -222,7 +222,7 @@ def test_threads__that_sample_at_once_get_the_draws_of_one(tmp_path):
 LIMITS = """
 import resource, sys
 import numpy as np, chiasma as ch
-model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
 y = np.random.default_rng(1).normal(1.5, 1.0, 30)
 options = dict(draws=20, chains=2, seed=1, progress=False)
 ch.sample(model, y, store=sys.argv[1] + "-first", **options)

@@ -25,13 +25,13 @@ INF = math.inf
 
 
 def problem(n_columns: int = 40) -> tuple[ch.FactorialHMM, np.ndarray]:
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.15), emission=ch.Gaussian([1.0, 0.8, 0.55], sd=0.7))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.15), emission=ch.Gaussian([1.0, 0.8, 0.55], sd=0.7))
     return model, model.simulate(n_columns, seed=1)[1]
 
 
 def counts() -> tuple[ch.FactorialHMM, np.ndarray]:
     """Without background, a column with a count needs a row that is on: many paths of the prior are impossible."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.4, 0.3), emission=ch.Poisson([2.0, 3.0], background=0.0))
+    model = ch.FactorialHMM(rows=ch.Switches(0.4, 0.3), emission=ch.Poisson([2.0, 3.0], background=0.0))
     return model, np.array([2.0, 0.0, 3.0, 1.0, 0.0])
 
 
@@ -251,7 +251,7 @@ def test_impossible_prior_draws__rejection_of_the_first_pair():
 
 def test_impossible_prior_draws__all_of_them():
     """No draw of the prior explains the data: that is said, and the cold replica is right all the same."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(1e-3, 0.5), emission=ch.Poisson([2.0], background=0.0))
+    model = ch.FactorialHMM(rows=ch.Switches(1e-3, 0.5), emission=ch.Poisson([2.0], background=0.0))
     y = np.array([2.0, 0.0, 3.0, 2.0, 3.0, 2.0])
     posterior = ch.sample(
         model, y, update="row", ladder=[1, np.inf], draws=20, warmup=5, chains=2, seed=5, progress=False

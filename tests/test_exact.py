@@ -24,9 +24,9 @@ BETAS = [0.0, 0.2, 1.0, 2.5]
 def build(problem):
     """The package's model and data for a reference problem, through Table."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(enter=problem.enter, leave=problem.leave, initial=problem.initial),
+        rows=ch.Switches(enter=problem.enter, leave=problem.leave, initial=problem.initial),
         emission=ch.Table(problem.log_lik),
-        fixed_rows=problem.fixed,
+        fixed=problem.fixed,
     )
     return model, ch.Observations(np.zeros(problem.n_columns), starts=problem.starts, gaps=problem.gaps)
 
@@ -131,7 +131,7 @@ def test_a_scalar_probability_means_the_same_for_every_row_and_the_default_start
     problem = reference.random_problem(rng, 2, 4, starts=True)
     problem.enter[:], problem.leave[:], problem.initial[:] = 0.1, 0.3, 0.25
     _, data = build(problem)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.3), emission=ch.Table(problem.log_lik))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.3), emission=ch.Table(problem.log_lik))
     check_against_enumeration(model, data, problem)
 
 
@@ -207,7 +207,7 @@ def test_every_emission_with_missing_sites_equals_enumeration(name, fixed):
     if name == "Poisson without background" and fixed == {1: 0}:
         y = [0.0, 4.0, np.nan, 2.0, 0.0]
     enter, leave, initial = np.array([0.2, 0.1]), np.array([0.3, 0.4]), np.array([0.5, 0.2])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(enter, leave, initial), emission=emission, fixed_rows=fixed)
+    model = ch.FactorialHMM(rows=ch.Switches(enter, leave, initial), emission=emission, fixed=fixed)
     table = reference.level_table(y, weights, log_density)
     gaps = [1.0, 2.0, 0.5, 3.0]
     for beta in BETAS:
@@ -324,7 +324,7 @@ def test_draws_by_a_bit_generator_go_on_where_it_stands(memory):
 
 @pytest.mark.parametrize(("n_rows", "dtype"), [(1, np.uint8), (8, np.uint8), (9, np.uint16)])
 def test_draws_come_in_the_smallest_type_that_holds_the_codes(n_rows, dtype):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian(np.ones(n_rows)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian(np.ones(n_rows)))
     codes = ch.exact.draws(model, [1.0, 2.0], 4, seed=0)
     assert codes.dtype == dtype
     assert codes.shape == (4, 2)
@@ -402,7 +402,7 @@ def test_messages_of_three_rows_or_more_begin_a_line_of_the_cache():
 
 
 def test_a_budget_that_even_checkpoints_exceed_is_refused_with_the_estimate():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(20)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(np.ones(20)))
     y = np.zeros(10_000)
     # 71 columns with stay probabilities and 141 checkpoints of 8 MiB each.
     message = r"20 free rows and 10000 sites needs about 2,264 MiB even with checkpoints, and the budget is 512 MiB"
@@ -415,7 +415,7 @@ def test_a_budget_that_even_checkpoints_exceed_is_refused_with_the_estimate():
 
 
 def test_the_evidence_alone_takes_no_more_memory_than_it_says():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.linspace(0.1, 1.0, 12)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(np.linspace(0.1, 1.0, 12)))
     estimate = 7 * 8 * 2**12 + 8 * exact_passes.CHUNK
     with pytest.raises(ch.BudgetExceeded, match="12 free rows"):
         ch.exact.log_evidence(model, [0.0, 5.0], memory=estimate - 1)
@@ -430,7 +430,7 @@ def test_the_evidence_alone_takes_no_more_memory_than_it_says():
 
 
 def test_sixty_three_rows_are_refused_by_exact_inference_before_memory_is_touched():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(63)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(np.ones(63)))
     with pytest.raises(ch.BudgetExceeded, match="63 free rows"):
         ch.exact.log_evidence(model, [1.0])
     assert ch.log_joint(model, [1.0], np.ones((63, 1))) == pytest.approx(63 * np.log(0.5) + normal(1, 63, 1))
@@ -440,10 +440,10 @@ def test_sixty_three_rows_are_refused_by_exact_inference_before_memory_is_touche
 def test_sixty_three_rows_of_which_three_are_free_equal_the_small_model():
     weights = np.linspace(0.1, 2.0, 63)
     fixed = {k: k % 2 for k in range(63) if k not in (0, 31, 62)}
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian(weights), fixed_rows=fixed)
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian(weights), fixed=fixed)
     base = sum(weights[k] for k, x in fixed.items() if x)
     y = base + np.array([0.3, 2.0, 3.0, 1.1])
-    small = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian(weights[[0, 31, 62]]))
+    small = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian(weights[[0, 31, 62]]))
     assert ch.exact.log_evidence(model, y) == pytest.approx(ch.exact.log_evidence(small, y - base), rel=RELATIVE)
     np.testing.assert_allclose(
         ch.exact.marginals(model, y)[[0, 31, 62]], ch.exact.marginals(small, y - base), rtol=RELATIVE
@@ -506,10 +506,10 @@ def test_a_table_that_factorises_gives_the_product_of_its_rows(n_rows, zeros):
 
 def test_rows_of_weight_zero_leave_the_evidence_alone_and_keep_their_prior():
     y = np.array([0.1, 1.0, 2.7, 3.1])
-    small = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian([1.0, 2.0]))
+    small = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian([1.0, 2.0]))
     weights = np.zeros(12)
     weights[[3, 8]] = 1.0, 2.0
-    large = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian(weights))
+    large = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian(weights))
     assert ch.exact.log_evidence(large, y) == pytest.approx(ch.exact.log_evidence(small, y), rel=RELATIVE)
     marginals = ch.exact.marginals(large, y)
     np.testing.assert_allclose(marginals[[3, 8]], ch.exact.marginals(small, y), rtol=RELATIVE)
@@ -522,15 +522,15 @@ def test_gaussian_columns_in_several_calls_and_pieces_are_a_table_of_their_densi
     rng = np.random.default_rng(n_rows)
     n_columns = 2 * (exact_passes.SMALL_CHUNK >> n_rows) + 601
     monkeypatch.setattr(exact_passes, "LARGE_CHUNK", 500 << n_rows)
-    chains = ch.BinaryChains(0.02, rng.uniform(0.01, 0.05, n_rows))
+    chains = ch.Switches(0.02, rng.uniform(0.01, 0.05, n_rows))
     emission = ch.Gaussian(rng.uniform(0.2, 1.0, n_rows), depth=3.0, sd=0.5)
-    model = ch.FactorialHMM(chains=chains, emission=emission)
+    model = ch.FactorialHMM(rows=chains, emission=emission)
     _, y = model.simulate(n_columns, seed=1)
     y[[5, 300]] = np.nan
     y[400] = 1e3
     data = ch.Observations(y, starts=[257], gaps=rng.choice([1.0, 2.5], n_columns - 1))
     table = model.target(data).log_lik
-    same = ch.FactorialHMM(chains=chains, emission=ch.Table(table))
+    same = ch.FactorialHMM(rows=chains, emission=ch.Table(table))
     other = ch.Observations(np.where(np.isnan(y), np.nan, 0.0), starts=data.starts, gaps=data.gaps)
     assert ch.exact.log_evidence(model, data) == pytest.approx(ch.exact.log_evidence(same, other), rel=1e-12)
     np.testing.assert_allclose(ch.exact.marginals(model, data), ch.exact.marginals(same, other), atol=1e-10)

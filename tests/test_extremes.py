@@ -72,8 +72,8 @@ def gaussian_table(y, weights, sd):
 
 
 def build(y, weights, sd, enter, leave):
-    chains = ch.BinaryChains(enter, leave)
-    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights, sd=sd))
+    chains = ch.Switches(enter, leave)
+    model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(weights, sd=sd))
     n_rows = len(weights)
     enter, leave, initial = chains.probabilities(n_rows)
     return model, reference.Problem(gaussian_table(y, weights, sd), enter, leave, initial)
@@ -155,7 +155,7 @@ def test_very_many_columns_equal_the_reference_in_logarithms(case, n_columns):
 
 def test_a_million_columns_of_one_frozen_row_equal_the_two_sums():
     y = signal(MILLION, "plain", 0.5)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 0.0, initial=0.3), emission=ch.Gaussian([1.5], sd=0.5))
+    model = ch.FactorialHMM(rows=ch.Switches(0.0, 0.0, initial=0.3), emission=ch.Gaussian([1.5], sd=0.5))
     off, on = gaussian_table(y, [1.5], 0.5).sum(axis=0) + np.log([0.7, 0.3])
     assert ch.exact.log_evidence(model, y) == pytest.approx(np.logaddexp(off, on), rel=RELATIVE)
     assert (ch.exact.marginals(model, y) == (1.0 if on > off else 0.0)).all()
@@ -175,7 +175,7 @@ def test_an_outlier_is_explained_by_the_nearest_level_and_does_not_disturb_its_n
 def test_a_state_whose_likelihood_underflows_survives_when_it_cannot_be_entered_again():
     # Column 1 speaks for 0 by 5,000 nats, column 2 for 1 by 6,000: with enter = 0 the row was on all along.
     table = np.array([[0.0, 0.0], [0.0, -5000.0], [-6000.0, 0.0]])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 0.1, initial=0.5), emission=ch.Table(table))
+    model = ch.FactorialHMM(rows=ch.Switches(0.0, 0.1, initial=0.5), emission=ch.Table(table))
     assert ch.exact.log_evidence(model, np.zeros(3)) == pytest.approx(np.log(0.5) - 5000 + 2 * np.log(0.9), rel=1e-12)
     assert ch.exact.marginals(model, np.zeros(3)).tolist() == [[1.0, 1.0, 1.0]]
     assert ch.exact.map_states(model, np.zeros(3)).tolist() == [[1, 1, 1]]
@@ -202,7 +202,7 @@ def test_likelihoods_beyond_the_range_of_doubles_equal_the_dense_reference(seed,
 
 def from_table(problem):
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(problem.enter, problem.leave, problem.initial), emission=ch.Table(problem.log_lik)
+        rows=ch.Switches(problem.enter, problem.leave, problem.initial), emission=ch.Table(problem.log_lik)
     )
     return model, ch.Observations(np.zeros(problem.n_columns), starts=problem.starts, gaps=problem.gaps)
 

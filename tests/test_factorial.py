@@ -10,8 +10,8 @@ import chiasma as ch
 import reference
 from chiasma.kernels.codes import pack
 
-CHAINS = ch.BinaryChains(0.1, 0.2)
-MODEL = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([1.0, 2.0]))
+CHAINS = ch.Switches(0.1, 0.2)
+MODEL = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.0, 2.0]))
 Y = [0.0, 1.0, 2.0]
 EVERYTHING = [
     ch.exact.log_evidence,
@@ -33,7 +33,7 @@ def test_a_target_holds_the_free_rows_and_the_level_of_the_fixed_ones(fixed, cha
     y = rng.normal(size=(5, 2) if channels else 5)
     y[2] = np.nan
     emission = ch.Gaussian(weights, sd=0.7)
-    model = ch.FactorialHMM(chains=ch.BinaryChains([0.1, 0.2, 0.3], 0.2), emission=emission, fixed_rows=fixed)
+    model = ch.FactorialHMM(rows=ch.Switches([0.1, 0.2, 0.3], 0.2), emission=emission, fixed=fixed)
     target = model.target(y)
     free = [k for k in range(3) if k not in fixed]
     assert target.free == tuple(free) == model.free_rows
@@ -53,7 +53,7 @@ def test_a_target_holds_the_free_rows_and_the_level_of_the_fixed_ones(fixed, cha
 def test_a_table_gives_a_target_the_same_values_by_both_ways():
     rng = np.random.default_rng(21)
     table = rng.normal(size=(5, 8))
-    model = ch.FactorialHMM(chains=CHAINS, emission=ch.Table(table), fixed_rows={1: 1})
+    model = ch.FactorialHMM(rows=CHAINS, emission=ch.Table(table), fixed={1: 1})
     target = model.target([0.0, 0.0, np.nan, 0.0, 0.0])
     expected = table[:, [2, 3, 6, 7]]
     expected[2] = 0.0
@@ -66,7 +66,7 @@ def test_a_table_gives_a_target_the_same_values_by_both_ways():
 @pytest.mark.jit_off
 def test_the_table_of_a_target_is_the_same_in_one_piece_and_in_many():
     y = np.linspace(0, 3, 40)
-    model = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian(np.linspace(0.1, 1, 12)))
+    model = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian(np.linspace(0.1, 1, 12)))
     target = model.target(y)  # 2^12 codes: filled 16 columns at a time
     np.testing.assert_array_equal(target.log_lik, target.likelihood.all_codes(0, 40))
 
@@ -74,14 +74,14 @@ def test_the_table_of_a_target_is_the_same_in_one_piece_and_in_many():
 def test_a_target_is_tabulated_while_its_table_fits_the_budget():
     assert MODEL.target(Y, table_bytes=8 * 3 * 4).tabulated
     assert not MODEL.target(Y, table_bytes=8 * 3 * 4 - 1).tabulated
-    large = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian(np.ones(63)))
+    large = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian(np.ones(63)))
     assert not large.target(Y).tabulated
 
 
 def test_the_representation_names_rows_chains_emission_and_fixed_rows():
-    assert repr(MODEL) == "FactorialHMM(2 rows, BinaryChains(enter=0.1, leave=0.2), Gaussian)"
-    fixed = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([1.0, 2.0]), fixed_rows={1: 1})
-    assert repr(fixed).endswith("Gaussian, fixed_rows={1: 1})")
+    assert repr(MODEL) == "FactorialHMM(2 rows, Switches(enter=0.1, leave=0.2), Gaussian)"
+    fixed = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.0, 2.0]), fixed={1: 1})
+    assert repr(fixed).endswith("Gaussian, fixed={1: 1})")
 
 
 # ---- Simulation -----------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ def test_the_representation_names_rows_chains_emission_and_fixed_rows():
 
 def test_simulated_states_follow_the_chains_and_the_signal_follows_the_states():
     n_columns = 20_000
-    chains = ch.BinaryChains(enter=[0.1, 0.3], leave=[0.2, 0.1])
-    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian([1.0, 2.0], depth=3.0, sd=0.5))
+    chains = ch.Switches(enter=[0.1, 0.3], leave=[0.2, 0.1])
+    model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian([1.0, 2.0], depth=3.0, sd=0.5))
     states, y = model.simulate(n_columns, seed=22)
     assert states.shape == (2, n_columns)
     for k, (enter, leave) in enumerate([(0.1, 0.2), (0.3, 0.1)]):
@@ -105,9 +105,9 @@ def test_simulated_states_follow_the_chains_and_the_signal_follows_the_states():
 
 
 def test_simulation_respects_starts_gaps_fixed_rows_and_the_seed():
-    chains = ch.BinaryChains(enter=0.0, leave=0.0, initial=0.5)
+    chains = ch.Switches(enter=0.0, leave=0.0, initial=0.5)
     emission = ch.Gaussian([1.0, 2.0])
-    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})
+    model = ch.FactorialHMM(rows=chains, emission=emission, fixed={1: 1})
     states, y = model.simulate(3000, seed=23, starts=np.arange(0, 3000, 3), gaps=np.full(2999, 4.0))
     blocks = states[0].reshape(-1, 3)
     assert (blocks == blocks[:, :1]).all()
@@ -120,7 +120,7 @@ def test_simulation_respects_starts_gaps_fixed_rows_and_the_seed():
 
 
 def test_simulation_with_channels_has_their_shape():
-    model = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([[1.0, 0.0, 2.0]], sd=1e-9))
+    model = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([[1.0, 0.0, 2.0]], sd=1e-9))
     states, y = model.simulate(50, seed=np.random.default_rng(25))
     np.testing.assert_allclose(y, states.T * [1.0, 0.0, 2.0], atol=1e-7)
 
@@ -130,11 +130,11 @@ def test_simulation_with_channels_has_their_shape():
     [
         (lambda: MODEL.simulate(0), "number of columns must be a whole number of at least 1, got 0"),
         (
-            lambda: ch.FactorialHMM(chains=CHAINS, emission=ch.Table(np.zeros((3, 2)))).simulate(3),
+            lambda: ch.FactorialHMM(rows=CHAINS, emission=ch.Table(np.zeros((3, 2)))).simulate(3),
             "a Table has no sampler",
         ),
         (
-            lambda: ch.FactorialHMM(chains=CHAINS, emission=ch.Custom(lambda y, level: y - level, [1.0])).simulate(3),
+            lambda: ch.FactorialHMM(rows=CHAINS, emission=ch.Custom(lambda y, level: y - level, [1.0])).simulate(3),
             "a Custom emission cannot simulate",
         ),
     ],
@@ -150,35 +150,35 @@ def test_what_cannot_be_simulated_is_refused(call, message):
 @pytest.mark.jit_off
 @pytest.mark.parametrize("call", EVERYTHING)
 def test_an_observation_that_no_configuration_explains_is_named(call):
-    model = ch.FactorialHMM(chains=CHAINS, emission=ch.Poisson([1.0, 2.0]), fixed_rows={0: 0})
+    model = ch.FactorialHMM(rows=CHAINS, emission=ch.Poisson([1.0, 2.0]), fixed={0: 0})
     table = np.zeros((5, 4))
     table[3] = -np.inf
     with pytest.raises(ch.ImpossibleData, match="observation at column 3 has probability zero under every config"):
-        call(ch.FactorialHMM(chains=CHAINS, emission=ch.Table(table)), np.zeros(5))
+        call(ch.FactorialHMM(rows=CHAINS, emission=ch.Table(table)), np.zeros(5))
     call(model, [0.0, 0.0, 5.0])
-    blind = ch.FactorialHMM(chains=CHAINS, emission=ch.Poisson([1.0, 0.0]), fixed_rows={0: 0})
+    blind = ch.FactorialHMM(rows=CHAINS, emission=ch.Poisson([1.0, 0.0]), fixed={0: 0})
     with pytest.raises(ch.ImpossibleData, match=r"observation at column 2 .* \(a background keeps counts possible"):
         call(blind, [0.0, 0.0, 5.0])
 
 
 @pytest.mark.parametrize("call", EVERYTHING)
 def test_an_observation_that_the_transitions_exclude_is_named(call):
-    chains = ch.BinaryChains(enter=0.0, leave=0.5, initial=0.0)
-    model = ch.FactorialHMM(chains=chains, emission=ch.Poisson([1.0, 2.0]))
+    chains = ch.Switches(enter=0.0, leave=0.5, initial=0.0)
+    model = ch.FactorialHMM(rows=chains, emission=ch.Poisson([1.0, 2.0]))
     call(model, [0.0, 0.0, np.nan, 0.0])
     with pytest.raises(ch.ImpossibleData, match="no path with positive probability reaches column 2: the transitions"):
         call(model, [0.0, 0.0, 5.0, 0.0])
 
 
 def test_impossible_data_do_not_count_at_beta_zero():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 0.5, initial=0.0), emission=ch.Poisson([0.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.0, 0.5, initial=0.0), emission=ch.Poisson([0.0]))
     assert ch.exact.log_evidence(model, [5.0, 5.0], beta=0.0) == 0.0
     assert ch.exact.marginals(model, [5.0, 5.0], beta=0.0).tolist() == [[0.0, 0.0]]
     assert ch.log_joint(model, [5.0, 5.0], [0, 0], beta=0.0) == 0.0
 
 
 def test_the_log_joint_of_an_impossible_path_is_minus_infinity():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 0.5, initial=0.5), emission=ch.Poisson([1.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.0, 0.5, initial=0.5), emission=ch.Poisson([1.0]))
     assert ch.log_joint(model, [0.0, 0.0], [0, 1]) == -np.inf
     assert ch.log_joint(model, [0.0, 2.0], [0, 0]) == -np.inf
     assert ch.log_joint(model, [0.0, 2.0], [0, 0], beta=0.0) == pytest.approx(np.log(0.5))
@@ -190,18 +190,18 @@ def test_the_log_joint_of_an_impossible_path_is_minus_infinity():
 @pytest.mark.parametrize(
     ("fixed", "message"),
     [
-        ({2: 1}, r"fixed_rows maps rows 0\.\.1 to 0 or 1, got \{2: 1\}"),
-        ({-1: 1}, r"fixed_rows maps rows 0\.\.1 to 0 or 1, got \{-1: 1\}"),
-        ({0: 2}, r"fixed_rows maps rows 0\.\.1 to 0 or 1, got \{0: 2\}"),
-        ({0.5: 1}, r"fixed_rows maps rows 0\.\.1 to 0 or 1, got \{0.5: 1\}"),
-        ({0: 0.5}, r"fixed_rows maps rows 0\.\.1 to 0 or 1, got \{0: 0.5\}"),
-        ({"first": 1}, r"fixed_rows maps rows 0\.\.1 to 0 or 1, got \{first: 1\}"),
+        ({2: 1}, r"fixed maps rows 0\.\.1 to 0 or 1, got \{2: 1\}"),
+        ({-1: 1}, r"fixed maps rows 0\.\.1 to 0 or 1, got \{-1: 1\}"),
+        ({0: 2}, r"fixed maps rows 0\.\.1 to 0 or 1, got \{0: 2\}"),
+        ({0.5: 1}, r"fixed maps rows 0\.\.1 to 0 or 1, got \{0.5: 1\}"),
+        ({0: 0.5}, r"fixed maps rows 0\.\.1 to 0 or 1, got \{0: 0.5\}"),
+        ({"first": 1}, r"fixed maps rows 0\.\.1 to 0 or 1, got \{first: 1\}"),
         ({0: 1, 1: 0}, "all 2 rows are fixed; leave at least one free"),
     ],
 )
 def test_bad_fixed_rows_are_refused(fixed, message):
     with pytest.raises(ch.InvalidInput, match=message):
-        ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([1.0, 2.0]), fixed_rows=fixed)
+        ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.0, 2.0]), fixed=fixed)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_bad_states_are_refused(states, message):
 
 
 def test_states_that_contradict_fixed_rows_are_refused():
-    model = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([1.0, 2.0]), fixed_rows={1: 1})
-    message = "states contradict fixed_rows: row 1 is fixed at 1, got 0 at column 2"
+    model = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.0, 2.0]), fixed={1: 1})
+    message = "states contradict fixed: row 1 is fixed at 1, got 0 at column 2"
     with pytest.raises(ch.InvalidInput, match=message):
         ch.log_joint(model, Y, [2, 3, 1])
     with pytest.raises(ch.InvalidInput, match=message):
@@ -288,7 +288,7 @@ def test_every_refusal_is_a_chiasma_error_and_a_builtin_one():
 
 @given(starts=st.sets(st.integers(1, 11)), gaps=st.lists(st.sampled_from([1.0, 2.0]), min_size=11, max_size=11))
 def test_bounds_of_a_target_are_where_the_kind_of_edge_changes(starts, gaps):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]))
     target = model.target(ch.Observations(np.zeros(12), starts=sorted(starts), gaps=gaps))
     changes = [t for t in range(12) if t == 0 or target.edge[t] != target.edge[t - 1]]
     assert target.bounds.tolist() == [*changes, 12]

@@ -182,7 +182,7 @@ values = st.sampled_from(
 )
 keys = st.sampled_from(
     [
-        *("emission", "weights", "sd", "depth", "enter", "leave", "initial", "fixed_rows", "draws", "chains", "seed"),
+        *("emission", "weights", "sd", "depth", "enter", "leave", "initial", "fixed", "draws", "chains", "seed"),
         *("update", "ladder", "exchange", "value", "gap_unit", "delimiter", "no such key", "name", "values", "switch"),
     ]
 )

@@ -39,7 +39,7 @@ def channels(n_columns: int = 40, n_rows: int = 5) -> tuple[ch.FactorialHMM, np.
     weights = np.zeros((n_rows, 2))
     weights[:3, 0], weights[2:, 1] = rng.uniform(0.4, 1.2, 3), rng.uniform(-1.0, 1.0, n_rows - 2)
     emission = ch.Gaussian(weights, depth=[1.5, 1.0], sd=[0.5, 0.7])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=emission)
     _, y = model.simulate(n_columns, seed=2)
     y[3] = NAN
     y[7, 0] = y[9, 1] = NAN
@@ -49,7 +49,7 @@ def channels(n_columns: int = 40, n_rows: int = 5) -> tuple[ch.FactorialHMM, np.
 def single(sd: float, n_rows: int = 6, n_columns: int = 70) -> tuple[ch.FactorialHMM, np.ndarray]:
     rng = np.random.default_rng(8)
     emission = ch.Gaussian(rng.uniform(0.3, 1.0, n_rows), depth=2.0, sd=sd)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=emission, fixed_rows={1: 1})
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=emission, fixed={1: 1})
     _, y = model.simulate(n_columns, seed=2)
     y[4] = NAN
     y[11] = 60.0
@@ -60,7 +60,7 @@ def parts(n_columns: int = 40) -> tuple[ch.FactorialHMM, np.ndarray]:
     """Rows 0, 2 and 3 are tied by channels 0 and 1, rows 1 and 4 by channel 2."""
     weights = np.zeros((5, 3))
     weights[[0, 2], 0], weights[[2, 3], 1], weights[[1, 4], 2] = [0.8, 1.1], [0.5, -0.7], [0.6, 0.7]
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian(weights, sd=0.6))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian(weights, sd=0.6))
     _, y = model.simulate(n_columns, seed=2)
     y[7, 0] = NAN
     return model, y
@@ -247,7 +247,7 @@ def test_proof__parts(size, monkeypatch):
 
     case = Case(enter=(0.2, 0.35), leave=(0.3, 0.15), n_columns=2, log_density=log_density, emission=emission, y=(0, 0))
     monkeypatch.setitem(CASES, "two-parts", case)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(case.enter, case.leave), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(case.enter, case.leave), emission=emission)
     proof = sweep_proof("two-parts", ch.GaussianBlocks(size=size), 0.6, model.exact_target(y))
     accept(proof, np.tile(proof.pi, (len(proof.pi), 1)))
 
@@ -379,7 +379,7 @@ def test_engine__serves_one_replica(update, betas, kind):
 
 def test_size__does_not_depend_on_a_table():
     """63 rows: codes alone, and no table of any size."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.linspace(1, 2, 63), sd=0.5))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(np.linspace(1, 2, 63), sd=0.5))
     _, y = model.simulate(30, seed=1)
     posterior = ch.sample(
         model, y, update="gaussian-blocks", exchange=None, draws=5, warmup=2, chains=1, seed=1, progress=False
@@ -396,26 +396,26 @@ def test_size__does_not_depend_on_a_table():
     ],
 )
 def test_refused(update, emission, message):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     with pytest.raises(InvalidInput, match=message):
         ch.sample(model, np.zeros(4), update=update, exchange=None, draws=1, progress=False)
 
 
 def test_refused__rows_of_many_states_and_transitions_of_zero():
     rows = ch.FactorialHMM(rows=[ch.Row([0, 1.0, 2.0], ch.Sticky(renew=0.1))], emission=ch.Gaussian(sd=1.0))
-    frozen = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 0.1, 0.5), emission=ch.Gaussian([1.0, 2.0]))
+    frozen = ch.FactorialHMM(rows=ch.Switches(0.0, 0.1, 0.5), emission=ch.Gaussian([1.0, 2.0]))
     for model in (rows, frozen):
         with pytest.raises(InvalidInput, match="transition probabilities above zero"):
             ch.GaussianBlocks(size=1).prepare(model.exact_target(np.zeros(4)), 1.0)
 
 
 def test_refused__memory():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(40), sd=0.5))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(np.ones(40), sd=0.5))
     with pytest.raises(BudgetExceeded, match="take smaller blocks"):
         ch.GaussianBlocks(size=30).prepare(model.target(np.zeros(100)), 1.0)
 
 
 def test_refused__in_compose():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     with pytest.raises(InvalidInput, match="cannot be composed with other updates"):
         ch.Compose([ch.GaussianBlocks(size=2)]).prepare(model.target(np.zeros(4)), 1.0)

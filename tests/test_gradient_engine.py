@@ -108,7 +108,7 @@ def test_proposals__claim_a_point_in_proportion_to_their_densities():
 )
 def test_orders__of_three_equal_rows(weights):
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(ch.Beta([1, 1, 1, 1], 9), 0.1), emission=ch.Gaussian(weights, sd=ch.HalfNormal(1))
+        rows=ch.Switches(ch.Beta([1, 1, 1, 1], 9), 0.1), emission=ch.Gaussian(weights, sd=ch.HalfNormal(1))
     )
     learning = Learning(model, Observations([1.0, 2.0]))
     maps = orders(learning)
@@ -182,7 +182,7 @@ def score(move: str, beta: float = 1.0, n: int = N) -> float:
 
     One parameter and five columns: the posterior is wide and skewed, unlike its approximation.
     """
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
     engine = engine_of(model, [0.1, 1.4, 0.8, -0.3, 1.1], betas=(1.0,))
     engine.betas = np.array([beta])
     engine.begin(quiet(), 1)
@@ -259,7 +259,7 @@ def test_mutant__does_not(mutant, move, monkeypatch):
 def rivals() -> tuple[ch.FactorialHMM, np.ndarray]:
     """A signal of two levels: two rows that switch together, or one of them at a greater depth."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.2),
+        rows=ch.Switches(0.2, 0.2),
         emission=ch.Gaussian(ch.Dirichlet([3.0, 3.0]), depth=ch.Gamma(6, 0.6), sd=1.0),
     )
     on = np.repeat([0, 1, 0, 1, 0], [6, 8, 6, 4, 6])
@@ -425,7 +425,7 @@ def test_optima__rows_that_are_the_same_have_one_order():
     """Two rows that the data cannot tell from one another: their weights are equal at the top, and exchanging them
     leads nowhere. The evidence agrees with that of a fine grid."""
     emission = ch.Gaussian(ch.LogNormal([0.0, 0.0], 0.1), sd=1.0)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=emission)
     y = np.array([0.1, 2.2, 1.9, 1.1, -0.2])
     best = ch.optimise(model, y, starts=2, seed=1, progress=False).best
     np.testing.assert_allclose(best.values["weights"][0], best.values["weights"][1], rtol=1e-3)
@@ -435,7 +435,7 @@ def test_optima__rows_that_are_the_same_have_one_order():
 
 
 def test_warning__names_optima_that_no_chain_connects():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     optima = [
         {"values": {"sd": 1.0}, "sd": {"sd": 0.1}, "log_evidence": -10.0, "share": 0.7},
         {"values": {"sd": 3.0}, "sd": {"sd": 0.1}, "log_evidence": -10.8, "share": 0.3},
@@ -456,7 +456,7 @@ def test_warning__names_optima_that_no_chain_connects():
 
 
 def test_collapsed__refuses():
-    plain = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    plain = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]))
     with pytest.raises(ch.InvalidInput, match="updates parameters, and this model has none to learn"):
         ch.sample(plain, [1.0, 2.0], update="collapsed", exchange=None)
     with pytest.raises(ch.InvalidInput, match=r"MosaicCrossover exchanges parts of paths, but Collapsed\(\)"):

@@ -106,9 +106,9 @@ def data_of(kind: str, gaps: bool = True, seed: int = 1) -> Observations:
 
 
 CHAINS = {
-    "one for all": lambda: ch.BinaryChains(ch.Beta(2, 8), ch.Beta(2, 6), ch.Beta(2, 3)),
-    "one per row": lambda: ch.BinaryChains(ch.Beta([2, 3, 4], 20), ch.Beta([2, 2, 3], 15), ch.Beta([2, 2, 2], 3)),
-    "stationary": lambda: ch.BinaryChains(ch.Beta([2, 3, 4], 20), ch.Beta(2, 8)),
+    "one for all": lambda: ch.Switches(ch.Beta(2, 8), ch.Beta(2, 6), ch.Beta(2, 3)),
+    "one per row": lambda: ch.Switches(ch.Beta([2, 3, 4], 20), ch.Beta([2, 2, 3], 15), ch.Beta([2, 2, 2], 3)),
+    "stationary": lambda: ch.Switches(ch.Beta([2, 3, 4], 20), ch.Beta(2, 8)),
 }
 
 
@@ -119,27 +119,27 @@ CHAINS = {
 @pytest.mark.parametrize("kind", [*EMISSIONS, "channels", "custom", "derivative"])
 def test_gradient__of_every_parameter(kind, beta):
     """With gaps, two sequences, missing values and a fixed row."""
-    model = ch.FactorialHMM(chains=CHAINS["stationary"](), emission=emission_of(kind, 3), fixed_rows={1: 1})
+    model = ch.FactorialHMM(rows=CHAINS["stationary"](), emission=emission_of(kind, 3), fixed={1: 1})
     check_gradient(model, data_of(kind), beta)
 
 
 @pytest.mark.parametrize("gaps", [True, False])
 @pytest.mark.parametrize("chains", CHAINS)
 def test_gradient__of_every_chain(chains, gaps):
-    model = ch.FactorialHMM(chains=CHAINS[chains](), emission=emission_of("gaussian", 3))
+    model = ch.FactorialHMM(rows=CHAINS[chains](), emission=emission_of("gaussian", 3))
     check_gradient(model, data_of("gaussian", gaps), 0.7, seed=3)
 
 
 def test_gradient__of_a_table():
     rng = np.random.default_rng(2)
-    model = ch.FactorialHMM(chains=CHAINS["one for all"](), emission=ch.Table(rng.normal(size=(N_COLUMNS, 8))))
+    model = ch.FactorialHMM(rows=CHAINS["one for all"](), emission=ch.Table(rng.normal(size=(N_COLUMNS, 8))))
     check_gradient(model, Observations(np.zeros(N_COLUMNS), gaps=GAPS), 1.0)
 
 
 def test_gradient__where_transitions_are_next_to_impossible():
     """Passes in logarithms: rows that hardly ever move."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains([1e-130, 0.1], [1e-130, 0.2], 0.4),
+        rows=ch.Switches([1e-130, 0.1], [1e-130, 0.2], 0.4),
         emission=ch.Gaussian(ch.Gamma([3, 3], 3), ch.Normal(3, 0.5), ch.HalfNormal(1)),
     )
     data = data_of("gaussian", gaps=False)
@@ -149,7 +149,7 @@ def test_gradient__where_transitions_are_next_to_impossible():
 
 
 def test_gradient__does_not_depend_on_the_memory():
-    model = ch.FactorialHMM(chains=CHAINS["stationary"](), emission=emission_of("student-t", 3))
+    model = ch.FactorialHMM(rows=CHAINS["stationary"](), emission=emission_of("student-t", 3))
     data = Observations(np.random.default_rng(3).normal(2, 2, 400), starts=[100])
     value, gradient = ch.exact.value_and_gradient(model, data)
     little = 8 * 8 * 60
@@ -162,28 +162,28 @@ def test_gradient__does_not_depend_on_the_memory():
 
 
 def test_gradient__without_data_is_that_of_the_prior():
-    model = ch.FactorialHMM(chains=CHAINS["one for all"](), emission=emission_of("gaussian", 3))
+    model = ch.FactorialHMM(rows=CHAINS["one for all"](), emission=emission_of("gaussian", 3))
     value, gradient = ch.exact.value_and_gradient(model, data_of("gaussian"), beta=0.0)
     assert value == pytest.approx(model.parameters.log_prior(model.parameters.centre))
     np.testing.assert_allclose(gradient["depth"], 0.0, atol=1e-12)
 
 
 def test_gradient__refuses():
-    plain = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    plain = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]))
     with pytest.raises(ch.InvalidInput, match="a gradient needs parameters with priors, got none"):
         ch.exact.value_and_gradient(plain, [1.0])
 
     class Own(ch.Normal):
         pass
 
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], depth=Own(1, 1)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], depth=Own(1, 1)))
     with pytest.raises(ch.InvalidInput, match=r"the prior of depth, Own\(1, 1\), has no gradient; use one of Normal"):
         ch.exact.value_and_gradient(model, [1.0])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     with pytest.raises(ch.InvalidInput, match="excludes the start -1"):
         ch.exact.value_and_gradient(model, [1.0], {"sd": -1.0})
     wrong = ch.Custom(lambda y, level: -((y - level) ** 2), ch.Gamma([2, 2], 2), lambda y, level: np.zeros(3))
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=wrong)
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=wrong)
     with pytest.raises(ch.InvalidInput, match=r"derivative must return numbers of shape \(2, 4\), got shape \(3,\)"):
         ch.exact.value_and_gradient(model, [1.0, 2.0])
 
@@ -440,7 +440,7 @@ def test_slopes__count_every_move_once():
     """Expected moves weighted by their probabilities add up to the columns: for every row, the derivative with respect
     to a common factor of its matrices is the number of columns.
     """
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2, 0.3), emission=ch.Gaussian([1.0, 2.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2, 0.3), emission=ch.Gaussian([1.0, 2.0]))
     data = data_of("gaussian")
     target = model.target(data)
     found = evidence_slopes(model, data, 1.0, 2**20, ())

@@ -76,8 +76,8 @@ class Case:
         return list(product(range(1 << len(self.free)), repeat=self.n_columns))
 
     def target(self, streamed: bool = False) -> Target:
-        chains = ch.BinaryChains(self.enter, self.leave, self.initial)
-        model = ch.FactorialHMM(chains=chains, emission=self.emission, fixed_rows=self.fixed)
+        chains = ch.Switches(self.enter, self.leave, self.initial)
+        model = ch.FactorialHMM(rows=chains, emission=self.emission, fixed=self.fixed)
         data = ch.Observations(self.y, starts=self.starts, gaps=self.gaps)
         if not streamed:
             return model.exact_target(data)

@@ -20,7 +20,7 @@ RING = np.eye(6) - np.roll(np.eye(6), 1, axis=0)  # every row less its neighbour
 
 def ring(n_sequences: int = 4) -> tuple[ch.FactorialHMM, ch.Observations]:
     """Six rows that are all on or all off, in every sequence by itself."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.03), emission=ch.Gaussian(RING, sd=0.25))
+    model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.03), emission=ch.Gaussian(RING, sd=0.25))
     y = np.random.default_rng(1).normal(0, 0.25, (3 * n_sequences, 6))
     return model, ch.Observations(y, starts=np.arange(n_sequences) * 3)
 
@@ -134,7 +134,7 @@ def test_find_differences__of_independent_parts_by_themselves():
     """Two rings, each in channels of its own: flips of both at once teach the flip of either."""
     weights = np.zeros((8, 8))
     weights[:4, :4] = weights[4:, 4:] = np.eye(4) - np.roll(np.eye(4), 1, axis=0)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.03), emission=ch.Gaussian(weights, sd=0.25))
+    model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.03), emission=ch.Gaussian(weights, sd=0.25))
     parts = parts_of(model.exact_target(np.zeros((3, 8))))
     seen = np.array([[[255, 0, 240]], [[0, 255, 255]]])
     found = find_differences(seen, make_layout([2] * 8), 3, np.random.default_rng(1), parts)
@@ -216,6 +216,6 @@ def test_prepare__errors(update, message):
 
 
 def test_sample__models_with_priors_are_refused():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1)))
     with pytest.raises(ch.InvalidInput, match=r"Jumps\(\) learns differences between paths of a model without priors"):
         ch.sample(model, [0.0, 1.0, 3.0], update="jumps", **QUICK)

@@ -40,7 +40,7 @@ INF, NAN = math.inf, math.nan
 
 
 def problem(n_columns: int = 12, sd: float = 0.6, enter: float = 0.15) -> tuple[ch.FactorialHMM, np.ndarray]:
-    model = ch.FactorialHMM(chains=ch.BinaryChains(enter, 0.25), emission=ch.Gaussian([1.0, 0.7], sd=sd))
+    model = ch.FactorialHMM(rows=ch.Switches(enter, 0.25), emission=ch.Gaussian([1.0, 0.7], sd=sd))
     return model, model.simulate(n_columns, seed=4)[1]
 
 

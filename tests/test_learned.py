@@ -31,7 +31,7 @@ N_CHAINS, N_DRAWS, N_SITES = 4, 60, 12
 
 def learning_model(**changes) -> ch.FactorialHMM:
     parts = {"weights": ch.Dirichlet([1, 1, 1]), "depth": ch.Normal(15, 5), "sd": 0.5} | changes
-    return ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta([1, 1, 1], 20), 0.2, 0.5), emission=ch.Gaussian(**parts))
+    return ch.FactorialHMM(rows=ch.Switches(ch.Beta([1, 1, 1], 20), 0.2, 0.5), emission=ch.Gaussian(**parts))
 
 
 def learned(model=None, n_draws=N_DRAWS, n_chains=N_CHAINS, **changes) -> ch.Posterior:
@@ -240,7 +240,7 @@ def test_summary__of_a_single_draw_and_of_unnamed_parameters():
     unnamed = named_parameters(np.zeros((2, 5, 3)), None)
     assert [entry.name for entry in entries(unnamed)] == ["parameters[0]", "parameters[1]", "parameters[2]"]
     two = named_parameters(np.arange(24.0).reshape(1, 4, 6), ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(ch.Gamma(np.ones((3, 2)), 1.0))
+        rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(ch.Gamma(np.ones((3, 2)), 1.0))
     ))  # fmt: skip
     found = list(entries(two))
     assert found[3].name == "weights[1, 1]"
@@ -307,7 +307,7 @@ def test_run__log_likelihood_is_that_of_every_draw_s_model(stored):
 def test_labels__that_switch_are_reported_in_words():
     """Rates differ, so that rows are not exchangeable and draws are not put in order."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(enter=[0.1, 0.11, 0.1], leave=0.1),
+        rows=ch.Switches(enter=[0.1, 0.11, 0.1], leave=0.1),
         emission=ch.Gaussian(ch.Gamma([2, 2, 2], 1), sd=0.5),
     )
     rng = np.random.default_rng(1)
@@ -317,7 +317,7 @@ def test_labels__that_switch_are_reported_in_words():
     (text,) = label_warnings(model, named_parameters(values, model))
     assert text.startswith("rows 0 and 1 change places (label switching): the data do not say which is which")
     assert re.search(r"the smaller of rows 0 and 1 adds (0\.9|1)\S* to the level and the larger (3|2\.9)", text)
-    equal = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=model.emission)
+    equal = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=model.emission)
     in_order = np.sort(values, axis=-1)  # as runs keep them; a store of an earlier version may not
     assert label_warnings(equal, named_parameters(in_order, equal)) == []
     assert len(label_warnings(equal, named_parameters(values, equal))) == 1

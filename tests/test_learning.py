@@ -177,9 +177,9 @@ def test_conjugate_levels__have_the_moments_of_the_joint(kind, beta):
 def test_summaries__give_the_density_of_the_path(kind, monkeypatch):
     """What is sliced is the joint up to a constant: both halves, with gaps, starts, a missing and a fixed row."""
     plain = model_of(kind, initial=None)
-    model = ch.FactorialHMM(chains=plain.chains, emission=plain.emission, fixed_rows={1: 1})
+    model = ch.FactorialHMM(rows=plain.chains, emission=plain.emission, fixed={1: 1})
     model.chains.priors.pop("leave")
-    model = ch.FactorialHMM(chains=model.chains, emission=plain.emission, fixed_rows={1: 1})
+    model = ch.FactorialHMM(rows=model.chains, emission=plain.emission, fixed={1: 1})
     y = columns(kind, 14)
     y[3] = np.nan
     data = Observations(y, starts=[6], gaps=np.resize([1.0, 2.5], 13))
@@ -227,8 +227,8 @@ def test_log_evidences__side_by_side_are_those_one_by_one(n):
     y = np.array([0.3, 2.0, np.nan, 1.4, 5.0, -0.2])
     data = Observations(y, starts=[3], gaps=np.array([1.0, 2.0, 1.5, 1.0, 3.0]))
     emission = ch.Gaussian(ch.Normal([1, 2, 3], 0.5), depth=2.0, sd=ch.LogNormal(0, 0.3))
-    chains = ch.BinaryChains(ch.Beta(2, 6), 0.2)
-    learning = Learning(ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1}), data)
+    chains = ch.Switches(ch.Beta(2, 6), 0.2)
+    learning = Learning(ch.FactorialHMM(rows=chains, emission=emission, fixed={1: 1}), data)
     assert learning.side_by_side
     rng = np.random.default_rng(8)
     values = [learning.sample_prior(rng) for _ in range(n)]
@@ -279,7 +279,7 @@ def test_conjugate_depth__of_every_channel():
     """Means and variances against normal-normal conjugacy by hand, at 5 standard errors; weights are left to slices."""
     weights, sd, beta = np.array([[1.0, 0.5], [0.4, 2.0]]), 0.7, 0.6
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian(weights, depth=ch.Normal([3, 1], [0.5, 2.0]), sd=sd)
+        rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian(weights, depth=ch.Normal([3, 1], [0.5, 2.0]), sd=sd)
     )
     y = model.at({"depth": [3.0, 2.0]}).simulate(15, seed=1)[1]
     rng = np.random.default_rng(10)
@@ -295,7 +295,7 @@ def test_conjugate_depth__of_every_channel():
     assert np.all(np.abs(draws.mean(axis=0) - mean) * np.sqrt(precision) < 5 / np.sqrt(2000))
     assert np.all(np.abs(draws.var(axis=0) * precision - 1) < 5 * np.sqrt(2 / 2000))
     learned = ch.Gaussian(ch.Normal(weights, 1), depth=2.0, sd=sd)
-    both = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=learned)
+    both = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=learned)
     values, drawn = conjugate.draw_gaussian(both, summary, on, beta, weights.ravel(), rng)
     assert drawn == set()
     np.testing.assert_array_equal(values, weights.ravel())
@@ -305,10 +305,10 @@ def test_conditional_update__of_conjugate_parameters_alone_is_their_draw():
     """Nothing else is learned, in the chains or in the emission: no slice moves, and no number more is read."""
     y, codes = columns("gaussian", 8), np.array([0, 1, 1, 3, 2, 2, 0, 0])
     depth = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.3, 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=ch.Normal(3, 1), sd=1.0)
+        rows=ch.Switches(0.3, 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=ch.Normal(3, 1), sd=1.0)
     )
     enter = ch.FactorialHMM(
-        chains=ch.BinaryChains(ch.Beta(2, 6), 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=3.0, sd=1.0)
+        rows=ch.Switches(ch.Beta(2, 6), 0.3, 0.5), emission=ch.Gaussian([1.0, 0.5], depth=3.0, sd=1.0)
     )
     for model in (depth, enter):
         learning = Learning(model, Observations(y))
@@ -405,9 +405,7 @@ def grid_evidence(y: np.ndarray) -> float:
 
 
 def one_unknown() -> ch.FactorialHMM:
-    return ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 0.6], depth=2.0, sd=ch.HalfNormal(1))
-    )
+    return ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 0.6], depth=2.0, sd=ch.HalfNormal(1)))
 
 
 @pytest.mark.slow
@@ -425,9 +423,9 @@ def test_evidence__is_the_integral_over_parameters(update):
 
 def test_canonical_order__moves_rows_with_their_weights():
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(ch.Beta([1, 1, 1, 1], 9), 0.1),
+        rows=ch.Switches(ch.Beta([1, 1, 1, 1], 9), 0.1),
         emission=ch.Gaussian(ch.Dirichlet([1, 1, 1, 1])),
-        fixed_rows={1: 1},
+        fixed={1: 1},
     )
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1, 0.15, 0.25])  # enter, then weights; rows 0, 2, 3 are exchangeable
     codes = np.array([0b001, 0b110, 0b011])  # of rows 0, 2, 3
@@ -523,8 +521,8 @@ def test_gaps__restrict_the_prior():
 
 
 def test_impossible_data__are_named():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Poisson([1.0], depth=ch.Gamma(2, 1)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Poisson([1.0], depth=ch.Gamma(2, 1)))
     table = ch.Observations(np.array([0.0, 3.0]))
-    frozen = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 1.0, 0.0), emission=model.emission)
+    frozen = ch.FactorialHMM(rows=ch.Switches(0.0, 1.0, 0.0), emission=model.emission)
     with pytest.raises(ch.ImpossibleData, match="probability zero under 1,000 draws"):
         ch.sample(frozen, table, update="exact", exchange=None, draws=2, warmup=2, chains=1, progress=False)

@@ -25,7 +25,7 @@ def peak():
 
 TWELVE_ROWS = """
 weights = 1.15 ** np.arange(12)
-model = ch.FactorialHMM(chains=ch.BinaryChains(0.01, 0.02), emission=ch.Gaussian(weights, depth=2.0, sd=1.0))
+model = ch.FactorialHMM(rows=ch.Switches(0.01, 0.02), emission=ch.Gaussian(weights, depth=2.0, sd=1.0))
 states, y = model.simulate(10_877, seed=1)
 codes = ch.exact.draws(model, y, 3, seed=2)
 assert codes.shape == (3, 10_877)
@@ -42,7 +42,7 @@ scores = rng.normal(0.0, 1.5, n_rows)
 tilt = rng.normal(size=n_columns)
 emission = ch.Custom(lambda y, level: y * level, weights=scores)
 enter, leave = rng.uniform(0.01, 0.2, (2, n_rows))
-model = ch.FactorialHMM(chains=ch.BinaryChains(enter, leave), emission=emission)
+model = ch.FactorialHMM(rows=ch.Switches(enter, leave), emission=emission)
 evidence = ch.exact.log_evidence(model, tilt)
 codes = ch.exact.draws(model, tilt, 1, seed=4)
 expected = 0.0

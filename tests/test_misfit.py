@@ -26,7 +26,7 @@ EXAMPLES = {
 
 
 def model_of(emission, enter=0.02):
-    return ch.FactorialHMM(chains=ch.BinaryChains(enter, enter), emission=emission)
+    return ch.FactorialHMM(rows=ch.Switches(enter, enter), emission=emission)
 
 
 def fit(model, y, **options):
@@ -148,7 +148,7 @@ def test_misfit__asks_first_for_what_the_model_lacks(forgotten):
 
 def test_misfit__asks_only_for_what_the_model_may_lack():
     emission = ch.Gaussian(ch.Gamma([2.0, 2.0], 1.0), sd=0.2)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.01, 0.01), emission=emission, fixed_rows={1: 1})
+    model = ch.FactorialHMM(rows=ch.Switches(0.01, 0.01), emission=emission, fixed={1: 1})
     rng = np.random.default_rng(1)
     y = np.repeat([0.0, 1.0, 0.0, 1.0], 100) + np.convolve(rng.normal(0, 0.2, 404), np.ones(5) / 2, "valid")
     found = misfit(fit(model, y, update="exact", exchange=None, warmup=50))
@@ -157,7 +157,7 @@ def test_misfit__asks_only_for_what_the_model_may_lack():
     assert ROWS in words
     assert BASELINE not in words
     assert WEIGHTS not in words
-    off = ch.FactorialHMM(chains=ch.BinaryChains(0.01, 0.01), emission=ch.Gaussian([1.0, 2.0]), fixed_rows={1: 0})
+    off = ch.FactorialHMM(rows=ch.Switches(0.01, 0.01), emission=ch.Gaussian([1.0, 2.0]), fixed={1: 0})
     assert not misfit(fit(off, y)).has_baseline
     row = ch.Row(values=[0, 1], weight=ch.Gamma(2.0, 1.0), chain=ch.Switch(0.1, 0.1), name="oven")
     learned = fit(ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=0.3)), y[:50], warmup=50)

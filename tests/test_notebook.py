@@ -54,9 +54,9 @@ def test_model__shows_rows_and_arguments_escaped():
 
 def test_model__of_switches_shows_every_argument():
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(ch.Beta(1, 99), 0.02),
+        rows=ch.Switches(ch.Beta(1, 99), 0.02),
         emission=ch.NegativeBinomial([1.0, 2.0], depth=30.0, dispersion=0.25),
-        fixed_rows={1: 1},
+        fixed={1: 1},
     )
     page = Page(model._repr_html_())
     for text in ("FactorialHMM: 2 rows, NegativeBinomial", "learned, prior Beta(1, 99)", "0.02", "1, 2", "30", "0.25"):
@@ -70,7 +70,7 @@ def test_model__of_switches_shows_every_argument():
     ids=["custom", "table", "channels"],
 )
 def test_model__any_emission_is_shown(emission):
-    page = Page(ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)._repr_html_())
+    page = Page(ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)._repr_html_())
     assert {"<lambda>()", "array of shape (40, 2)", "(1, 2)"} & set(page.texts)
 
 
@@ -87,14 +87,14 @@ def test_posterior__of_a_density_and_with_evidence():
     density = ch.Density(lambda x: -(x**2).sum(axis=1), size=2, init=[0.0, 0.0], update=ch.RandomWalk())
     plain = ch.sample(density, ladder=[1, 2], draws=5, warmup=5, chains=1, seed=1, progress=False)
     assert "1 chain × 5 draws × 2 coordinates" in Page(plain._repr_html_()).texts
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]))
     exact = ch.sample(model, [0.1, 1.0], draws=5, seed=1, progress=False)
     assert f"{ch.exact.log_evidence(model, [0.1, 1.0]):.3f} (exact)" in Page(exact._repr_html_()).texts
 
 
 def test_tables__are_text_and_html_in_a_notebook_as_well(monkeypatch):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    models = {EVIL: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))}
+    models = {EVIL: ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]))}
     found = ch.compare(models, [0.1, 1.0])
     assert EVIL in str(found)
     page = Page(found._repr_html_())

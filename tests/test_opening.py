@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gaussian(n_rows: int = 3, **options: Any) -> ch.FactorialHMM:
     weights = np.linspace(0.4, 1.0, n_rows)
-    return ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian(weights, sd=0.7), **options)
+    return ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian(weights, sd=0.7), **options)
 
 
 def signal(seed: int = 1) -> np.ndarray:
@@ -100,7 +98,7 @@ def test_vectors__of_any_type(dtype, tmp_path):
     ids=["plain", "gaps", "channels", "counts"],
 )
 def test_data_and_model__come_back(emission, channels, gaps, tmp_path):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=emission, fixed_rows={2: 1, 0: 0})
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=emission, fixed={2: 1, 0: 0})
     y = np.array(model.simulate(T, seed=1)[1])
     y[[1, 4]] = NAN
     data = ch.Observations(y, starts=[2, 5], gaps=gaps)
@@ -115,7 +113,7 @@ def test_data_and_model__come_back(emission, channels, gaps, tmp_path):
     else:
         np.testing.assert_array_equal(found.data.gaps, gaps)
     assert isinstance(found.model, ch.FactorialHMM)
-    assert found.model.fixed_rows == {0: 0, 2: 1}
+    assert found.model.fixed == {0: 0, 2: 1}
     codes = expected.codes.values[0, 0]
     assert ch.log_joint(found.model, found.data, codes) == ch.log_joint(model, data, codes)
     assert float(expected.log_joint[0, 0]) == pytest.approx(ch.log_joint(found.model, found.data, codes))
@@ -130,7 +128,7 @@ def test_data__of_one_column(tmp_path):
 
 def test_model__of_ones_own_must_be_given(tmp_path):
     emission = ch.Custom(lambda y, level: -((y - level) ** 2), [1.0, 0.5])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=emission)
     kept = ch.sample(model, signal(), **QUICK, store=tmp_path / "run")
     assert kept.model is model
     without = ch.open_posterior(tmp_path / "run")
@@ -142,12 +140,12 @@ def test_model__of_ones_own_must_be_given(tmp_path):
         without.levels()
     assert ch.open_posterior(tmp_path / "run", model=model).model is model
     again = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.3), emission=ch.Custom(lambda y, level: -((y - level) ** 2), [1.0, 0.5])
+        rows=ch.Switches(0.2, 0.3), emission=ch.Custom(lambda y, level: -((y - level) ** 2), [1.0, 0.5])
     )
     more = ch.sample(again, signal(), **(QUICK | {"draws": 15}), store=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(more.codes, ch.sample(model, signal(), **(QUICK | {"draws": 15})).codes)
     other = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.3), emission=ch.Custom(lambda y, level: -((y - level) ** 4), [1.0, 0.5])
+        rows=ch.Switches(0.2, 0.3), emission=ch.Custom(lambda y, level: -((y - level) ** 4), [1.0, 0.5])
     )
     with pytest.raises(StoreError, match="a function of the model has changed: restore the old one, or give another"):
         ch.sample(other, signal(), **(QUICK | {"draws": 15}), store=tmp_path / "run", resume=True)
@@ -252,7 +250,7 @@ def test_evidence__comes_back(tmp_path):
 
 
 def test_row_counts__and_marginals(tmp_path):
-    found, expected = both(tmp_path, gaussian(9, fixed_rows={4: 1}), signal(), update="row", exchange=None, ladder=[1])
+    found, expected = both(tmp_path, gaussian(9, fixed={4: 1}), signal(), update="row", exchange=None, ladder=[1])
     np.testing.assert_array_equal(found.row_counts, count(expected.codes.values, 9))
     xr.testing.assert_allclose(found.marginals(), expected.marginals(), rtol=1e-12)
     assert (found.marginals()[4] == 1).all()
@@ -317,53 +315,6 @@ def test_draws__are_those_that_all_chains_have(tmp_path, monkeypatch):
 # ---- Runs of earlier versions ---------------------------------------------------------------------------------------
 
 
-def earlier(name: str, folder: Path) -> tuple[Path, ch.FactorialHMM, ch.Observations, dict[str, Any]]:
-    """A run that version 0.1 stored, and what it was made with."""
-    with tarfile.open(Path(__file__).parent / "data" / "run-0.1.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    options: dict[str, Any] = {"warmup": 40, "chains": 2, "seed": 11, "progress": False}
-    if name == "learn_cond":
-        truth = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=15.0))
-        model = ch.FactorialHMM(
-            chains=ch.BinaryChains(ch.Beta(1, 20), ch.Beta(1, 20), 0.3),
-            emission=ch.Gaussian(ch.Dirichlet([1, 1]), depth=ch.Normal(15, 3), sd=ch.HalfNormal(3)),
-        )
-        options |= {"update": "row", "exchange": "mosaic", "ladder": [1, 3]}
-        return folder / f"{name}.zarr", model, ch.Observations(truth.simulate(60, seed=4)[1]), options
-    chains, emission = ch.BinaryChains(0.05, 0.1), ch.Gaussian([0.21, 0.31, 0.48, 0.2], depth=15.0)
-    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={3: 1})
-    y = model.simulate(120, seed=3, starts=[50])[1]
-    y[10:14] = np.nan
-    if name == "row_swap":
-        options |= {"update": "row", "exchange": "swap", "ladder": [1, 3, 9], "exchange_every": 2}
-    data = ch.Observations(y, starts=[50], gaps=np.r_[np.ones(60), np.full(59, 2.5)])
-    return folder / f"{name}.zarr", model, data, options
-
-
-@pytest.mark.large
-@pytest.mark.parametrize("name", ["exact", "row_swap", "learn_cond"])
-def test_a_run_of_version_0_1_opens_and_goes_on_as_if_it_were_of_today(name, tmp_path):
-    """Learned parameters may differ in their last digits between machines, and then all draws do."""
-    path, model, data, options = earlier(name, tmp_path)
-    fresh = ch.sample(model, data, draws=45, **options)
-    opened = ch.open_posterior(path)
-    stored = opened.draws.values
-    for key in ("update", "exchange", "follows_swaps", "independent", "seed"):
-        assert opened.info[key] == fresh.info[key], key
-    assert str(opened.fitted_model.chains).startswith("BinaryChains")
-    resumed = ch.sample(model, data, draws=45, **options, store=path, resume=True)
-    for found in (opened, resumed):  # parts that were killed are missing from its times
-        assert not found.info["all_timed"]
-        assert re.search(r"time +at least .* s: this store is of an earlier version", str(found.summary()))
-    np.testing.assert_array_equal(resumed.draws[:, :40], stored)
-    if name != "learn_cond":
-        np.testing.assert_array_equal(resumed.draws, fresh.draws)
-        np.testing.assert_allclose(resumed.log_joint, fresh.log_joint, rtol=1e-12)
-    if name == "exact":
-        assert opened.log_evidence.value == pytest.approx(fresh.log_evidence.value, rel=1e-12)
-        assert opened.log_evidence.standard_error == 0
-
-
 def test_other_programs__find_rows_and_parameters_in_the_attributes(tmp_path):
     """The store says which bits are a row's, and what the columns of `parameters` are."""
     rows = [ch.Row([0, 1, 2], ch.Sticky(0.1)), ch.Row([0, 5], ch.Switch(0.1, 0.2))]
@@ -377,8 +328,8 @@ def test_other_programs__find_rows_and_parameters_in_the_attributes(tmp_path):
 
 
 def test_other_programs__names_are_in_the_order_of_the_values():
-    chains, weights = ch.BinaryChains(enter=ch.Beta(1, 9), leave=0.1), ch.Gamma([2, 2, 2], 1)
-    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights, sd=ch.HalfNormal(1)))
+    chains, weights = ch.Switches(enter=ch.Beta(1, 9), leave=0.1), ch.Gamma([2, 2, 2], 1)
+    model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(weights, sd=ch.HalfNormal(1)))
     values = np.arange(5.0)
     found = {one.name: one.values.item() for one in entries(named_parameters(values[None, None], model))}
     assert [found[name] for name in model.parameters.value_names()] == values.tolist()

@@ -19,7 +19,7 @@ from test_gradient_engine import rivals
 
 def two_weights(**changes) -> tuple[ch.FactorialHMM, np.ndarray]:
     parts = {"weights": ch.Gamma([2, 2], 1), "depth": 3.0, "sd": ch.HalfNormal(1)} | changes
-    model = ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(1, 20), 0.1), emission=ch.Gaussian(**parts))
+    model = ch.FactorialHMM(rows=ch.Switches(ch.Beta(1, 20), 0.1), emission=ch.Gaussian(**parts))
     truth = {"weights": [1.0, 2.5], "sd": 0.4, "enter": 0.1} | ({} if "depth" not in changes else {"depth": 3.0})
     return model, model.at(truth).simulate(120, seed=2)[1]
 
@@ -53,7 +53,7 @@ def test_optima__are_maxima_in_canonical_order_and_the_same_for_any_workers():
 def test_optima__evidence_is_exact_for_a_normal_posterior():
     """Depth alone, with a normal prior and one state that fits: the posterior is normal, Laplace's formula exact."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.5, 0.5), emission=ch.Gaussian([1.0], depth=ch.Normal(50, 1), sd=0.5), fixed_rows={}
+        rows=ch.Switches(0.5, 0.5), emission=ch.Gaussian([1.0], depth=ch.Normal(50, 1), sd=0.5), fixed={}
     )
     y = np.array([50.2, 49.9, 50.4])
     found = ch.optimise(model, y, starts=2, seed=1, progress=False).best
@@ -77,7 +77,7 @@ def test_optimise__refuses():
     model, y = two_weights()
     with pytest.raises(ch.InvalidInput, match="starts must be a whole number of at least 1, got 0"):
         ch.optimise(model, y, starts=0)
-    plain = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    plain = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]))
     with pytest.raises(ch.InvalidInput, match="optimise needs a model with priors, got none"):
         ch.optimise(plain, [1.0])
 
@@ -87,9 +87,7 @@ def test_optimise__refuses():
     model, _ = two_weights(weights=Own([2, 2], 1))
     with pytest.raises(ch.InvalidInput, match=r"the prior of weights, .* has no gradient"):
         ch.optimise(model, y)
-    counts = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.1, initial=0.0), emission=ch.Poisson(ch.Gamma([2], 1)), fixed_rows={}
-    )
+    counts = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1, initial=0.0), emission=ch.Poisson(ch.Gamma([2], 1)), fixed={})
     with pytest.raises(ch.InvalidInput, match="zero or not finite at all 2 starts, 50 draws from the priors each"):
         ch.optimise(counts, [3.0], starts=2, progress=False)
     with pytest.raises(ch.InvalidInput, match="zero or not finite at all 3 starts"):
@@ -150,7 +148,7 @@ def test_starts__are_possible_and_near_the_signal():
 def test_starts__keep_what_the_signal_may_not_replace():
     """A suggestion that the prior excludes, and parameters of which a table's signal says nothing."""
     table = ch.Table(np.log([[0.9, 0.1], [0.2, 0.8]]))
-    model = ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(1, 9), 0.2, ch.Beta(1, 1)), emission=table)
+    model = ch.FactorialHMM(rows=ch.Switches(ch.Beta(1, 9), 0.2, ch.Beta(1, 1)), emission=table)
     drawn = np.array([0.07, 0.6])
     rng = np.random.default_rng(5)
     jumping = Signal(noise=1.0, low=0.0, high=1.0, switching=1e3)
@@ -161,7 +159,7 @@ def test_starts__keep_what_the_signal_may_not_replace():
 
 
 def test_optima__are_a_sequence_and_say_how_many_are_not_shown():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
     found = ch.optimise(model, [0.1, 1.4, 0.8, -0.3, 1.1], starts=2, seed=1, progress=False)
     assert list(found) == [found[i] for i in range(len(found))]
     assert found[0] is found.best
@@ -230,7 +228,7 @@ def test_log_density__refuses_and_is_minus_infinity_where_nothing_is_possible():
     assert value == -np.inf
     np.testing.assert_array_equal(slope, 0.0)
     gaps = Observations([1.0, 2.0], gaps=[2.5])
-    rates = ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(1, 1), 0.9), emission=ch.Gaussian([1.0]))
+    rates = ch.FactorialHMM(rows=ch.Switches(ch.Beta(1, 1), 0.9), emission=ch.Gaussian([1.0]))
     assert ch.exact.log_density(rates, gaps)([2.0]) == -np.inf  # gaps need enter + leave <= 1
 
 

@@ -54,9 +54,9 @@ LENGTHS = {"one sequence": [400], "three sequences": [150, 1, 249]}
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=list(LENGTHS))
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 4])
 def test_gaussian_equals_hmmlearn(n_rows, lengths):
-    chains = ch.BinaryChains(np.linspace(0.05, 0.1, n_rows), np.linspace(0.1, 0.02, n_rows), np.full(n_rows, 0.3))
+    chains = ch.Switches(np.linspace(0.05, 0.1, n_rows), np.linspace(0.1, 0.02, n_rows), np.full(n_rows, 0.3))
     emission = ch.Gaussian(np.linspace(0.5, 1.0, n_rows), depth=4.0, sd=0.9)
-    model = ch.FactorialHMM(chains=chains, emission=emission)
+    model = ch.FactorialHMM(rows=chains, emission=emission)
     starts = np.cumsum([0, *lengths[:-1]])
     _, y = model.simulate(400, seed=n_rows, starts=starts)
     oracle = gaussian_oracle(emission, chains, np.full((2**n_rows, 1), 0.81))
@@ -64,18 +64,18 @@ def test_gaussian_equals_hmmlearn(n_rows, lengths):
 
 
 def test_gaussian_with_channels_equals_hmmlearn():
-    chains = ch.BinaryChains([0.05, 0.1, 0.2], 0.1, 0.5)
+    chains = ch.Switches([0.05, 0.1, 0.2], 0.1, 0.5)
     emission = ch.Gaussian([[1.0, 0.0], [0.5, 1.0], [-0.3, 2.0]], depth=[3.0, 2.0], sd=[0.7, 1.1])
-    model = ch.FactorialHMM(chains=chains, emission=emission)
+    model = ch.FactorialHMM(rows=chains, emission=emission)
     _, y = model.simulate(300, seed=5)
     oracle = gaussian_oracle(emission, chains, np.tile([0.49, 1.21], (8, 1)))
     check(model, y, oracle, y)
 
 
 def test_integrated_depth_equals_hmmlearn_with_a_variance_per_state():
-    chains = ch.BinaryChains(0.05, 0.08, 0.4)
+    chains = ch.Switches(0.05, 0.08, 0.4)
     emission = ch.IntegratedDepth([0.2, 0.3, 0.5], depth_mean=10.0, depth_sd=1.5, sd=0.6)
-    model = ch.FactorialHMM(chains=chains, emission=emission)
+    model = ch.FactorialHMM(rows=chains, emission=emission)
     _, y = model.simulate(300, seed=6)
     levels = np.array([reference.level(s, emission.weights) for s in range(8)])
     oracle = gaussian_oracle(emission, chains, (0.36 + 2.25 * levels**2)[:, None])
@@ -86,20 +86,20 @@ def test_integrated_depth_equals_hmmlearn_with_a_variance_per_state():
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 4])
 def test_a_table_of_categories_equals_hmmlearn(n_rows, lengths):
     rng = np.random.default_rng(n_rows)
-    chains = ch.BinaryChains(*rng.uniform(0.02, 0.4, (3, n_rows)))
+    chains = ch.Switches(*rng.uniform(0.02, 0.4, (3, n_rows)))
     chance = rng.dirichlet(np.ones(6), 2**n_rows)
     symbols = rng.integers(6, size=400)
     oracle = expanded(hmm.CategoricalHMM(2**n_rows, n_features=6, implementation="log"), chains, n_rows)
     oracle.emissionprob_ = chance
-    model = ch.FactorialHMM(chains=chains, emission=ch.Table(np.log(chance[:, symbols]).T))
+    model = ch.FactorialHMM(rows=chains, emission=ch.Table(np.log(chance[:, symbols]).T))
     data = ch.Observations(np.zeros(400), starts=np.cumsum([0, *lengths[:-1]]))
     check(model, data, oracle, symbols[:, None], lengths)
 
 
 def test_poisson_equals_hmmlearn():
-    chains = ch.BinaryChains(0.05, 0.08, 0.4)
+    chains = ch.Switches(0.05, 0.08, 0.4)
     emission = ch.Poisson([1.0, 2.0, 4.0], depth=3.0, background=0.5)
-    model = ch.FactorialHMM(chains=chains, emission=emission)
+    model = ch.FactorialHMM(rows=chains, emission=emission)
     _, y = model.simulate(300, seed=7)
     oracle = expanded(hmm.PoissonHMM(8, implementation="log"), chains, 3)
     oracle.lambdas_ = np.array([[3.0 * reference.level(s, emission.weights) + 0.5] for s in range(8)])
@@ -145,7 +145,7 @@ def test_rows_of_two_to_four_states_and_equal_rows_equal_hmmlearn(lengths):
 def test_the_umbrella_example_of_wikipedia_has_the_log_likelihood_that_hmmlearn_documents():
     # Forward-backward algorithm; rain is 0, no rain is 1; the umbrella is seen on days 1, 2, 4 and 5.
     table = np.log([[0.9, 0.2], [0.9, 0.2], [0.1, 0.8], [0.9, 0.2], [0.9, 0.2]])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(enter=0.3, leave=0.3, initial=0.5), emission=ch.Table(table))
+    model = ch.FactorialHMM(rows=ch.Switches(enter=0.3, leave=0.3, initial=0.5), emission=ch.Table(table))
     assert ch.exact.log_evidence(model, np.zeros(5)) == pytest.approx(-3.3725020443, abs=5e-11)
     np.testing.assert_allclose(
         ch.exact.marginals(model, np.zeros(5)), [[0.1327, 0.1796, 0.6925, 0.1796, 0.1327]], atol=5e-5
@@ -156,7 +156,7 @@ def test_the_umbrella_example_of_wikipedia_has_the_log_likelihood_that_hmmlearn_
 def test_the_weather_example_of_wikipedia_has_the_best_path_that_hmmlearn_documents():
     # Viterbi algorithm; rainy is 0, sunny is 1; observed: walk, shop, clean.
     table = np.log([[0.1, 0.6], [0.4, 0.3], [0.5, 0.1]])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(enter=0.3, leave=0.4, initial=0.4), emission=ch.Table(table))
+    model = ch.FactorialHMM(rows=ch.Switches(enter=0.3, leave=0.4, initial=0.4), emission=ch.Table(table))
     best = ch.exact.map_states(model, np.zeros(3))
     assert best.tolist() == [[1, 0, 0]]
     assert np.exp(ch.log_joint(model, np.zeros(3), best)) == pytest.approx(0.01344, rel=RELATIVE)

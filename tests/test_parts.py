@@ -74,8 +74,8 @@ def test_rows_too_many__are_told_and_not_those_that_are_needed():
 
     def model(n):
         weights = ch.Gamma([2] * n, 0.1)
-        chains = ch.BinaryChains(enter=ch.Beta(1, 30), leave=ch.Beta(1, 30))
-        return ch.FactorialHMM(chains=chains, emission=ch.Poisson(weights, background=ch.LogNormal(2.0, 0.5)))
+        chains = ch.Switches(enter=ch.Beta(1, 30), leave=ch.Beta(1, 30))
+        return ch.FactorialHMM(rows=chains, emission=ch.Poisson(weights, background=ch.LogNormal(2.0, 0.5)))
 
     truth = {"weights": [16.0, 28.0], "background": 6.0, "enter": 0.012, "leave": 0.03}
     y = model(2).at(truth).simulate(1_000, seed=3)[1]
@@ -100,7 +100,7 @@ def test_rows_too_many__are_told_and_not_those_that_are_needed():
 
 def test_summary__tells_how_to_read_parameters_between_sampling_and_model():
     """Draws by hand: two parts, chains that disagree, and data that the model does not fit."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     y = np.r_[np.zeros(100), np.full(100, 30.0)]
     options = {"update": ch.Collapsed(starts=2), "draws": 60, "warmup": 20, "chains": 2, "seed": 1, "progress": False}
     posterior = ch.sample(model, y, **options)

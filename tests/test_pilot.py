@@ -26,9 +26,7 @@ needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="long runs
 
 
 def easy(n_rows: int = 10, n_columns: int = 60) -> tuple[ch.FactorialHMM, np.ndarray]:
-    model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian(np.linspace(0.5, 1.5, n_rows), sd=1.0)
-    )
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian(np.linspace(0.5, 1.5, n_rows), sd=1.0))
     return model, model.simulate(n_columns, seed=1)[1]
 
 
@@ -45,7 +43,7 @@ def unsigned_ring(n_sequences: int = 8) -> tuple[ch.FactorialHMM, ch.Observation
     rng = np.random.default_rng(1)
     states = np.repeat(rng.integers(0, 2, (n_sequences, 10)), 5, axis=0)
     y = np.abs(states @ weights) + rng.normal(0, 0.5, (5 * n_sequences, 10))
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.025), emission=ch.Custom(sizes, weights))
+    model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.025), emission=ch.Custom(sizes, weights))
     return model, ch.Observations(y, starts=np.arange(n_sequences) * 5)
 
 
@@ -63,7 +61,7 @@ def wired_anew(n_sequences: int, n_rows: int = 13) -> tuple[ch.FactorialHMM, ch.
             weights = rng.permutation(weights)
         y = rng.normal(0, 0.4, n_rows - 1)
         log_lik[t] = -0.5 * np.sum((y - states @ weights) ** 2, axis=1) / 0.4**2
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.025), emission=ch.Table(log_lik))
+    model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.025), emission=ch.Table(log_lik))
     return model, ch.Observations(np.arange(len(log_lik)), starts=np.arange(n_sequences) * 3)
 
 
@@ -258,7 +256,7 @@ def test_pilot__takes_a_ladder_where_chains_tell_nothing_about_jumps(monkeypatch
 
 def test_pilot__starts_every_replica_where_the_trial_left_it():
     start = Start(np.arange(6).reshape(2, 3))
-    target = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian(np.ones(3), sd=1.0)).exact_target(
+    target = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian(np.ones(3), sd=1.0)).exact_target(
         np.zeros(3)
     )
     problem = PathProblem(target, ch.RowGibbs(), ch.MosaicCrossover())
@@ -286,7 +284,7 @@ def test_pilot__has_nothing_to_choose_where_one_block_holds_all():
 def test_pilot__is_not_needed_where_blocks_hold_whole_parts():
     """Three rows in each of four channels: blocks of three rows are exact draws."""
     weights = np.kron(np.eye(4), np.array([[0.5], [0.7], [1.3]]))
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian(weights, sd=1.0))
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian(weights, sd=1.0))
     plan, _, states, left = decide(model, model.simulate(20, seed=1)[1], warmup=400)
     assert plan.update == ch.GaussianBlocks(size=3)
     assert (states, left) == ([], 400)
@@ -306,7 +304,7 @@ def test_work__grows_with_blocks_and_rungs():
 
 def test_table__is_not_built_for_a_short_run():
     """16 rows: 65,536 likelihoods per column, of which a block reads 32."""
-    counts = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Poisson(np.linspace(1, 2, 16), background=1))
+    counts = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Poisson(np.linspace(1, 2, 16), background=1))
     target = counts.target(np.zeros(50))
     plan = plan_paths(target, "auto", "auto", "auto", 0.0)
     assert target.tabulated
@@ -320,7 +318,7 @@ def test_table__is_not_built_for_a_short_run():
 
 def problems() -> dict[str, tuple[ch.FactorialHMM, np.ndarray]]:
     counts = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.3), emission=ch.Poisson(np.linspace(1, 2, 9), depth=1.5, background=0.5)
+        rows=ch.Switches(0.2, 0.3), emission=ch.Poisson(np.linspace(1, 2, 9), depth=1.5, background=0.5)
     )
     given = [ch.Row([0, 1.0, 2.0 + 0.3 * k], ch.Sticky(renew=0.3)) for k in range(4)]
     states = ch.FactorialHMM(rows=[*given, ch.Row([0, 0.7], ch.Switch(0.2, 0.2), copies=3)], emission=ch.Gaussian(sd=1))

@@ -20,9 +20,7 @@ from chiasma.sampling.plan import Plan, exact_cost, plan_learning, plan_paths, p
 
 
 def model(n_rows: int) -> ch.FactorialHMM:
-    return ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian(np.linspace(0.4, 1.0, n_rows), sd=0.5)
-    )
+    return ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian(np.linspace(0.4, 1.0, n_rows), sd=0.5))
 
 
 def plan(n_rows: int, n_columns: int, update: Any = "auto", exchange: Any = "auto", ladder: Any = "auto") -> Plan:
@@ -89,7 +87,7 @@ def test_auto__candidates_fit_the_rows_and_the_caches(n_rows, n_columns, sizes, 
 
 
 def test_auto__other_emissions_take_block_gibbs():
-    counts = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Poisson(np.linspace(1, 2, 24), background=1))
+    counts = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Poisson(np.linspace(1, 2, 24), background=1))
     chosen = plan_paths(counts.target(np.zeros(2000)), "auto", "auto", "auto")
     assert chosen.update == ch.BlockGibbs(size=6)
     assert chosen.trial is not None
@@ -157,7 +155,7 @@ def test_evidence__refused(options, message):
 
 def test_exact_seconds__of_learning():
     """Without exact passes, parameters are learned given the paths; rows with values have no other way."""
-    unknown = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1)))
+    unknown = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1)))
     target = Learning(unknown, ch.Observations(np.zeros(20))).typical
     assert plan_learning(target, "auto", "auto", "auto").update == ch.Collapsed(starts=32)
     assert plan_learning(target, "auto", "auto", "auto", exact_seconds=0.0).update == ch.BlockGibbs(size=2)
@@ -168,7 +166,7 @@ def test_exact_seconds__of_learning():
 def test_auto__learning_compares_effective_draws():
     """Paths integrated out where that gives more of them; given the paths where a filter takes long, or as asked."""
     unknown = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian(np.linspace(1, 2, 12), sd=ch.HalfNormal(1))
+        rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian(np.linspace(1, 2, 12), sd=ch.HalfNormal(1))
     )
     target = Learning(unknown, ch.Observations(np.zeros(200))).typical
     slow = plan_learning(target, "auto", "auto", "auto")
@@ -176,7 +174,7 @@ def test_auto__learning_compares_effective_draws():
     assert slow.exchange == ch.MosaicCrossover()
     assert "if paths were sampled, too, and the search for 4 optima takes" in slow.reason
     few = Learning(
-        ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1))),
+        ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1))),
         ch.Observations(np.zeros(20)),
     ).typical
     rows = plan_learning(few, "auto", "auto", "auto", with_rows=True)

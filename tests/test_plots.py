@@ -32,9 +32,7 @@ def _close():
 
 @pytest.fixture(scope="module")
 def posterior():
-    model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian(WEIGHTS, depth=10.0, sd=2.0), fixed_rows={2: 1}
-    )
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian(WEIGHTS, depth=10.0, sd=2.0), fixed={2: 1})
     _, y = model.simulate(24, seed=1, starts=[0, 10])
     y[[4, 5, 17]] = np.nan
     return run(model, ch.Observations(y, starts=[0, 10]))
@@ -202,7 +200,7 @@ def test_level__of_names_that_touch_one_is_shown(posterior):
     ids=lambda value: type(value).__name__,
 )
 def test_level__every_emission(emission, signal):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=emission)
     posterior = run(model, model.simulate(8, seed=1)[1], draws=5)
     ax = plots.plot_level(posterior)
     codes = posterior.codes.values.reshape(-1, 8)
@@ -212,7 +210,7 @@ def test_level__every_emission(emission, signal):
 
 def test_level__one_of_several_channels():
     emission = ch.Gaussian([[1.0, 4.0], [2.0, 8.0]], depth=[1.0, 3.0])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=emission)
     y = model.simulate(8, seed=1)[1]
     posterior = run(model, y, draws=5)
     ax = plots.plot_level(posterior, channel=1)
@@ -238,7 +236,7 @@ def test_level__raises(posterior, vectors):
         plots.plot_level(vectors)
     with pytest.raises(ch.InvalidInput, match=r"0 <= start < stop <= 24 \(sites\), got 9 and 9"):
         plots.plot_level(posterior, start=9, stop=9)
-    table = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Table(np.zeros((24, 8))))
+    table = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Table(np.zeros((24, 8))))
     with pytest.raises(ch.InvalidInput, match="a Table has no expected signal"):
         plots.plot_level(replace(posterior, model=table))
 

@@ -80,7 +80,7 @@ def test_parameters__sorted_weights_have_a_sorted_prior():
 
 
 def test_parameters__only_the_first_channel_is_sorted():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(ch.Gamma(np.full((3, 2), 2.0), 1.0)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(ch.Gamma(np.full((3, 2), 2.0), 1.0)))
     fig = plots.plot_parameters(learned(model), ["weights[0, 0]", "weights[0, 1]"])
     least, free = (prior_at(ax, 0.3) for ax in fig.axes)
     law = stats.gamma(2)
@@ -198,6 +198,6 @@ def test_level__of_a_channel_has_its_own_learned_depth():
 
 def test_level__an_emission_that_does_not_say_its_signal():
     emission = ch.Custom(lambda y, level: -np.abs(y - level), weights=[0.2, 0.3, 0.5])
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     with pytest.raises(ch.InvalidInput, match="a Custom has no expected signal; use plot_row"):
         plots.plot_level(by_hand(some_codes(), model=model))

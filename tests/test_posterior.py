@@ -13,9 +13,7 @@ from chiasma.errors import InvalidInput
 
 @pytest.fixture(scope="module")
 def posterior() -> ch.Posterior:
-    model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian([1.0, 0.7, 0.4], sd=0.7), fixed_rows={1: 1}
-    )
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian([1.0, 0.7, 0.4], sd=0.7), fixed={1: 1})
     y = model.simulate(9, seed=2)[1]
     return ch.sample(
         model, y, update="row", exchange="mosaic", ladder=[1, 5], draws=7, warmup=3, chains=2, seed=1, progress=False
@@ -91,7 +89,7 @@ def test_repr(posterior, vectors):
 
 
 def test_repr__with_evidence():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.5, 0.5), emission=ch.Gaussian([1.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.5, 0.5), emission=ch.Gaussian([1.0]))
     exact = ch.sample(model, [0.0, 1.0], draws=3, chains=1, seed=1, progress=False)
     evidence = ch.exact.log_evidence(model, [0.0, 1.0])
     assert repr(exact) == f"Posterior(1 chain x 3 draws x 2 sites, 1 replica, log evidence {evidence:.3f})"

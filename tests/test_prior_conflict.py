@@ -12,7 +12,7 @@ def drawn(**values):
 
 
 def model(**emission):
-    return ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(1, 9), 0.1), emission=ch.Gaussian(**emission))
+    return ch.FactorialHMM(rows=ch.Switches(ch.Beta(1, 9), 0.1), emission=ch.Gaussian(**emission))
 
 
 def test_conflict__names_the_value_and_what_the_prior_allows():

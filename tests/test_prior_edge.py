@@ -5,7 +5,7 @@ import pytest
 
 import chiasma as ch
 
-CHAINS = ch.BinaryChains(0.05, 0.05)
+CHAINS = ch.Switches(0.05, 0.05)
 QUICK = {"draws": 50, "warmup": 50, "update": ch.Collapsed(starts=4), "seed": 1, "progress": False}
 
 
@@ -15,10 +15,10 @@ def edge(posterior):
 
 @pytest.mark.parametrize(("offset", "n_warnings"), [(-0.6, 1), (0.6, 0)])
 def test_weights__of_a_fixed_row(offset, n_warnings):
-    truth = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([1.8], sd=0.3))
+    truth = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.8], sd=0.3))
     y = truth.simulate(300, seed=1)[1] + offset
     emission = ch.Gaussian(ch.Gamma([2, 2], [1, 4]), sd=ch.HalfNormal(1))
-    posterior = ch.sample(ch.FactorialHMM(chains=CHAINS, emission=emission, fixed_rows={1: 1}), y, **QUICK)
+    posterior = ch.sample(ch.FactorialHMM(rows=CHAINS, emission=emission, fixed={1: 1}), y, **QUICK)
     warnings = edge(posterior)
     assert len(warnings) == n_warnings
     assert all(text.startswith("the baseline (row 1)") for text in warnings)
@@ -30,7 +30,7 @@ def test_remedy__a_row_whose_weight_may_be_negative():
         rows = [ch.Row([0, 1], switch, weight=ch.Gamma(2, 1)), ch.Row([0, 1], fixed=1, weight=prior, name="offset")]
         return ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=ch.HalfNormal(1)))
 
-    truth = ch.FactorialHMM(chains=CHAINS, emission=ch.Gaussian([1.8], sd=0.3))
+    truth = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.8], sd=0.3))
     y = truth.simulate(300, seed=1)[1] - 0.6
     (told,) = edge(ch.sample(model(ch.Gamma(2, 4)), y, **QUICK))
     assert told.startswith("the baseline (offset)")

@@ -52,8 +52,8 @@ def test_prior_names__are_all_priors_in_snake_case():
 
 @pytest.mark.parametrize("emission", MODELS, ids=lambda emission: type(emission).__name__)
 def test_model__with_priors_is_the_one_that_was_written(tmp_path, emission):
-    chains = ch.BinaryChains(ch.Beta([1, 1], 99), 0.3, initial=ch.Beta(2, 2))
-    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})
+    chains = ch.Switches(ch.Beta([1, 1], 99), 0.3, initial=ch.Beta(2, 2))
+    model = ch.FactorialHMM(rows=chains, emission=emission, fixed={1: 1})
     Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
     again = Settings.read(tmp_path / "model.toml").model()
     assert type(again.emission) is type(emission)

@@ -137,8 +137,8 @@ def test_extreme_coordinates__give_numbers(z):
         (lambda: ch.Gaussian(ch.Normal(0, 1)), "one value per row, got Normal.*Dirichlet"),
         (lambda: ch.Poisson(ch.Normal([1, 2], 1)), "weights must be above 0"),
         (lambda: ch.IntegratedDepth([1.0], 100.0, ch.Normal(10, 1)), "depth_sd must be above 0"),
-        (lambda: ch.BinaryChains(ch.Gamma(1, 1), 0.1), "enter must be between 0 and 1, and Gamma.*use Beta"),
-        (lambda: ch.BinaryChains(ch.Dirichlet([1, 1]), 0.1), "enter of the rows need not add up to 1; use Beta"),
+        (lambda: ch.Switches(ch.Gamma(1, 1), 0.1), "enter must be between 0 and 1, and Gamma.*use Beta"),
+        (lambda: ch.Switches(ch.Dirichlet([1, 1]), 0.1), "enter of the rows need not add up to 1; use Beta"),
         (lambda: learned(enter=ch.Beta([1, 1], 9)), r"enter must be a scalar or have 3 values \(rows\), got 2"),
         (lambda: learned().target(np.zeros(3)), "got priors for weights, sd; .*ch.sample.*model.at"),
         (lambda: learned().at({"depth": 3.0}), "depth has no prior here; the parameters with priors are weights, sd"),
@@ -152,7 +152,7 @@ def test_bad_priors__are_refused_with_the_remedy(make, message):
 
 def learned(enter=0.1, **changes):
     emission = {"weights": ch.Dirichlet([1, 1, 1]), "depth": 10.0, "sd": ch.HalfNormal(2)} | changes
-    return ch.FactorialHMM(chains=ch.BinaryChains(enter, 0.1), emission=ch.Gaussian(**emission))
+    return ch.FactorialHMM(rows=ch.Switches(enter, 0.1), emission=ch.Gaussian(**emission))
 
 
 def test_at__puts_numbers_in_place_of_priors():
@@ -219,8 +219,8 @@ def test_exchangeable_rows(model, groups):
 
 
 def test_exchangeable_rows__fixed_ones_are_told_apart():
-    chains, emission = ch.BinaryChains(0.1, 0.1), ch.Gaussian(ch.Dirichlet([1, 1, 1, 1]))
-    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})
+    chains, emission = ch.Switches(0.1, 0.1), ch.Gaussian(ch.Dirichlet([1, 1, 1, 1]))
+    model = ch.FactorialHMM(rows=chains, emission=emission, fixed={1: 1})
     assert exchangeable_blocks(model) == [[(0,), (2,), (3,)]]
 
 

@@ -10,7 +10,7 @@ from chiasma.sampling import progress
 from chiasma.sampling.progress import COMPILING, FIRST_LINE, Lines, Pace, Progress
 from chiasma.storage.store import ZarrTrace
 
-MODEL = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
+MODEL = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
 
 
 def sample(**options):

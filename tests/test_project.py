@@ -118,7 +118,7 @@ USE = """
 import numpy as np
 import chiasma as ch
 before = np.random.get_state()
-model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
 _, y = model.simulate(20, seed=1)
 ch.exact.draws(model, y, 2, seed=2)
 ch.exact.draws(model, y, 2)
@@ -137,8 +137,8 @@ import numpy as np
 import chiasma as ch
 out = []
 for enter in (0.1, 0.0):
-    chains = ch.BinaryChains(enter, [0.2, 0.1, 0.3], initial=0.4)
-    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian([1.0, 1.5, 2.0], sd=1.2))
+    chains = ch.Switches(enter, [0.2, 0.1, 0.3], initial=0.4)
+    model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian([1.0, 1.5, 2.0], sd=1.2))
     states, y = model.simulate(40, seed=1, starts=[15])
     y[5:8] = np.nan
     data = ch.Observations(y, starts=[15], gaps=np.linspace(0.5, 2.0, 39))

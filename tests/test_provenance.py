@@ -24,8 +24,8 @@ EMISSIONS: dict[str, ch.models.emissions.Emission] = {
 
 
 def with_emission(emission: Any, **options: Any) -> ch.FactorialHMM:
-    chains = options.pop("chains", None) or ch.BinaryChains([0.1, 0.2], 0.3, initial=[0.5, 0.25])
-    return ch.FactorialHMM(chains=chains, emission=emission, fixed_rows=options.pop("fixed_rows", {1: 1}))
+    chains = options.pop("rows", None) or ch.Switches([0.1, 0.2], 0.3, initial=[0.5, 0.25])
+    return ch.FactorialHMM(rows=chains, emission=emission, fixed=options.pop("fixed", {1: 1}))
 
 
 @pytest.mark.parametrize("name", EMISSIONS)
@@ -36,14 +36,14 @@ def test_model__is_rebuilt_from_its_description(name):
     assert rebuilt is not None
     assert describe_model(rebuilt) == description
     assert type(rebuilt.emission) is type(model.emission)
-    assert rebuilt.fixed_rows == model.fixed_rows
+    assert rebuilt.fixed == model.fixed
     y = model.simulate(5, seed=1)[1]
     codes = np.array([2, 3, 3, 2, 2])
     assert ch.log_joint(rebuilt, y, codes) == ch.log_joint(model, y, codes)
 
 
 def test_model__stationary_chains_stay_stationary():
-    rebuilt = rebuild_model(describe_model(with_emission(ch.Gaussian(WEIGHTS), chains=ch.BinaryChains(0.1, 0.3))))
+    rebuilt = rebuild_model(describe_model(with_emission(ch.Gaussian(WEIGHTS), rows=ch.Switches(0.1, 0.3))))
     assert rebuilt is not None
     assert rebuilt.chains.initial is None
     assert rebuilt.chains.enter.shape == ()

@@ -367,7 +367,7 @@ def test_site__every_page_is_in_a_table_of_contents():
 
 
 def test_store_page__names_the_arrays_of_a_store(tmp_path):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     data = ch.Observations([0.1, 1.0, 0.9], gaps=[1.0, 2.0])
     options = {"draws": 4, "warmup": 2, "chains": 2, "seed": 1, "progress": False}
     ch.sample(model, data, store=tmp_path / "run.zarr", **options)

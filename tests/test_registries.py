@@ -27,7 +27,7 @@ from chiasma.io.prior_settings import prior_names, read_prior, write_prior
 from chiasma.io.settings import Settings, settings_of
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS
-from chiasma.models.chains import CHAINS, BinaryChains
+from chiasma.models.chains import CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS, Prior
 from chiasma.report.run_directory import RunDirectory
@@ -39,7 +39,7 @@ from test_cli import refused, run
 
 REGISTRIES: dict[type, dict[str, type]] = {
     Emission: EMISSIONS,
-    BinaryChains: CHAINS,
+    Switches: CHAINS,
     Update: UPDATES,
     Exchange: EXCHANGES,
     Prior: PRIORS,
@@ -60,7 +60,7 @@ def some_emission(kind: type[Additive], prior: bool = False) -> Additive:
     return kind(**given)
 
 
-def some_chains(kind: type[BinaryChains], prior: bool = False) -> BinaryChains:
+def some_chains(kind: type[Switches], prior: bool = False) -> Switches:
     numbers = {name: 0.1 + 0.1 * i for i, name in enumerate(kind.arguments)}
     made = {name: kind.arguments[name].default_prior.centred_on(name, x) for name, x in numbers.items()}
     return kind(**(made if prior else numbers))
@@ -145,7 +145,7 @@ def test_registered__is_in_the_help_of_fit():
 def test_emission__round_trips(name, prior, tmp_path):
     """Through a stored run's JSON and through a TOML file."""
     for chains in CHAINS.values():
-        model = ch.FactorialHMM(chains=some_chains(chains, prior), emission=some_emission(EMISSIONS[name], prior))
+        model = ch.FactorialHMM(rows=some_chains(chains, prior), emission=some_emission(EMISSIONS[name], prior))
         description = json.loads(json.dumps(describe_model(model)))
         Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
         for again in (rebuild_model(description), Settings.read(tmp_path / "model.toml").model()):
@@ -160,7 +160,7 @@ def test_emission__round_trips(name, prior, tmp_path):
 @pytest.mark.parametrize("name", UPDATES)
 def test_update__by_its_name(name):
     sd = ch.HalfNormal(1) if name == "collapsed" else 1.0  # it updates parameters
-    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=sd))
+    model = ch.FactorialHMM(rows=Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=sd))
     kind = UPDATES[name]
     assert ch.sample(model, [0.0, 1.0], update=name, exchange=None, draws=2, warmup=1, chains=1, seed=1).codes.size == 4
     if kind.number is not None:
@@ -169,7 +169,7 @@ def test_update__by_its_name(name):
 
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_exchange__by_its_name(name):
-    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    model = ch.FactorialHMM(rows=Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     run = ch.sample(
         model,
         [0.0, 1.0],
@@ -272,7 +272,7 @@ def test_new_emission__is_learned(here, laplace):
 
 def test_new_emission__before_it_is_registered(here, monkeypatch):
     """A run that remembers the attributes alone opens without its model, also when the class is registered later."""
-    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=Laplace([4.0, 6.0], 1.5))
+    model = ch.FactorialHMM(rows=Switches(0.1, 0.1), emission=Laplace([4.0, 6.0], 1.5))
     description = describe_model(model)
     assert description["emission"].endswith("test_registries.Laplace")
     assert isinstance(description["parameters"]["weights"], str)  # a digest
@@ -284,12 +284,12 @@ def test_new_emission__before_it_is_registered(here, monkeypatch):
     assert describe_model(model)["parameters"] == {"weights": [4.0, 6.0], "scale": 1.5}
 
 
-class Slow(BinaryChains):
+class Slow(Switches):
     """Chains of one's own."""
 
 
 def test_new_chains__are_rebuilt_once_they_are_registered(monkeypatch):
-    model = ch.FactorialHMM(chains=Slow(0.1, 0.2), emission=ch.Gaussian([1.0]))
+    model = ch.FactorialHMM(rows=Slow(0.1, 0.2), emission=ch.Gaussian([1.0]))
     description = describe_model(model)
     assert description["chains"].endswith("test_registries.Slow")
     assert rebuild_model(description) is None
@@ -298,7 +298,7 @@ def test_new_chains__are_rebuilt_once_they_are_registered(monkeypatch):
     assert again is not None
     assert type(again.chains) is type(again.chains.with_values({"enter": 0.3})) is Slow
     assert repr(again.chains) == "Slow(enter=0.1, leave=0.2)"
-    assert "chains" not in describe_model(ch.FactorialHMM(chains=BinaryChains(0.1, 0.2), emission=ch.Gaussian([1.0])))
+    assert "chains" not in describe_model(ch.FactorialHMM(rows=Switches(0.1, 0.2), emission=ch.Gaussian([1.0])))
 
 
 def test_new_exchange__by_its_name(here, monkeypatch):
@@ -326,7 +326,7 @@ def test_new_update__by_its_name_and_its_number(monkeypatch):
     assert "jumps:SIZE, pairs or pairs:SIZE." in fit_help()
     with pytest.raises(ch.InvalidInput, match="hamming-ball:RADIUS or jumps:SIZE or pairs:SIZE, got 'row:2'"):
         Settings(sampler={"update": "row:2"}).sampler()
-    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    model = ch.FactorialHMM(rows=Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     options = {"exchange": None, "draws": 4, "warmup": 0, "chains": 1, "seed": 1, "progress": False}
     runs = [ch.sample(model, [0.0, 1.0], update=update, **options) for update in ("pairs", ch.BlockGibbs())]
     np.testing.assert_array_equal(*(one.codes.values for one in runs))
@@ -343,7 +343,7 @@ def test_new_prior__in_a_file_and_in_a_stored_run(monkeypatch):
     monkeypatch.setitem(PRIORS, "HalfNormal2", HalfNormal2)
     assert write_prior(prior) == {"half_normal2": 3.0}
     assert type(read_prior("sd", {"half_normal2": 3.0})) is HalfNormal2
-    model = ch.FactorialHMM(chains=BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=prior))
+    model = ch.FactorialHMM(rows=Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=prior))
     again = rebuild_model(describe_model(model))
     assert again is not None
     assert type(again.emission.priors["sd"]) is HalfNormal2
@@ -352,8 +352,8 @@ def test_new_prior__in_a_file_and_in_a_stored_run(monkeypatch):
 
 def test_table__with_learned_chains_takes_values():
     """Every emission can be made again with other values, also one that no file can name."""
-    chains = BinaryChains(ch.Beta(1, 9), 0.2)
-    model = ch.FactorialHMM(chains=chains, emission=ch.Table(np.zeros((3, 2)))).at({"enter": 0.5})
+    chains = Switches(ch.Beta(1, 9), 0.2)
+    model = ch.FactorialHMM(rows=chains, emission=ch.Table(np.zeros((3, 2)))).at({"enter": 0.5})
     assert model.chains.enter == 0.5
     np.testing.assert_array_equal(model.emission.log_lik, np.zeros((3, 2)))
 

@@ -15,7 +15,7 @@ from chiasma.sampling import updates
 from chiasma.sampling.plan import larger_blocks
 
 PAGE = Path(__file__).parents[1] / "docs/how-to/convergence.md"
-BINARY = {"chains": ch.BinaryChains(0.1, 0.1)}
+BINARY = {"rows": ch.Switches(0.1, 0.1)}
 Y = np.array([0.1, 2.9, 3.2, 1.1, 0.2, 2.1])
 
 THREE = ch.FactorialHMM(**BINARY, emission=ch.Gaussian([1.0, 2.0, 3.0], sd=0.3))
@@ -161,7 +161,7 @@ def test_page__has_the_limits_of_the_ladder():
 def stuck(**options):
     """The run of the page: it cannot go from one of two explanations to the other."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(enter=0.05, leave=0.05),
+        rows=ch.Switches(enter=0.05, leave=0.05),
         emission=ch.Gaussian(weights=[0.21, 0.31, 0.48], depth=15.0, sd=1.0),
     )
     _, y = model.simulate(150, seed=4)

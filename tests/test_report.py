@@ -36,7 +36,7 @@ N_SITES = 24
 @pytest.fixture(scope="module")
 def fitted():
     """Two explanations, (1, 1, 0) and (0, 0, 1), of every block; the second sequence starts in the middle."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([0.2, 0.3, 0.5], depth=20.0, sd=1.0))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([0.2, 0.3, 0.5], depth=20.0, sd=1.0))
     y = np.repeat([0.0, 10.0, 0.0, 10.0], 6) + np.random.default_rng(5).normal(0, 1, 24).round(2)
     y[3] = np.nan
     data = Observations(y, starts=[12])
@@ -226,7 +226,7 @@ def test_report__summary_is_json_with_a_version_and_figures_are_pictures(written
 def test_report__without_labels_doubts_or_levels(tmp_path):
     log_lik = np.zeros((6, 4))
     log_lik[:, 1:] = -50.0
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Table(log_lik))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Table(log_lik))
     data = Observations(np.zeros(6))
     posterior = ch.sample(
         model, data, update="row", ladder=[1, 5], draws=20, warmup=5, chains=2, seed=1, progress=False
@@ -261,7 +261,7 @@ def test_report__of_an_interrupted_run_says_so_first(tmp_path, fitted):
 
 def test_report__counts_segments_of_a_single_value():
     y = np.repeat([0.0, 10.0, 0.0], [8, 1, 8]) + np.random.default_rng(1).normal(0, 1, 17)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([10.0], sd=1.0))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([10.0], sd=1.0))
     posterior = ch.sample(model, y, draws=20, chains=2, seed=1, progress=False)
     found = find(posterior, Signal(data=Observations(y)))
     told = answers(found.summary, found.regions, found.doubtful, found.where, found.command, ["row_0"], "")
@@ -463,7 +463,7 @@ def odd_runs():
 def test_page_and_tables__of_odd_runs(tmp_path, name):
     given, signal = odd_runs()[name]
     rows = {"rows": given, "emission": ch.Gaussian(sd=0.3)}
-    binary = {"chains": ch.BinaryChains(0.1, 0.1), "emission": given}
+    binary = {"rows": ch.Switches(0.1, 0.1), "emission": given}
     model = ch.FactorialHMM(**rows if isinstance(given, tuple) else binary)
     posterior = ch.sample(model, signal.data, draws=20, chains=2, seed=1, progress=False)
     found = find(posterior, signal)
@@ -477,7 +477,7 @@ def test_page_and_tables__of_odd_runs(tmp_path, name):
 
 def test_page__parameters_and_chains(tmp_path):
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], depth=3.0, sd=ch.HalfNormal(2.0))
+        rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], depth=3.0, sd=ch.HalfNormal(2.0))
     )
     data = Observations(model.at({"sd": 0.5}).simulate(60, seed=1)[1])
     posterior = ch.sample(
@@ -500,7 +500,7 @@ def test_tables_only__need_no_page(fitted, tmp_path, monkeypatch):
 
 
 def test_figures__row_has_the_axis_of_the_others(tmp_path, monkeypatch):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 1.2], sd=1.0))
+    model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian([1.0, 1.2], sd=1.0))
     data = Observations(model.simulate(30, seed=1)[1])
     posterior = ch.sample(model, data, update="row", draws=20, warmup=5, chains=2, seed=1, progress=False)
     drawn, plot_row = [], ch.plots.plot_row

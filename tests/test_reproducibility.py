@@ -37,9 +37,9 @@ EXCHANGES = {
 def paths(n_columns: int = T) -> tuple[ch.FactorialHMM, ch.Observations]:
     """Four rows, one of them fixed; two sequences, three kinds of gaps, a missing column."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(enter=[0.1, 0.2, 0.3, 0.1], leave=0.2),
+        rows=ch.Switches(enter=[0.1, 0.2, 0.3, 0.1], leave=0.2),
         emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9], sd=0.6),
-        fixed_rows={1: 1},
+        fixed={1: 1},
     )
     y = np.random.default_rng(5).normal(1.2, 0.7, n_columns)
     y[3] = NAN
@@ -49,7 +49,7 @@ def paths(n_columns: int = T) -> tuple[ch.FactorialHMM, ch.Observations]:
 def many_rows() -> tuple[ch.FactorialHMM, np.ndarray]:
     """30 rows: a table of all codes does not fit, and likelihoods are streamed."""
     weights = np.linspace(0.2, 1.0, 30)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.3), emission=ch.Gaussian(weights, sd=0.8))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.3), emission=ch.Gaussian(weights, sd=0.8))
     return model, np.random.default_rng(6).normal(4.0, 1.0, 6 if JIT else 2)
 
 

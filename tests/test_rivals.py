@@ -44,20 +44,20 @@ def lamps(copies=3):
     ],
 )
 def test_noise_of_codes__is_that_of_the_emission(emission, noise):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     posterior = by_hand(np.zeros((2, 4, 6), np.uint8), [10.0, 30.0], model=model)
     found = noise_of_codes(posterior, [0, 1, 2])
     np.testing.assert_allclose(found[:, 0], noise, rtol=0.08)
 
 
 def test_apart__is_unknown_where_nothing_is_to_be_compared():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 3.0], sd=2.0))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 3.0], sd=2.0))
     codes = np.array([[[0] * 6, [0] * 6, [2] * 6, [2] * 6, [2] * 6]], np.uint8)
     (region,) = explain(by_hand(codes, [1.0, 3.0], model=model), by_hand(codes, [1.0, 3.0], model=model).segments())
     assert region.apart == pytest.approx(3 / 2, rel=0.1)
     assert replace(region, explanations=region.explanations[:1]).apart is None
     own = ch.Custom(lambda y, level: -np.abs(y - level), weights=[1.0, 3.0])
-    custom = by_hand(codes, [1.0, 3.0], model=ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=own))
+    custom = by_hand(codes, [1.0, 3.0], model=ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=own))
     assert noise_of_codes(custom, [0]) is None
     (certain,) = explain(
         by_hand(codes[:, :2], [1.0, 3.0], model=model), by_hand(codes[:, :2], [1.0, 3.0], model=model).segments()
@@ -67,21 +67,21 @@ def test_apart__is_unknown_where_nothing_is_to_be_compared():
 
 def test_equal_rows__by_weight_values_and_chain():
     assert equal_rows(lamps()) == [[1, 2, 3]]
-    binary = ch.BinaryChains(0.1, [0.1, 0.1, 0.1, 0.2, 0.1])
-    model = ch.FactorialHMM(chains=binary, emission=ch.Gaussian([1.0, 1.0, 2.0, 1.0, 1.0]), fixed_rows={4: 0})
+    binary = ch.Switches(0.1, [0.1, 0.1, 0.1, 0.2, 0.1])
+    model = ch.FactorialHMM(rows=binary, emission=ch.Gaussian([1.0, 1.0, 2.0, 1.0, 1.0]), fixed={4: 0})
     assert equal_rows(model) == [[0, 1]]
-    channels = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([[1.0, 2.0], [1.0, 3.0]]))
+    channels = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([[1.0, 2.0], [1.0, 3.0]]))
     assert equal_rows(channels) == []
 
 
 def test_equal_rows__learned_rows_have_an_order_and_models_without_levels_none():
     learned = ch.Gaussian(ch.Dirichlet([1, 1]))
-    assert equal_rows(ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=learned)) == []
-    own = ch.BinaryChains(ch.Beta([1, 1], 9), 0.1)
-    assert equal_rows(ch.FactorialHMM(chains=own, emission=ch.Gaussian([1.0, 1.0]))) == []
-    shared = ch.BinaryChains(ch.Beta(1, 9), 0.1)
-    assert equal_rows(ch.FactorialHMM(chains=shared, emission=ch.Gaussian([1.0, 1.0]))) == [[0, 1]]
-    table = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Table(np.zeros((3, 4))))
+    assert equal_rows(ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=learned)) == []
+    own = ch.Switches(ch.Beta([1, 1], 9), 0.1)
+    assert equal_rows(ch.FactorialHMM(rows=own, emission=ch.Gaussian([1.0, 1.0]))) == []
+    shared = ch.Switches(ch.Beta(1, 9), 0.1)
+    assert equal_rows(ch.FactorialHMM(rows=shared, emission=ch.Gaussian([1.0, 1.0]))) == [[0, 1]]
+    table = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Table(np.zeros((3, 4))))
     assert equal_rows(table) == []
     assert equal_rows(None) == []
 
@@ -211,9 +211,7 @@ def test_row_probabilities__equal_rows_by_how_many_are_on():
 
 def test_explanations__have_the_signals_of_the_draws_that_have_them():
     """Two modes: with a weight of 1 the row is on, with one of 3 it is off. At their mean, neither signal is right."""
-    model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(ch.Gamma([2, 2], 1), sd=1.0), fixed_rows={1: 1}
-    )
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(ch.Gamma([2, 2], 1), sd=1.0), fixed={1: 1})
     codes = np.full((2, 50, 8), 0b11)
     codes[1] = 0b10
     weights = np.where(codes[:, :, :1] == 0b11, [1.0, 2.0], [3.0, 2.5])

@@ -51,7 +51,7 @@ def test_a_switch_is_bit_by_bit_a_row_of_binary_chains(enter, leave, initial, ga
     data = ch.Observations(np.zeros(4), gaps=[gap, 1.0, 2.0])
     _, gaps = data.edge_kinds()
     for start in (initial, None) if enter + leave > 0 else (initial,):
-        _, trans = ch.BinaryChains(enter, leave, start).tables(1, data)
+        _, trans = ch.Switches(enter, leave, start).tables(1, data)
         np.testing.assert_array_equal(Switch(enter, leave, start).matrices(2, gaps), trans.reshape(-1, 2, 2))
 
 

@@ -74,7 +74,7 @@ def test_order__is_a_symmetry_of_the_joint_density(case):
     values = model.parameters.sample(rng)
     layout = model.layout
     states = rng.integers(0, layout.sizes[:, None], (model.n_rows, 5))
-    for k, state in model.fixed_rows.items():
+    for k, state in model.fixed.items():
         states[k] = state
 
     free = list(model.free_rows)
@@ -114,7 +114,7 @@ def test_order__moves_copies_as_a_block():
 def test_order__of_equal_sizes_is_that_of_the_rates():
     """In both forms: rows of one weight differ by how often they switch."""
     rows = model_of(row(weight=1.0), row(weight=1.0))
-    chains = ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta([1, 1], 9), 0.2), emission=ch.Gaussian([1.0, 1.0]))
+    chains = ch.FactorialHMM(rows=ch.Switches(ch.Beta([1, 1], 9), 0.2), emission=ch.Gaussian([1.0, 1.0]))
     for model in (rows, chains):
         codes, values = CanonicalOrder(model)(np.array([0b01, 0b11]), np.array([0.4, 0.1]))
         assert values.tolist() == [0.1, 0.4]
@@ -133,7 +133,7 @@ def both_forms(rates):
     emission = ch.Gaussian(ch.Gamma([2, 2], list(rates)), sd=0.4)
     return (
         ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.4)),
-        ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=emission),
+        ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=emission),
     )
 
 

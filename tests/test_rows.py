@@ -139,7 +139,7 @@ def test_viterbi_is_the_best_path_of_the_rows_themselves(name):
     data = data_of(model, seed=3)
     states = ch.exact.map_states(model, data)
     assert ch.log_joint(model, data, states) == pytest.approx(Dense(model, data).best(), abs=1e-10)
-    for k, x in model.fixed_rows.items():
+    for k, x in model.fixed.items():
         assert (states[k] == x).all()
 
 
@@ -188,7 +188,7 @@ def test_counting_equal_rows_together_changes_nothing(n):
     """Against the chains form, which filters equal rows one by one."""
     chain = ch.Switch(0.05, 0.1)
     together = ch.FactorialHMM(rows=[ch.Row([0, 1.0], chain, copies=n)], emission=ch.Gaussian(sd=0.5))
-    apart = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.1), emission=ch.Gaussian([1.0] * n, sd=0.5))
+    apart = ch.FactorialHMM(rows=ch.Switches(0.05, 0.1), emission=ch.Gaussian([1.0] * n, sd=0.5))
     y = apart.simulate(60 if JIT or n < 10 else 12, seed=1)[1]
     assert isinstance(together.target(y), StateTarget)
     assert together.target(y).n_states == n + 1
@@ -198,8 +198,8 @@ def test_counting_equal_rows_together_changes_nothing(n):
 
 def test_rows_of_two_states_are_the_chains_form_bit_by_bit():
     enter, leave, weights = [0.05, 0.1, 0.2], [0.1, 0.2, 0.3], [1.0, 1.7, 0.4]
-    chains = ch.BinaryChains(enter, leave)
-    one = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights, sd=0.5), fixed_rows={2: 1})
+    chains = ch.Switches(enter, leave)
+    one = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(weights, sd=0.5), fixed={2: 1})
     rows = [ch.Row([0, w], ch.Switch(a, b)) for w, a, b in zip(weights, enter, leave, strict=True)]
     rows[2] = ch.Row([0, weights[2]], rows[2].chain, fixed=1)
     two = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=0.5))
@@ -332,8 +332,8 @@ def test_simulate__is_drawn_from_the_chains():
 # ---- What is refused ------------------------------------------------------------------------------------------------
 
 
-def hmm(*rows: ch.Row, emission: Any = None) -> ch.FactorialHMM:
-    return ch.FactorialHMM(rows=list(rows), emission=emission or ch.Gaussian(sd=1.0))
+def hmm(*rows: ch.Row, emission: Any = None, fixed: Any = None) -> ch.FactorialHMM:
+    return ch.FactorialHMM(rows=list(rows), emission=emission or ch.Gaussian(sd=1.0), fixed=fixed)
 
 
 REFUSED = {
@@ -341,7 +341,7 @@ REFUSED = {
     "one value": (lambda: ch.Row([1.0], SWITCH), "at least two finite values"),
     "values without end": (lambda: ch.Row([0, np.inf], SWITCH), "at least two finite values"),
     "no chain": (lambda: ch.Row([0, 1], name="a"), "row 'a' needs chain=ch.Switch"),
-    "another chain": (lambda: ch.Row([0, 1], ch.BinaryChains(0.1, 0.1)), "needs chain=ch.Switch"),
+    "another chain": (lambda: ch.Row([0, 1], ch.Switches(0.1, 0.1)), "needs chain=ch.Switch"),
     "sizes": (lambda: ch.Row([0, 1, 2], SWITCH), "has 3 values and its chain 2 states"),
     "copies": (lambda: ch.Row([0, 1], SWITCH, copies=0), "copies of a row must be a whole number of at least 1, got 0"),
     "copies of a kind": (lambda: ch.Row([0, 1], SWITCH, copies=1.5), "whole number of at least 1, got 1.5"),
@@ -357,16 +357,14 @@ REFUSED = {
         lambda: hmm(ch.Row([0, 1], SWITCH), emission=ch.Table(np.zeros((3, 2)))),
         "additive emission, got Table",
     ),
-    "both": (
-        lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), rows=[], emission=ch.Gaussian([1.0])),
-        "either chains=",
-    ),
-    "fixed_rows": (
-        lambda: ch.FactorialHMM(rows=[ch.Row([0, 1], SWITCH)], emission=ch.Gaussian(), fixed_rows={0: 1}),
-        "not by fixed_rows",
+    "rows missing": (lambda: ch.FactorialHMM(rows=None, emission=ch.Gaussian([1.0])), "rows must be a list of"),
+    "fixed at a state it lacks": (lambda: hmm(ch.Row([0, 1], SWITCH), fixed={0: 2}), "fixed maps rows"),
+    "one of several learned copies": (
+        lambda: hmm(ch.Row(ch.Normal([0, 1], 1), SWITCH, copies=2), fixed={0: 1}),
+        "write it as a row of its own",
     ),
     "no weights": (
-        lambda: ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(sd=1.0)),
+        lambda: ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(sd=1.0)),
         "needs weights, one per row",
     ),
     "two priors": (
@@ -530,3 +528,21 @@ def test_settings__rows_and_switching_options_exclude_each_other(tmp_path):
     (tmp_path / "house.toml").write_text(TOML.replace("sd = 20", ""))
     with pytest.raises(InvalidInput, match="needs --sd"):
         Settings.read(tmp_path / "house.toml").model()
+
+
+def test_rows_are_fixed_by_number_or_name():
+    rows = [ch.Row([0, 1, 3], ch.Sticky(0.1), name="a"), ch.Row([0, 1], SWITCH, name="b", copies=3)]
+    written = hmm(
+        ch.Row([0, 1, 3], ch.Sticky(0.1), name="a", fixed=2),
+        ch.Row([0, 1], SWITCH, name="b_1"),
+        ch.Row([0, 1], SWITCH, name="b_2", fixed=1),
+        ch.Row([0, 1], SWITCH, name="b_3"),
+    )
+    y = np.array([3.0, 4.1, np.nan, 4.9])
+    for fixed in ({"a": 2, "b_2": 1}, {0: 2, "b_2": 1}, {2: 1, 0: 2}):
+        model = hmm(*rows, fixed=fixed)
+        assert model.fixed == {0: 2, 2: 1}
+        assert model.row_names == ["a", "b_1", "b_2", "b_3"]
+        assert ch.exact.log_evidence(model, y) == ch.exact.log_evidence(written, y)
+    switches = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0]), fixed={"row_1": 1})
+    assert switches.fixed == {1: 1}

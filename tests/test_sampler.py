@@ -33,15 +33,13 @@ NAN = float("nan")
 
 def problem(n_columns: int = 40) -> tuple[ch.FactorialHMM, np.ndarray]:
     """Three rows in moderate noise: most marginals are neither 0 nor 1."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.15), emission=ch.Gaussian([1.0, 0.8, 0.55], sd=0.7))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.15), emission=ch.Gaussian([1.0, 0.8, 0.55], sd=0.7))
     return model, model.simulate(n_columns, seed=1)[1]
 
 
 def small(**options: Any) -> ch.Posterior:
     """A short run on a short path with a fixed row."""
-    model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.3), emission=ch.Gaussian([1.0, 0.8, 0.55], sd=0.7), fixed_rows={1: 1}
-    )
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Gaussian([1.0, 0.8, 0.55], sd=0.7), fixed={1: 1})
     y = np.array([0.9, 1.8, 2.2, 0.7, 1.4, 1.1])
     options = {"update": "row", "exchange": "mosaic", "ladder": [1, 4], "draws": 8, "warmup": 4, "chains": 2} | options
     return ch.sample(model, y, **({"seed": 1, "progress": False} | options))
@@ -240,9 +238,9 @@ def test_one_chain_without_warmup():
 def test_codes__have_the_smallest_type(n_rows, dtype):
     weights = np.linspace(0.5, 1.0, n_rows)
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.3),
+        rows=ch.Switches(0.2, 0.3),
         emission=ch.Gaussian(weights),
-        fixed_rows=dict.fromkeys(range(2, n_rows), 1),
+        fixed=dict.fromkeys(range(2, n_rows), 1),
     )
     posterior = ch.sample(
         model, [0.3, 5.0], update="row", exchange=None, draws=3, warmup=0, chains=1, seed=1, progress=False
@@ -301,7 +299,7 @@ def test_init__by_default_every_replica_starts_from_its_own_prior_draw(first_sta
         (np.full((3, 6), NAN), "must be zeros and ones, got nan"),
         (np.full(6, 8), r"codes in 0..7, got 8"),
         (np.full(6, -1), r"codes in 0..7, got -1"),
-        (np.array([2, 3, 0, 2, 2, 2]), "contradict fixed_rows: row 1 is fixed at 1, got 0 at column 2"),
+        (np.array([2, 3, 0, 2, 2, 2]), "contradict fixed: row 1 is fixed at 1, got 0 at column 2"),
         (np.full(6, "on"), "must be numbers"),
     ],
 )
@@ -535,7 +533,7 @@ def test_failure__in_a_chain_comes_through(workers):
             raise RuntimeError("the detector went off")
         return -0.5 * (y - level) ** 2
 
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.3), emission=ch.Custom(emission, np.linspace(0.1, 1.0, 28)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.3), emission=ch.Custom(emission, np.linspace(0.1, 1.0, 28)))
     n_threads = threading.active_count()
     with pytest.raises(RuntimeError, match="the detector went off"):
         ch.sample(

@@ -7,7 +7,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.io.options import as_sections, keys, parse_fixed_rows, parse_ladder, parse_list, parse_numbers
+from chiasma.io.options import as_sections, keys, parse_fixed, parse_ladder, parse_list, parse_numbers
 from chiasma.io.settings import Settings, fresh_seed, make_ladder, make_update, settings_of
 from chiasma.models.emissions import EMISSIONS
 
@@ -23,8 +23,8 @@ MODELS = [
 
 @pytest.mark.parametrize("emission", MODELS, ids=lambda emission: type(emission).__name__)
 def test_model__is_the_one_that_was_written(tmp_path, emission):
-    chains = ch.BinaryChains([0.1, 0.2], 0.3, initial=0.5)
-    model = ch.FactorialHMM(chains=chains, emission=emission, fixed_rows={1: 1})
+    chains = ch.Switches([0.1, 0.2], 0.3, initial=0.5)
+    model = ch.FactorialHMM(rows=chains, emission=emission, fixed={1: 1})
     Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
     again = Settings.read(tmp_path / "model.toml").model()
     assert type(again.emission) is type(emission)
@@ -61,7 +61,7 @@ def test_sampler__objects_and_names():
 def test_write__every_kind_of_value_reads_back(tmp_path):
     sections = {
         "data": {"value": 'a "b"\\c', "gap_unit": 0.5},
-        "model": {"weights": [[1.0, 2.0], [3.0, 4.0]], "fixed_rows": {"1": 0}},
+        "model": {"weights": [[1.0, 2.0], [3.0, 4.0]], "fixed": {"1": 0}},
         "priors": {"sd": {"half_normal": 2.0}, "depth": {"normal": {"mean": [1.0, 2.0], "sd": 3.0}}},
         "sampler": {"ladder": [1.0, math.inf], "seed": 2**32 - 1, "update": "auto"},
     }
@@ -78,9 +78,9 @@ def test_write__every_kind_of_value_reads_back(tmp_path):
         ({"emission": "normal"}, "emission must be one of gaussian, student-t, integrated-depth, poisson"),
         (GAUSSIAN | {"df": 3}, "--df belongs to student-t, and the emission is gaussian; drop it"),
         (GAUSSIAN | {"background": 3}, "--background belongs to poisson and negative-binomial"),
-        (GAUSSIAN | {"fixed_rows": [1]}, "fixed_rows must be a table of rows and states such as {5 = 1}"),
-        (GAUSSIAN | {"fixed_rows": {"7": 1}}, "--fixed-row 7=1: there is no row 7; rows count from 0"),
-        (GAUSSIAN | {"fixed_rows": {"0": 2}}, "fixed_rows maps rows 0..1 to 0 or 1, got {0: 2}"),
+        (GAUSSIAN | {"fixed": [1]}, "fixed must be a table of rows and states such as {5 = 1}"),
+        (GAUSSIAN | {"fixed": {"7": 1}}, "--fixed-row 7=1: there is no row 7; rows count from 0"),
+        (GAUSSIAN | {"fixed": {"0": 2}}, "fixed maps rows 0..1 to 0 or 1, got {0: 2}"),
         (GAUSSIAN | {"sd": "wide"}, "sd must be numbers"),
     ],
 )
@@ -124,10 +124,10 @@ def test_read__refuses_a_file_that_is_not_there(tmp_path):
         (lambda: parse_ladder("ladder", "hot"), "--ladder must be numbers"),
         (lambda: make_ladder("auto:many"), "an adapted ladder of a given size is auto:RUNGS, got 'auto:many'"),
         (
-            lambda: parse_fixed_rows("fixed_rows", ["5"]),
+            lambda: parse_fixed("fixed", ["5"]),
             "--fixed-row takes ROW=STATE such as 5=1 (rows count from 0), got '5'",
         ),
-        (lambda: parse_fixed_rows("fixed_rows", ["5=2"]), "got '5=2'"),
+        (lambda: parse_fixed("fixed", ["5=2"]), "got '5=2'"),
         (
             lambda: make_update("row:2"),
             "an update with a number is collapsed:STARTS or block:SIZE or gaussian-blocks:SIZE or hamming-ball:RADIUS "
@@ -151,10 +151,10 @@ def test_parse__accepts():
 
 
 def test_as_sections__holds_what_was_given_as_a_file_would():
-    options = {"value": "y", "weights": "0.5", "enter": "0.1", "leave": "0.1,0.2", "fixed_rows": ["0=1"], "seed": 0}
+    options = {"value": "y", "weights": "0.5", "enter": "0.1", "leave": "0.1,0.2", "fixed": ["0=1"], "seed": 0}
     assert as_sections(options | {"sd": None, "ladder": "1,5"}) == {
         "data": {"value": "y"},
-        "model": {"weights": [0.5], "enter": 0.1, "leave": [0.1, 0.2], "fixed_rows": {"0": 1}},
+        "model": {"weights": [0.5], "enter": 0.1, "leave": [0.1, 0.2], "fixed": {"0": 1}},
         "sampler": {"ladder": [1.0, 5.0], "seed": 0},
     }
 
@@ -173,7 +173,7 @@ def test_keys__of_every_section():
     parameters = ["weights", "depth", "sd", "df", "depth_sd", "background", "dispersion", "enter", "leave", "initial"]
     assert keys() == {
         "data": ["value", "chromosome", "position", "end", "sample", "gap_unit", "delimiter"],
-        "model": ["emission", *parameters, "fixed_rows"],
+        "model": ["emission", *parameters, "fixed"],
         "priors": parameters,
         "sampler": [
             *("draws", "warmup", "chains", "thin", "update"),
@@ -185,16 +185,14 @@ def test_keys__of_every_section():
 @pytest.mark.parametrize(
     ("parts", "got"),
     [
-        ((ch.BinaryChains, ch.Custom(max, [1.0])), "Custom and BinaryChains"),
-        ((type("Own", (ch.BinaryChains,), {}), ch.Poisson([1.0])), "Poisson and Own"),
+        ((ch.Switches, ch.Custom(max, [1.0])), "Custom and Switches"),
+        ((type("Own", (ch.Switches,), {}), ch.Poisson([1.0])), "Poisson and Own"),
     ],
 )
 def test_settings_of__refuses_what_no_file_can_say(parts, got):
     chains, emission = parts
-    with pytest.raises(
-        InvalidInput, match=f"settings know the emissions gaussian, .* and BinaryChains, got {got}; keep"
-    ):
-        settings_of(ch.FactorialHMM(chains=chains(0.1, 0.1), emission=emission))
+    with pytest.raises(InvalidInput, match=f"settings know the emissions gaussian, .* and Switches, got {got}; keep"):
+        settings_of(ch.FactorialHMM(rows=chains(0.1, 0.1), emission=emission))
 
 
 def test_learning__a_number_that_is_not_given_is_that_of_another_setting():

@@ -77,7 +77,7 @@ def dated():
     y = np.repeat([0.0, 5.0, 0.0], [5, 10, 5])
     position = DAY + 30.0 * np.r_[np.arange(10), 180 + np.arange(10, 20)]
     gaps = np.diff(position) / 30
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.001, 0.001), emission=ch.Gaussian([5.0], sd=0.5))
+    model = ch.FactorialHMM(rows=ch.Switches(0.001, 0.001), emission=ch.Gaussian([5.0], sd=0.5))
     signal = Signal(data=ch.Observations(y, gaps=gaps), position=position, zone="", axis="when")
     return ch.sample(model, signal.data, draws=50, chains=2, seed=1, progress=False), signal
 

@@ -119,7 +119,7 @@ def test_packages_of_the_library__never_say_options(package):
 
 
 def test_report__speaks_of_options():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]))
     found = ch.sample(model, [0.1, 1.0, 0.9], draws=20, seed=1, progress=False).summary()
     told = ("run chains=4", *misfit_warnings(BAD_FIT))
     signal = Signal(data=ch.Observations(np.zeros(100)), position=np.arange(100) * 60.0, zone="")

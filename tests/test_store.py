@@ -47,12 +47,12 @@ PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
 def paths(**changes: Any) -> tuple[ch.FactorialHMM, ch.Observations]:
     """Four rows, one of them fixed; two sequences, gaps, a missing column."""
-    options = {"enter": [0.1, 0.2, 0.3, 0.1], "leave": 0.2, "sd": 0.6, "fixed_rows": {1: 1}, "y": 5, "starts": [T // 2]}
+    options = {"enter": [0.1, 0.2, 0.3, 0.1], "leave": 0.2, "sd": 0.6, "fixed": {1: 1}, "y": 5, "starts": [T // 2]}
     options |= changes
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(enter=options["enter"], leave=options["leave"]),
+        rows=ch.Switches(enter=options["enter"], leave=options["leave"]),
         emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9], sd=options["sd"]),
-        fixed_rows=options["fixed_rows"],
+        fixed=options["fixed"],
     )
     y = np.random.default_rng(options["y"]).normal(1.2, 0.7, T)
     y[3] = NAN
@@ -473,7 +473,7 @@ def test_draws_per_chunk():
 
 def test_store__holds_draws_that_are_all_zero(tmp_path):
     """Zeros are what Zarr takes a missing chunk for; here they are written, and a missing one is missed."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.0, 1.0), emission=ch.Gaussian([5.0], sd=0.1))
+    model = ch.FactorialHMM(rows=ch.Switches(0.0, 1.0), emission=ch.Gaussian([5.0], sd=0.1))
     options = {"update": "exact", "draws": 20, "chains": 1, "seed": 1, "progress": False}
     posterior = ch.sample(model, np.zeros(T), store=tmp_path / "run", **options)
     assert not posterior.codes.any()
@@ -487,7 +487,7 @@ def test_store__holds_draws_that_are_all_zero(tmp_path):
 CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "model": ("exact", {"sd": 0.7}, {}, "model.parameters.sd is 0.6 in the store, got 0.7"),
     "prior": ("exact", {"leave": 0.3}, {}, "model.leave is 0.2 in the store, got 0.3"),
-    "fixed rows": ("exact", {"fixed_rows": {1: 0}}, {}, "model.fixed_rows.1 is 1 in the store, got 0"),
+    "fixed rows": ("exact", {"fixed": {1: 0}}, {}, "model.fixed.1 is 1 in the store, got 0"),
     "data": ("exact", {"y": 6}, {}, r"data.y is \w{16} in the store, got \w{16}"),
     "starts": ("exact", {"starts": None}, {}, r"data.starts is \w{16} in the store, got \w{16}"),
     "seed": ("exact", {}, {"seed": 8}, "run.seed is 7 in the store, got 8"),

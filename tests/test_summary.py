@@ -285,7 +285,7 @@ def test_some_sites__are_evenly_spaced_and_fewer_in_long_runs(monkeypatch):
 
 
 def test_summary__says_at_how_many_of_the_sites_it_looked():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=0.3))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=0.3))
     for n_sites, title in ((500, "Chains of the cold replica (level: 200 of 500 sites)\n"), (200, "cold replica\n")):
         _, y = model.simulate(n_sites, seed=1)
         found = str(ch.sample(model, y, draws=10, seed=1, progress=False).summary())
@@ -301,7 +301,7 @@ def test_tied__levels_that_differ_by_rounding_are_equal():
 
 
 def test_a_real_run():
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
     y = model.simulate(8, seed=1)[1]
     posterior = ch.sample(model, y, update="row", exchange="swap", ladder=[1, 3], draws=60, warmup=20, seed=1)
     found = posterior.summary()

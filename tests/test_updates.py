@@ -28,11 +28,9 @@ needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
 NAN = float("nan")
 
 
-def chains(n_rows: int, seed: int = 3) -> ch.BinaryChains:
+def chains(n_rows: int, seed: int = 3) -> ch.Switches:
     rng = np.random.default_rng(seed)
-    return ch.BinaryChains(
-        rng.uniform(0.05, 0.3, n_rows), rng.uniform(0.05, 0.3, n_rows), rng.uniform(0.2, 0.8, n_rows)
-    )
+    return ch.Switches(rng.uniform(0.05, 0.3, n_rows), rng.uniform(0.05, 0.3, n_rows), rng.uniform(0.2, 0.8, n_rows))
 
 
 def observations(y: np.ndarray) -> ch.Observations:
@@ -70,11 +68,11 @@ def problem(name: str, n_columns: int = 24) -> tuple[ch.FactorialHMM, ch.Observa
         emission, y = ch.Custom(lambda y, level: -np.abs(y - level) / 0.4, weights), signal
     elif name == "logarithms":
         # Row 1 never turns on within a sequence, so some passes are in logarithms.
-        prior = ch.BinaryChains([0.1, 0.0, 0.2, 0.1], [0.2, 0.1, 0.1, 0.3], [0.3, 0.7, 0.5, 0.2])
+        prior = ch.Switches([0.1, 0.0, 0.2, 0.1], [0.2, 0.1, 0.1, 0.3], [0.3, 0.7, 0.5, 0.2])
         emission, y = ch.Gaussian(weights, sd=0.7), signal
     else:
         raise ValueError(name)
-    return ch.FactorialHMM(chains=prior, emission=emission, fixed_rows=fixed), observations(y)
+    return ch.FactorialHMM(rows=prior, emission=emission, fixed=fixed), observations(y)
 
 
 PROBLEMS = (
@@ -141,7 +139,7 @@ def test_streamed__24_rows_of_which_20_are_silent(blocks):
     probabilities = [np.resize(p, n_rows) for p in loud.chains.probabilities(n_loud)]
     weights = np.zeros(n_rows)
     weights[:n_loud] = loud.emission.weights
-    whole = ch.FactorialHMM(chains=ch.BinaryChains(*probabilities), emission=ch.Gaussian(weights, sd=0.7))
+    whole = ch.FactorialHMM(rows=ch.Switches(*probabilities), emission=ch.Gaussian(weights, sd=0.7))
     assert not whole.exact_target(data).tabulated
 
     def prepare(model, n):
@@ -199,7 +197,7 @@ def test_marginals__long_run_is_exact(update, beta):
     if update is UPDATES["given"]:
         update = ch.BlockGibbs(blocks=[(2, 0), (0,), (3, 1)])
     rng = np.random.default_rng(8)
-    model = ch.FactorialHMM(chains=chains(4), emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9], sd=2.0))
+    model = ch.FactorialHMM(rows=chains(4), emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9], sd=2.0))
     data = observations(model.simulate(80, seed=4)[1])
     exact = ch.exact.marginals(model, data, beta=beta)
     assert 0.02 < exact.min() < exact.max() < 0.98, "sites that hardly ever change have no usable batch means"
@@ -215,9 +213,9 @@ def test_marginals__long_run_is_exact(update, beta):
 @pytest.mark.parametrize("update", [ch.BlockGibbs(size=3), ch.HammingBall(radius=1)], ids=["block", "ball"])
 def test_marginals__24_rows_streamed(update):
     """As above for four rows among twenty silent ones; the exact marginals are those of the four alone."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.25), emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9], sd=1.5))
+    model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.25), emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9], sd=1.5))
     data = observations(model.simulate(10, seed=4)[1])
-    whole = ch.FactorialHMM(chains=model.chains, emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9, *[0.0] * 20], sd=1.5))
+    whole = ch.FactorialHMM(rows=model.chains, emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9, *[0.0] * 20], sd=1.5))
     exact = ch.exact.marginals(model, data)
     n_sweeps = 5_000 if isinstance(update, ch.BlockGibbs) else 25_000
     sweep = update.prepare(whole.exact_target(data), 1.0)
@@ -236,9 +234,9 @@ N_REAL = 300
 def real():
     """The size of the paper's tumour data: six rows with one held as the baseline, 10,877 sites, 22 chromosomes."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(enter=0.01, leave=0.01),
+        rows=ch.Switches(enter=0.01, leave=0.01),
         emission=ch.IntegratedDepth(REAL_WEIGHTS, depth_mean=15.0, depth_sd=1.0, sd=1.0),
-        fixed_rows={5: 1},
+        fixed={5: 1},
     )
     starts = np.linspace(0, 10_877, 22, endpoint=False).astype(int)
     _, y = model.simulate(10_877, seed=1, starts=starts)
@@ -336,7 +334,7 @@ def test_n_uniforms__nothing_beyond_is_read(update, table_bytes, beta):
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
 def test_n_uniforms__every_one_is_read(update, beta):
     """Each uniform decides something in some sweep; only the first of a shuffle has one outcome."""
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.4, 0.4), emission=ch.Gaussian([1.0, 1.3, 0.8, 0.9], sd=0.9))
+    model = ch.FactorialHMM(rows=ch.Switches(0.4, 0.4), emission=ch.Gaussian([1.0, 1.3, 0.8, 0.9], sd=0.9))
     data = np.array([1.3, 2.5, 1.8])
     sweep = update.prepare(model.exact_target(data), beta)
     rng = np.random.default_rng(6)
@@ -402,14 +400,14 @@ def test_sweep__scratch_carries_nothing_over(update):
 def impossible_starts():
     y = np.resize([0.0, 3.0, 2.0, 0.0, 4.0], 15)
     counts = ch.Poisson([1.0, 2.0, 1.0])
-    yield "counts", ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=counts), y
+    yield "counts", ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=counts), y
     # Row 0 is off for good, so some of what is left is excluded by the prior and passes are in logarithms.
-    frozen = ch.BinaryChains([0.0, 0.2, 0.3], 0.2, [0.0, 0.5, 0.5])
-    yield "frozen", ch.FactorialHMM(chains=frozen, emission=counts), y
+    frozen = ch.Switches([0.0, 0.2, 0.3], 0.2, [0.0, 0.5, 0.5])
+    yield "frozen", ch.FactorialHMM(rows=frozen, emission=counts), y
     # Two rows must be on together: given the others, no single row can repair a column.
     table = np.zeros((15, 8))
     table[::3, :6] = -np.inf
-    yield "together", ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Table(table)), np.zeros(15)
+    yield "together", ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Table(table)), np.zeros(15)
 
 
 STARTS = {name: (model, y) for name, model, y in impossible_starts()}
@@ -490,7 +488,7 @@ def test_prepare__raise_on_misfit(update, message, beta):
 
 @pytest.mark.parametrize("update", [ch.BlockGibbs(size=30), ch.HammingBall(radius=9)], ids=["block", "ball"])
 def test_prepare__raise_on_memory(update):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(30)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(np.ones(30)))
     with pytest.raises(ch.BudgetExceeded, match=r"candidates at each of 100 sites needs .* MiB, limit .* smaller"):
         update.prepare(model.exact_target(np.zeros(100)), 1.0)
 
@@ -543,7 +541,7 @@ def specialisations() -> dict[str, int]:
         for enter in (0.1, 0.0):
             for gaps in (None, np.resize([1.0, 2.0], n_columns - 1)):
                 model = ch.FactorialHMM(
-                    chains=ch.BinaryChains(enter, 0.2, 0.4), emission=ch.Gaussian(rng.normal(size=n_rows))
+                    rows=ch.Switches(enter, 0.2, 0.4), emission=ch.Gaussian(rng.normal(size=n_rows))
                 )
                 data = ch.Observations(rng.normal(size=n_columns), gaps=gaps)
                 for table_bytes in (2**20, 0):
@@ -581,6 +579,6 @@ def test_compiled__few_versions_of_every_kernel():
 
 @pytest.mark.parametrize(("n_rows", "radius", "kind"), [(8, 1, "TENSOR"), (9, 1, "DENSE"), (9, 2, "TENSOR")])
 def test_a_ball_goes_the_way_that_counts_fewer_operations(n_rows, radius, kind):
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian(np.ones(n_rows)))
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(np.ones(n_rows)))
     (step,) = ch.HammingBall(radius=radius).steps(model.exact_target([0.0]))
     assert step.kind == getattr(sweeps, f"BALL_{kind}")

@@ -25,7 +25,7 @@ class Hard(NamedTuple):
 def random_weights(n_rows: int, n_columns: int, sd: float, switch: float, seed: int, starts: int = 1) -> Hard:
     """Weights between 0.2 and 1; `starts` sequences of equal length."""
     weights = np.random.default_rng(seed).uniform(0.2, 1.0, n_rows)
-    model = ch.FactorialHMM(chains=ch.BinaryChains(switch, switch), emission=ch.Gaussian(weights, sd=sd))
+    model = ch.FactorialHMM(rows=ch.Switches(switch, switch), emission=ch.Gaussian(weights, sd=sd))
     first = np.arange(starts) * (n_columns // starts)
     _, y = model.simulate(n_columns, seed=seed, starts=first)
     return known(model, ch.Observations(y, starts=first))
@@ -39,7 +39,7 @@ def lattice(n_columns: int, seed: int = 1) -> Hard:
     """Long segments, eight rows of about 3 and six of about 4: rival explanations need seven rows changed at once."""
     rng = np.random.default_rng(seed)
     weights = np.repeat([3.0, 4.0], [8, 6]) * (1 + rng.uniform(-0.01, 0.01, 14))
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.005, 0.005), emission=ch.Gaussian(weights, sd=0.35))
+    model = ch.FactorialHMM(rows=ch.Switches(0.005, 0.005), emission=ch.Gaussian(weights, sd=0.35))
     return known(model, ch.Observations(model.simulate(n_columns, seed=seed)[1]))
 
 
@@ -50,12 +50,12 @@ def in_channels(parts: list[np.ndarray], n_columns: int, depth: float, sd: float
     for channel, own in enumerate(parts):
         weights[first : first + len(own), channel] = own
         first += len(own)
-    chains = ch.BinaryChains(switch, switch)
-    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights, depth=depth, sd=sd))
+    chains = ch.Switches(switch, switch)
+    model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(weights, depth=depth, sd=sd))
     _, y = model.simulate(n_columns, seed=1)
     exact = []
     for own, channel in zip(parts, y.T, strict=True):
-        part = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(own, depth=depth, sd=sd))
+        part = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(own, depth=depth, sd=sd))
         exact += ch.exact.all_probabilities(part, channel)
     return Hard(model, ch.Observations(y), exact)
 
@@ -106,7 +106,7 @@ def sequences_of_five(n_columns: int) -> np.ndarray:
     return np.arange(0, n_columns, 5)
 
 
-FAR_CHAINS = ch.BinaryChains(0.02, 0.025)
+FAR_CHAINS = ch.Switches(0.02, 0.025)
 
 
 def sizes_only(weights: np.ndarray, n_columns: int, sd: float, seed: int) -> tuple[ch.FactorialHMM, ch.Observations]:
@@ -120,17 +120,17 @@ def sizes_only(weights: np.ndarray, n_columns: int, sd: float, seed: int) -> tup
         return -0.5 * np.sum((y - np.abs(level - centre)) ** 2, axis=-1) / sd**2
 
     starts = sequences_of_five(n_columns)
-    noiseless = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Gaussian(weights, sd=sd))
+    noiseless = ch.FactorialHMM(rows=FAR_CHAINS, emission=ch.Gaussian(weights, sd=sd))
     states, _ = noiseless.simulate(n_columns, seed=seed, starts=starts)
     rng = np.random.default_rng(seed)
     y = np.abs(states.T @ weights - centre) + rng.normal(0, sd, (n_columns, weights.shape[1]))
-    model = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Custom(sizes, weights))
+    model = ch.FactorialHMM(rows=FAR_CHAINS, emission=ch.Custom(sizes, weights))
     return model, ch.Observations(y, starts=starts)
 
 
 def going_together(n_rows: int, n_columns: int, sd: float, seed: int) -> Hard:
     """Rows that are on and off together, seen through differences around a ring, with their signs: Gaussian noise."""
-    model = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Gaussian(around_a_ring(n_rows), sd=sd))
+    model = ch.FactorialHMM(rows=FAR_CHAINS, emission=ch.Gaussian(around_a_ring(n_rows), sd=sd))
     y = np.random.default_rng(seed).normal(0, sd, (n_columns, n_rows))
     return known(model, ch.Observations(y, starts=sequences_of_five(n_columns)))
 
@@ -177,7 +177,7 @@ def wired_anew(
         for t in range(start, min(start + length, n_columns)):
             y = truth @ weights + rng.normal(0, sd, weights.shape[1])
             log_lik[t] = -0.5 * np.sum((y - states @ weights) ** 2, axis=1) / sd**2
-    model = ch.FactorialHMM(chains=FAR_CHAINS, emission=ch.Table(log_lik))
+    model = ch.FactorialHMM(rows=FAR_CHAINS, emission=ch.Table(log_lik))
     return known(model, ch.Observations(np.arange(n_columns), starts=starts))
 
 

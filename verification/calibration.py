@@ -45,7 +45,7 @@ def model_of(kind: str) -> ch.FactorialHMM:
         "IntegratedDepth": lambda: ch.IntegratedDepth(ch.Gamma([3, 3], 3), ch.Normal(3, 0.5), 0.3, ch.HalfNormal(1)),
         "Poisson": lambda: ch.Poisson(ch.Dirichlet([2, 2]), ch.Gamma(4, 1), ch.HalfNormal(0.5)),
     }[kind]()
-    return ch.FactorialHMM(chains=ch.BinaryChains(ch.Beta(2, 6), ch.Beta([2, 3], 5), 0.4), emission=emission)
+    return ch.FactorialHMM(rows=ch.Switches(ch.Beta(2, 6), ch.Beta([2, 3], 5), 0.4), emission=emission)
 
 
 def without_priors(self: Learning, values: np.ndarray) -> float:

@@ -34,9 +34,9 @@ class Estimates(NamedTuple):
 
 
 def problems() -> list[Problem]:
-    chains = ch.BinaryChains(0.01, 0.01)
-    three = ch.FactorialHMM(chains=chains, emission=ch.Gaussian([0.21, 0.31, 0.48], depth=15.0, sd=1.0))
-    four = ch.FactorialHMM(chains=chains, emission=ch.Gaussian([0.1, 0.2, 0.3, 0.4], depth=15.0, sd=1.0))
+    chains = ch.Switches(0.01, 0.01)
+    three = ch.FactorialHMM(rows=chains, emission=ch.Gaussian([0.21, 0.31, 0.48], depth=15.0, sd=1.0))
+    four = ch.FactorialHMM(rows=chains, emission=ch.Gaussian([0.1, 0.2, 0.3, 0.4], depth=15.0, sd=1.0))
     _, y3 = three.simulate(200, seed=1)
     starts = [0, 100, 220]
     _, y4 = four.simulate(300, seed=2, starts=starts)
@@ -56,7 +56,7 @@ def posterior(problem: Problem, ladder: ch.Ladder, draws: int, seed: int) -> ch.
         ladder=ladder,
         draws=draws,
         warmup=WARMUP,
-        chains=CHAINS,
+        rows=CHAINS,
         seed=seed,
         workers=1,
         progress=False,

@@ -48,7 +48,7 @@ class Study:
     @cached_property
     def model(self) -> ch.FactorialHMM:
         return ch.FactorialHMM(
-            chains=ch.BinaryChains(0.01, 0.01), emission=ch.Gaussian(self.weights, depth=self.depth, sd=self.sd)
+            rows=ch.Switches(0.01, 0.01), emission=ch.Gaussian(self.weights, depth=self.depth, sd=self.sd)
         )
 
     @cached_property

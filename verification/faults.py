@@ -54,7 +54,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def problem() -> tuple[ch.FactorialHMM, ch.Observations]:
-    model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.03), emission=ch.Gaussian([1.0, 0.6, 0.4], sd=0.6))
+    model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.03), emission=ch.Gaussian([1.0, 0.6, 0.4], sd=0.6))
     return model, ch.Observations(model.simulate(N_SITES, seed=1)[1], starts=[150])
 
 

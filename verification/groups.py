@@ -25,11 +25,11 @@ GOAL = 0.02
 
 def problem() -> tuple[ch.FactorialHMM, np.ndarray, np.ndarray]:
     """The model, its data (T, D) and the exact marginals (K, T)."""
-    chains = ch.BinaryChains(0.01, 0.01)
+    chains = ch.Switches(0.01, 0.01)
     weights = np.kron(np.eye(GROUPS), np.array(WEIGHTS)[:, None])
-    model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights, depth=15.0, sd=1.0))
+    model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(weights, depth=15.0, sd=1.0))
     _, y = model.simulate(COLUMNS, seed=1)
-    group = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(WEIGHTS, depth=15.0, sd=1.0))
+    group = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(WEIGHTS, depth=15.0, sd=1.0))
     return model, y, np.concatenate([ch.exact.marginals(group, channel) for channel in y.T])
 
 

@@ -29,7 +29,7 @@ LOW, HIGH = 0.05, 0.95
 def genome_model(n_rows: int) -> ch.FactorialHMM:
     """Weights that add up to 1, a depth and a noise that are hardly known, in the scale of the paper's tumour."""
     return ch.FactorialHMM(
-        chains=ch.BinaryChains(0.01, 0.01),
+        rows=ch.Switches(0.01, 0.01),
         emission=ch.Gaussian(ch.Dirichlet([4.0] * n_rows), depth=ch.Normal(180, 30), sd=ch.HalfNormal(15)),
     )
 
@@ -56,7 +56,7 @@ def covered(seed: int) -> dict[str, list[bool]]:
 def rivals() -> tuple[ch.FactorialHMM, np.ndarray]:
     """A signal of two levels, 0 and 6: two rows that switch together at depth 6, or one of them at a greater depth."""
     model = ch.FactorialHMM(
-        chains=ch.BinaryChains(0.2, 0.2),
+        rows=ch.Switches(0.2, 0.2),
         emission=ch.Gaussian(ch.Dirichlet([3.0, 3.0]), depth=ch.Gamma(6, 0.6), sd=1.0),
     )
     on = np.repeat([0, 1, 0, 1, 0], [6, 8, 6, 4, 6])

@@ -26,7 +26,7 @@ GROWTH = 32 * 2**20
 
 def model(n_rows: int) -> ch.FactorialHMM:
     weights = np.linspace(1.0, 0.4, n_rows)
-    return ch.FactorialHMM(chains=ch.BinaryChains(0.001, 0.002), emission=ch.Gaussian(weights, sd=0.8))
+    return ch.FactorialHMM(rows=ch.Switches(0.001, 0.002), emission=ch.Gaussian(weights, sd=0.8))
 
 
 def peak() -> int:

@@ -52,7 +52,7 @@ def _waves(rng: np.random.Generator, n: int) -> Floats:
 
 
 def model_of(emission: Emission) -> ch.FactorialHMM:
-    return ch.FactorialHMM(chains=ch.BinaryChains(0.01, 0.01), emission=emission)
+    return ch.FactorialHMM(rows=ch.Switches(0.01, 0.01), emission=emission)
 
 
 def checked(model: ch.FactorialHMM, y: Floats, seed: int) -> Misfit:

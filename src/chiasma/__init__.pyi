@@ -6,7 +6,7 @@ from .cohort import cohort as cohort
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
 from .models.additive import Additive
 from .models.arguments import Argument
-from .models.chains import BinaryChains
+from .models.chains import Switches
 from .models.density import BlockModes, Density
 from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
 from .models.factorial import FactorialHMM, log_joint
@@ -37,7 +37,6 @@ __all__ = [
     "Argument",
     "AugmentedCrossover",
     "Beta",
-    "BinaryChains",
     "BlockGibbs",
     "BlockModes",
     "BudgetExceeded",
@@ -84,6 +83,7 @@ __all__ = [
     "StudentT",
     "Swap",
     "Switch",
+    "Switches",
     "Table",
     "Uniform",
     "calibration",

@@ -32,8 +32,8 @@ class ImpossibleData(ChiasmaError, ValueError):
     Examples
     --------
     >>> import chiasma as ch
-    >>> never = ch.BinaryChains(enter=0.0, leave=0.1, initial=0.0)
-    >>> model = ch.FactorialHMM(chains=never, emission=ch.Poisson([1.0]))
+    >>> never = ch.Switches(enter=0.0, leave=0.1, initial=0.0)
+    >>> model = ch.FactorialHMM(rows=never, emission=ch.Poisson([1.0]))
     >>> try:
     ...     ch.exact.log_evidence(model, [0.0, 3.0])
     ... except ch.ImpossibleData as error:
@@ -49,7 +49,7 @@ class BudgetExceeded(ChiasmaError, MemoryError):
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0] * 30))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0] * 30))
     >>> try:
     ...     ch.exact.log_evidence(model, [0.0, 3.0])
     ... except ch.BudgetExceeded as error:

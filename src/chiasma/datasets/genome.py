@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.io.signal import Signal
-from chiasma.models.chains import BinaryChains
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
@@ -48,9 +48,9 @@ def tumour_genome(seed: int | None = None, n_bins: int = N_BINS, sd: float = SD)
     if n_bins < len(CHROMOSOMES):
         raise InvalidInput(f"a genome needs at least {len(CHROMOSOMES)} sites, one per chromosome, got {n_bins}")
     model = FactorialHMM(
-        chains=BinaryChains(enter=ENTER, leave=LEAVE),
+        rows=Switches(enter=ENTER, leave=LEAVE),
         emission=Gaussian(weights=WEIGHTS, depth=DEPTH, sd=sd),
-        fixed_rows=FIXED_ROWS,
+        fixed=FIXED_ROWS,
     )
     sizes = chromosome_sizes(n_bins)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from chiasma import exact
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import pack, unpack
-from chiasma.models.chains import BinaryChains
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
@@ -57,7 +57,7 @@ def simulation_study(seed: int | None = None, switching: float = SWITCHING) -> S
     ((3, 195), [[1, 1, 0], [0, 0, 0], [1, 1, 0]])
     """
     model = FactorialHMM(
-        chains=BinaryChains(enter=switching, leave=switching, initial=0.5),
+        rows=Switches(enter=switching, leave=switching, initial=0.5),
         emission=Gaussian(weights=WEIGHTS, depth=DEPTH, sd=SD),
     )
     on = np.repeat(np.arange(2 * N_BLOCKS - 1) % 2 == 0, BLOCK_LENGTH)

@@ -64,7 +64,7 @@ def value_and_gradient(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     >>> value, gradient = ch.exact.value_and_gradient(model, [0.1, 1.2, 0.9], {"sd": 0.3})
     >>> round(value, 3), gradient["sd"].round(3).tolist()
     (-2.748, -5.185)
@@ -130,7 +130,7 @@ def _by_row(
     sizes = [int(size) for size in model.layout.sizes]
     by_matrix = [np.zeros((n_kinds, size, size)) for size in sizes]
     by_add = [np.zeros((size, *channels)) for size in sizes]
-    for k, state in model.fixed_rows.items():
+    for k, state in model.fixed.items():
         by_add[k][state] = by_level.sum(axis=0)
     if isinstance(target, StateTarget):
         shapes, groups = [axis.size for axis in target.axes], [axis.rows for axis in target.axes]

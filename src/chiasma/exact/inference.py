@@ -34,7 +34,7 @@ def log_evidence(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> round(ch.exact.log_evidence(model, [0.1, 2.9, 3.2]), 3)
     -4.88
     """
@@ -58,7 +58,7 @@ def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = 
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> ch.exact.marginals(model, [0.1, 2.9, 3.2]).round(2).tolist()
     [[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
     """
@@ -109,7 +109,7 @@ def all_probabilities(model: FactorialHMM, data: Data, beta: float = 1.0, memory
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> [own.round(2).tolist() for own in ch.exact.all_probabilities(model, [0.1, 2.9])]
     [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]
     """
@@ -146,7 +146,7 @@ def count_probabilities(
     """
     k = model.row_number(row)
     target = target_of(model, data)
-    if k in model.fixed_rows or not isinstance(target, StateTarget):
+    if k in model.fixed or not isinstance(target, StateTarget):
         return probabilities(model, data, row, beta, memory)
     smoothed = _smoothed_axes(target, beta, memory)
     return next(np.ascontiguousarray(own.T) for axis, own in zip(target.axes, smoothed, strict=True) if k in axis.rows)
@@ -172,7 +172,7 @@ def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list
     """(S_k, T) probabilities of the states of every row, fixed rows included."""
     target = target_of(model, data)
     out = [np.zeros((size, target.n_columns)) for size in model.layout.sizes]
-    for k, x in model.fixed_rows.items():
+    for k, x in model.fixed.items():
         out[k][x] = 1.0
     if isinstance(target, StateTarget):
         for axis, smoothed in zip(target.axes, _smoothed_axes(target, beta, memory), strict=True):
@@ -200,7 +200,7 @@ def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDA
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> ch.exact.map_states(model, [0.1, 2.9, 3.2]).tolist()
     [[0, 1, 1], [0, 1, 1]]
     """
@@ -242,7 +242,7 @@ def draws(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> ch.exact.draws(model, [0.1, 2.9, 3.2], n=2, seed=1)
     array([[0, 3, 3],
            [0, 3, 3]], dtype=uint8)

@@ -35,7 +35,7 @@ class ParameterDensity:
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     >>> function = ch.exact.log_density(model, [0.1, 1.2, 0.9, 0.2])
     >>> function.size, round(function(function.start({"sd": 0.3})), 3)
     (1, -5.905)
@@ -65,7 +65,7 @@ class ParameterDensity:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
         >>> value, slope = ch.exact.log_density(model, [0.1, 1.2, 0.9, 0.2]).value_and_gradient([-1.2])
         >>> round(value, 3), slope.round(3).tolist()
         (-5.903, [0.599])
@@ -99,7 +99,7 @@ class ParameterDensity:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
         >>> ch.exact.log_density(model, [0.1, 1.2]).values([0.0])["sd"].tolist()
         1.0
         """
@@ -119,7 +119,7 @@ class ParameterDensity:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
         >>> ch.exact.log_density(model, [0.1, 1.2]).start({"sd": 1.0}).tolist()
         [0.0]
         """
@@ -218,7 +218,7 @@ def log_density(
     --------
     >>> import chiasma as ch
     >>> from scipy.optimize import minimize
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     >>> function = ch.exact.log_density(model, [0.1, 1.2, 0.9, 0.2])
     >>> def cost(x):
     ...     value, slope = function.value_and_gradient(x)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.experiments.result import ExperimentResult, Finding, ResultTable
-from chiasma.models.chains import BinaryChains
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.target import Target
@@ -126,7 +126,7 @@ MOVES: dict[str, Callable[[Replicas], Floats]] = {
 
 def tiny_replicas(enter: float, leave: float, n_columns: int, seed: int) -> Replicas:
     """One row, simulated data."""
-    model = FactorialHMM(chains=BinaryChains(enter, leave), emission=Gaussian([1.0], sd=0.8))
+    model = FactorialHMM(rows=Switches(enter, leave), emission=Gaussian([1.0], sd=0.8))
     _, y = model.simulate(n_columns, seed)
     target = model.target(y)
     assert isinstance(target, Target)

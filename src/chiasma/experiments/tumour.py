@@ -86,7 +86,7 @@ def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
             **size._asdict(), "n_iterations_paper": 50_000, "burn_in": f"one part in {cases.BURN_IN}",
             "chains": CHAINS, "start": "one draw of the prior", "temperatures": timings.TEMPERATURES,
             "radius": cases.RADIUS, "exchange_every": timings.EXCHANGE_EVERY, "workers": timings.WORKERS, "seed": seed,
-            "weights": genome.WEIGHTS, "fixed_rows": genome.FIXED_ROWS, "depth_mean": cases.DEPTH_MEAN,
+            "weights": genome.WEIGHTS, "fixed": genome.FIXED_ROWS, "depth_mean": cases.DEPTH_MEAN,
             "depth_sd": cases.DEPTH_SD, "sd": cases.SD, "switching": cases.SWITCHING,
             "real": "skipped" if path is None else cases.SAMPLE, "real_weights": cases.REAL_WEIGHTS,
             "real_depth": cases.REAL_DEPTH, "real_sd": cases.REAL_SD, "real_switching": cases.REAL_SWITCHING,

@@ -27,7 +27,7 @@ from chiasma.io.columns import Columns
 from chiasma.io.tables import read_signal
 from chiasma.kernels.codes import pack
 from chiasma.kernels.layout import make_layout
-from chiasma.models.chains import BinaryChains
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import Gaussian, IntegratedDepth
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
@@ -92,8 +92,8 @@ class Outcome(NamedTuple):
 def ambiguous_genome(seed: int, n_bins: int) -> Case:
     """States drawn from the prior, except on the three chromosomes; the signal drawn from the emission."""
     emission = IntegratedDepth(genome.WEIGHTS, depth_mean=DEPTH_MEAN, depth_sd=DEPTH_SD, sd=SD)
-    chains = BinaryChains(enter=SWITCHING, leave=SWITCHING, initial=0.5)
-    model = FactorialHMM(chains=chains, emission=emission, fixed_rows=genome.FIXED_ROWS)
+    chains = Switches(enter=SWITCHING, leave=SWITCHING, initial=0.5)
+    model = FactorialHMM(rows=chains, emission=emission, fixed=genome.FIXED_ROWS)
     sizes = genome.chromosome_sizes(n_bins)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     rng = np.random.default_rng(seed)
@@ -118,8 +118,8 @@ def real_profile(path: Path, first_chromosome: int) -> Case:
     y = np.clip(100 * ratio.data.y[inside] / np.nanmedian(segmented), *CLIP)
     starts = np.flatnonzero(np.append(True, labels[inside][1:] != labels[inside][:-1]))
     emission = Gaussian(weights=REAL_WEIGHTS, depth=REAL_DEPTH, sd=REAL_SD)
-    chains = BinaryChains(enter=REAL_SWITCHING, leave=REAL_SWITCHING, initial=0.5)
-    model = FactorialHMM(chains=chains, emission=emission, fixed_rows={0: 1})
+    chains = Switches(enter=REAL_SWITCHING, leave=REAL_SWITCHING, initial=0.5)
+    model = FactorialHMM(rows=chains, emission=emission, fixed={0: 1})
     chromosomes = tuple(int(label) for label in labels[inside][starts])
     return Case(model, Observations(y, starts), chromosomes, np.zeros((0, len(y)), np.int8))
 

@@ -14,7 +14,7 @@ from chiasma.errors import InvalidInput
 from chiasma.io.prior_settings import prior_names
 from chiasma.models.additive import Emission
 from chiasma.models.arguments import Argument
-from chiasma.models.chains import CHAINS, BinaryChains
+from chiasma.models.chains import CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.updates import UPDATES
@@ -69,10 +69,10 @@ def parse_ladder(key: str, text: str) -> str | list[float]:
     return text if text.startswith("auto") else parse_list(key, text)
 
 
-def parse_fixed_rows(key: str, texts: list[str]) -> dict[str, int]:
+def parse_fixed(key: str, texts: list[str]) -> dict[str, int]:
     """["5=1", "0=0"] as a table.
 
-    >>> parse_fixed_rows("fixed_rows", ["5=1"]), parse_fixed_rows("fixed_rows", ["{2 = 1}"])
+    >>> parse_fixed("fixed", ["5=1"]), parse_fixed("fixed", ["{2 = 1}"])
     ({'5': 1}, {'2': 1})
     """
     rows = {}
@@ -119,7 +119,7 @@ class Parameter(NamedTuple):
     default: Any
 
 
-def parameters_of(kind: type[Emission] | type[BinaryChains]) -> dict[str, Parameter]:
+def parameters_of(kind: type[Emission] | type[Switches]) -> dict[str, Parameter]:
     """The parameters of a class, by key."""
     given = inspect.signature(kind).parameters
     return {
@@ -185,10 +185,10 @@ def _model_settings() -> list[Setting]:
         *chains,
         Setting(
             "model",
-            "fixed_rows",
+            "fixed",
             "Hold a row at 0 or 1, e.g. 5=1 for a baseline; rows count from 0.",
             list[str],
-            parse_fixed_rows,
+            parse_fixed,
             "fixed-row",
         ),
     ]
@@ -238,7 +238,7 @@ def keys() -> dict[str, list[str]]:
 def flag(key: str) -> str:
     """The option of a setting.
 
-    >>> flag("depth_sd"), flag("fixed_rows")
+    >>> flag("depth_sd"), flag("fixed")
     ('--depth-sd', '--fixed-row')
     """
     return next(setting.flag for setting in all_settings() if setting.key == key)

@@ -1,7 +1,7 @@
 """Settings of a fit, from a TOML file and from the command line, which takes precedence.
 
     [data]     which columns of the data file to read
-    [model]    emission, its parameters, those of the chains, fixed_rows
+    [model]    emission, its parameters, those of the chains, fixed
     [priors]   priors of parameters of the model, which are then learned: sd = {half_normal = 20}
     [sampler]  arguments of chiasma.sample
     [output]   what is written: tables_only = true leaves out report.html and figures
@@ -41,7 +41,7 @@ from chiasma.io.options import (
 from chiasma.io.prior_settings import read_prior, write_prior
 from chiasma.io.row_settings import read_rows, write_rows
 from chiasma.models.additive import Additive, Emission
-from chiasma.models.chains import CHAINS, BinaryChains
+from chiasma.models.chains import CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.priors import Prior
@@ -171,18 +171,18 @@ class Settings:
             if one.about.same_as and key not in values:
                 # If the other parameter has a number and a prior, use the number.
                 values[key] = given.get(one.about.same_as, values[one.about.same_as])
-        fixed = _fixed_rows(given.get("fixed_rows", {}))
+        fixed = _fixed_table(given.get("fixed", {}))
         _check_fixed(fixed, given.get("weights"))
         return FactorialHMM(
-            chains=CHAINS["binary"](**_arguments(chains, values)),
+            rows=CHAINS["binary"](**_arguments(chains, values)),
             emission=kind(**_arguments(emission, values)),
-            fixed_rows=fixed,
+            fixed=fixed,
         )
 
     def _model_of_rows(
         self, name: str, kind: type[Additive], emission: Mapping[str, Parameter], values: Section
     ) -> FactorialHMM:
-        extra = [flag(key) for key in (*chain_parameters(), "fixed_rows") if key in values]
+        extra = [flag(key) for key in (*chain_parameters(), "fixed") if key in values]
         if extra:
             raise InvalidInput(f"[[row]] tables say how rows switch; drop {', '.join(extra)}, or drop the tables")
         needed = (key for key, one in emission.items() if one.about.required and key != "weights")
@@ -240,13 +240,13 @@ def settings_of(model: FactorialHMM) -> dict[str, Any]:
     chains = model.chains
     if name is None or (model.rows is None and type(chains) is not CHAINS["binary"]):
         raise InvalidInput(
-            f"settings know the emissions {', '.join(EMISSIONS)} and BinaryChains, got "
+            f"settings know the emissions {', '.join(EMISSIONS)} and Switches, got "
             f"{type(model.emission).__name__} and {type(chains).__name__}; keep this model as Python code"
         )
     section: Section = {"emission": name}
     tables: Section = {}
-    parts: list[Emission | BinaryChains] = [model.emission]
-    parts += [chains] if isinstance(chains, BinaryChains) else []
+    parts: list[Emission | Switches] = [model.emission]
+    parts += [chains] if isinstance(chains, Switches) else []
     for part in parts:
         for key, parameter in parameters_of(type(part)).items():
             value = part.given(parameter.name)
@@ -256,8 +256,8 @@ def settings_of(model: FactorialHMM) -> dict[str, Any]:
                 section[key] = value.tolist()
     if model.rows is not None:
         return {"model": section, "priors": tables, "row": write_rows(model.rows.given)}
-    if model.fixed_rows:
-        section["fixed_rows"] = {str(k): x for k, x in model.fixed_rows.items()}
+    if model.fixed:
+        section["fixed"] = {str(k): x for k, x in model.fixed.items()}
     return {"model": section, "priors": tables}
 
 
@@ -309,9 +309,9 @@ def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str
     return {parameter.name: values[key] for key, parameter in parameters.items() if key in values}
 
 
-def _fixed_rows(given: Any) -> dict[int, int]:
+def _fixed_table(given: Any) -> dict[int, int]:
     if not isinstance(given, dict) or not all(str(row).isdecimal() for row in given):
-        raise InvalidInput(f"fixed_rows must be a table of rows and states such as {{5 = 1}}, got {given!r}")
+        raise InvalidInput(f"fixed must be a table of rows and states such as {{5 = 1}}, got {given!r}")
     return {int(row): state for row, state in given.items()}
 
 

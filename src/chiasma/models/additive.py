@@ -93,7 +93,7 @@ class Additive(Emission):
     ...
     ...     def sample(self, level, rng):
     ...         return rng.laplace(level, self.scale)
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=Laplace([1.0, 3.0], scale=0.5))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=Laplace([1.0, 3.0], scale=0.5))
     >>> ch.exact.marginals(model, [0.1, 1.2, 4.1, 3.9]).round(2).tolist()
     [[0.59, 0.92, 0.97, 0.96], [0.0, 0.02, 1.0, 1.0]]
     """

@@ -1,4 +1,4 @@
-"""BinaryChains: the prior of the rows, independent two-state Markov chains.
+"""Switches: the prior of the rows, independent two-state Markov chains.
 
 A_k = [[1 - enter, enter], [leave, 1 - leave]]; over a gap d, with the stationary distribution pi_k,
 A_k^(d) = 1 pi_k' + (1 - enter - leave)^d (I - 1 pi_k').
@@ -22,7 +22,7 @@ from chiasma.models.priors import Dirichlet, Prior, check_prior
 from chiasma.types import Floats, as_floats
 
 
-class BinaryChains(Learnable):
+class Switches(Learnable):
     """Switching probabilities of the rows; a scalar holds for all rows, an array gives one value per row.
 
     A probability given as a prior is learned: Beta(1, 99) for one value for all rows, Beta([1, 1, 1], 99) for one each.
@@ -36,7 +36,7 @@ class BinaryChains(Learnable):
     Examples
     --------
     >>> import chiasma as ch
-    >>> ch.BinaryChains(enter=0.01, leave=0.03).probabilities(2)[2].tolist()
+    >>> ch.Switches(enter=0.01, leave=0.03).probabilities(2)[2].tolist()
     [0.25, 0.25]
     """
 
@@ -110,7 +110,7 @@ class BinaryChains(Learnable):
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in told.items())})"
 
 
-CHAINS: dict[str, type[BinaryChains]] = {"binary": BinaryChains}
+CHAINS: dict[str, type[Switches]] = {"binary": Switches}
 
 
 def _probability(name: str, values: npt.ArrayLike) -> Floats:

@@ -605,7 +605,7 @@ class Table(Emission):
     >>> import chiasma as ch
     >>> y, signal = np.array([0.1, 0.9, -1.1]), np.array([0.0, 1.0, -1.0, 0.0])
     >>> emission = ch.Table(-((y[:, None] - signal) ** 2) / (2 * 0.2**2))
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=emission)
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=emission)
     >>> ch.exact.marginals(model, np.zeros(3)).round(2).tolist()
     [[0.5, 1.0, 0.0], [0.5, 0.0, 1.0]]
     """

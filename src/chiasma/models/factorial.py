@@ -16,7 +16,7 @@ from chiasma.kernels.layout import Layout, make_layout, n_bits, pack_states, unp
 from chiasma.kernels.rows import draw_prior_row
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.borders import checked
-from chiasma.models.chains import BinaryChains
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import Counts, Table
 from chiasma.models.html_table import html_facts, html_table, value_text
 from chiasma.models.learnable import Learnable, shallow_copy
@@ -31,6 +31,8 @@ from chiasma.models.target import TABLE_BYTES, Target, check_beta
 from chiasma.types import Floats, Integers, as_array, as_count, as_random, is_a, is_count, shown
 
 NO_PARAMETERS = Parameters({}, {})
+# States of fixed rows, by their number or name.
+Fixed = Mapping[int, int] | Mapping[str, int] | Mapping[int | str, int]
 
 
 class FactorialHMM:
@@ -40,18 +42,17 @@ class FactorialHMM:
 
     Parameters
     ----------
-    chains : the prior of rows of two states; the emission then says how many rows there are.
-    rows : in place of chains, a list of ch.Row with any number of states each. Rows that cannot be told apart are
-        counted together: eight equal lamps cost nine states, not 256.
+    rows : ch.Switches(...) for one binary row per weight of the emission, or a list of ch.Row with any number of states
+        each. Identical rows of a list are collapsed into a count: eight equal lamps cost nine states, not 256.
     emission : the density of a column's observation.
-    fixed_rows : rows held at 0 or 1, e.g. {5: 1} for a baseline that is always on. A fixed row costs no state
-        space and contributes no prior term.
+    fixed : rows held in a state, by number or name, e.g. {5: 1} for a baseline that is always on. A fixed row costs no
+        state space and contributes no prior term.
 
     Examples
     --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(
-    ...     chains=ch.BinaryChains(enter=0.01, leave=0.01),
+    ...     rows=ch.Switches(enter=0.01, leave=0.01),
     ...     emission=ch.Gaussian(weights=[0.21, 0.31, 0.48], depth=15.0, sd=1.0),
     ... )
     >>> states, y = model.simulate(100, seed=1)
@@ -62,42 +63,36 @@ class FactorialHMM:
     def __init__(
         self,
         *,
-        chains: BinaryChains | None = None,
+        rows: Switches | Sequence[Row],
         emission: Emission,
-        fixed_rows: Mapping[int, int] | None = None,
-        rows: Sequence[Row] | None = None,
+        fixed: Fixed | None = None,
     ):
-        if (chains is None) == (rows is None):
-            raise InvalidInput("a FactorialHMM needs either chains=ch.BinaryChains(...) or rows=[ch.Row(...), ...]")
-        if chains is None:
-            assert rows is not None
-            if fixed_rows is not None and fixed_rows != {}:
-                raise InvalidInput("with rows=, a row is fixed by ch.Row(..., fixed=STATE), not by fixed_rows")
+        if not is_a(emission, Emission):
+            raise InvalidInput(f"emission must be one such as ch.Gaussian(...), got {shown(emission)}")
+        if isinstance(rows, Switches):
+            if not emission.n_rows:
+                raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
+            self.rows: Rows | None = None
+            self.chains: Switches | RowChains = rows
+            self.emission: Emission = emission
+            names = [f"row_{k}" for k in range(emission.n_rows)]
+            self.fixed = _fixed(fixed, names, [2] * emission.n_rows)
+            rows.probabilities(self.n_rows)
+        else:
             if not isinstance(emission, Additive):
                 raise InvalidInput(
-                    f"rows= need an additive emission, got {type(emission).__name__}; a Table goes with "
-                    "chains=ch.BinaryChains(...)"
+                    f"rows=[ch.Row(...), ...] need an additive emission, got {type(emission).__name__}; a Table goes "
+                    "with rows=ch.Switches(...)"
                 )
-            self.rows: Rows | None = Rows(rows)
-            self.chains: BinaryChains | RowChains = RowChains(self.rows)
-            self.emission: Emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
-            self.fixed_rows = self.rows.fixed
+            self.rows = Rows(rows)
+            if fixed:
+                self.rows = self.rows.with_fixed(_fixed(fixed, self.rows.names, self.rows.layout.sizes.tolist()))
+            self.chains = RowChains(self.rows)
+            self.emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
+            self.fixed = self.rows.fixed
             # Which rows are equal does not depend on learned values: all targets of a model have the same shape.
             self._groups = self.rows.groups(self.emission.weights, "weights" in self.emission.priors)
             _check_shared(self.rows, self.emission)
-        else:
-            if not is_a(chains, BinaryChains) or not is_a(emission, Emission):
-                raise InvalidInput(
-                    f"a FactorialHMM needs chains=ch.BinaryChains(...) and an emission such as ch.Gaussian(...), got "
-                    f"{shown(chains)} and {shown(emission)}"
-                )
-            if not emission.n_rows:
-                raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
-            self.rows = None
-            self.chains = chains
-            self.emission = emission
-            self.fixed_rows = _fixed_rows({} if fixed_rows is None else fixed_rows, emission.n_rows)
-            chains.probabilities(self.n_rows)
         self.parameters = Parameters(self.chains.priors, self.emission.priors)
 
     def at(self, values: Mapping[str, Any]) -> FactorialHMM:
@@ -114,7 +109,7 @@ class FactorialHMM:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
         >>> model.parameters.names, model.at({"sd": 0.5}).parameters.names
         (['sd'], [])
         """
@@ -127,8 +122,8 @@ class FactorialHMM:
         emission = self.emission.with_values(values)
         if self.rows is not None:
             return FactorialHMM(rows=self.rows.with_some(values), emission=emission)
-        assert isinstance(self.chains, BinaryChains)
-        return FactorialHMM(chains=self.chains.with_values(values), emission=emission, fixed_rows=self.fixed_rows)
+        assert isinstance(self.chains, Switches)
+        return FactorialHMM(rows=self.chains.with_values(values), emission=emission, fixed=self.fixed)
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> FactorialHMM:
         """`at` without checks: values must cover all priors and lie inside their supports."""
@@ -147,7 +142,7 @@ class FactorialHMM:
         if self.rows is None and not learned & {"enter", "leave"}:
             return True
         chains = self.chains.with_unchecked_values(self.parameters.unpack(values))
-        if isinstance(chains, BinaryChains):
+        if isinstance(chains, Switches):
             return bool(np.all(chains.enter + chains.leave <= 1))
         switches = (row.chain for row in chains.rows.given if isinstance(row.chain, Switch))
         return all(switch.enter + switch.leave <= 1 for switch in switches)
@@ -160,16 +155,16 @@ class FactorialHMM:
     @property
     def free_rows(self) -> tuple[int, ...]:
         """Numbers of the rows that are not fixed."""
-        if not self.fixed_rows:
+        if not self.fixed:
             return tuple(range(self.n_rows))
-        return tuple(k for k in range(self.n_rows) if k not in self.fixed_rows)
+        return tuple(k for k in range(self.n_rows) if k not in self.fixed)
 
     @property
     def fixed_code(self) -> int:
         """The bits of the fixed rows in every code."""
-        if not self.fixed_rows:
+        if not self.fixed:
             return 0
-        return sum(x << int(self.layout.shifts[k]) for k, x in self.fixed_rows.items())
+        return sum(x << int(self.layout.shifts[k]) for k, x in self.fixed.items())
 
     @cached_property
     def layout(self) -> Layout:
@@ -211,7 +206,7 @@ class FactorialHMM:
         free = self.free_rows
         return Target(
             edge=edge,
-            trans=np.ascontiguousarray(trans[:, free]) if self.fixed_rows else trans,
+            trans=np.ascontiguousarray(trans[:, free]) if self.fixed else trans,
             likelihood=self._likelihood(data),
             free=free,
             all_rows=self.n_rows,
@@ -234,7 +229,7 @@ class FactorialHMM:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 2.0], sd=0.1))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian([1.0, 2.0], sd=0.1))
         >>> target = model.target([0.1, 2.9])
         >>> target.n_columns, target.n_states
         (2, 4)
@@ -255,9 +250,9 @@ class FactorialHMM:
         if self.rows is not None:
             low, high = np.array(self.rows.contributions(weights)).swapaxes(0, 1)
             weights, base = high - low, low.sum(axis=0)
-        if not self.fixed_rows:
+        if not self.fixed:
             return Levels(self.emission, data, weights, base)
-        base = sum((weights[k] * x for k, x in self.fixed_rows.items()), base)
+        base = sum((weights[k] * x for k, x in self.fixed.items()), base)
         return Levels(self.emission, data, weights[list(self.free_rows)], base)
 
     @property
@@ -279,7 +274,7 @@ class FactorialHMM:
             assert chain is not None
             own = adds[group[0]]
             axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(own), gaps), adds=own))
-        base = sum((adds[k][x] for k, x in self.fixed_rows.items()), np.zeros(adds[0].shape[1:]))
+        base = sum((adds[k][x] for k, x in self.fixed.items()), np.zeros(adds[0].shape[1:]))
         likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
         return StateTarget(edge, axes, likelihood, self.rows, table_bytes)
 
@@ -290,7 +285,7 @@ class FactorialHMM:
         respect to the matrices, (E, S_k, S_k) of every row, and to what its states add to the level, (S_k,).
         """
         if self.rows is None:
-            assert isinstance(self.chains, BinaryChains)
+            assert isinstance(self.chains, Switches)
             found = self.chains.slopes(self.n_rows, data, np.stack(by_matrix, axis=1))
             return found | {"weights": np.array([slope[1] for slope in by_add])}
         assert isinstance(self.emission, Additive)
@@ -324,7 +319,7 @@ class FactorialHMM:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.3, 0.3), emission=ch.Gaussian([1.0, 2.0], sd=0.1))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian([1.0, 2.0], sd=0.1))
         >>> states, y = model.simulate(5, seed=1)
         >>> states.tolist(), y.round(1).tolist()
         ([[0, 0, 1, 0, 0], [1, 0, 0, 0, 1]], [2.0, 0.1, 0.9, -0.0, 2.0])
@@ -334,7 +329,7 @@ class FactorialHMM:
         n_columns = as_count("the number of columns", n_columns)
         rng = as_random(seed)
         states = self._simulate_states(Observations(np.zeros(n_columns), starts, gaps), rng)
-        for k, x in self.fixed_rows.items():
+        for k, x in self.fixed.items():
             states[k] = x
         if self.rows is None:
             level = states.T.astype(float) @ self.emission.weights
@@ -363,11 +358,11 @@ class FactorialHMM:
         return states.astype(np.int8 if self.layout.sizes.max() <= 127 else np.int64)
 
     def __repr__(self) -> str:
-        fixed = f", fixed_rows={self.fixed_rows}" if self.fixed_rows else ""
+        fixed = f", fixed={self.fixed}" if self.fixed else ""
         return f"FactorialHMM({self.n_rows} rows, {self.chains}, {type(self.emission).__name__}{fixed})"
 
     def _repr_html_(self) -> str:
-        facts = [] if self.rows is not None else [("fixed rows", str(self.fixed_rows))] if self.fixed_rows else []
+        facts = [] if self.rows is not None else [("fixed rows", str(self.fixed))] if self.fixed else []
         for part in (self.chains, self.emission):
             given = {name: part.given(name) for name in part.arguments} if isinstance(part, Learnable) else {}
             facts += [(name, value_text(value)) for name, value in given.items() if value is not None]
@@ -420,7 +415,7 @@ def log_joint(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.5, 0.5), emission=ch.Gaussian([1.0]))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.5, 0.5), emission=ch.Gaussian([1.0]))
     >>> round(ch.log_joint(model, [0.0, 1.0], [[0, 1]]), 4)
     -3.2242
     """
@@ -462,25 +457,32 @@ def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> 
         raise InvalidInput(
             f"code {codes[t]} at column {t} has state {found[k, t]} in row {k}, which has {layout.sizes[k]} states"
         )
-    for k, x in model.fixed_rows.items():
+    for k, x in model.fixed.items():
         wrong = found[k] != x
         if wrong.any():
             t = int(np.argmax(wrong))
-            raise InvalidInput(
-                f"states contradict fixed_rows: row {k} is fixed at {x}, got {found[k, t]} at column {t}"
-            )
+            raise InvalidInput(f"states contradict fixed: row {k} is fixed at {x}, got {found[k, t]} at column {t}")
     return codes
 
 
-def _fixed_rows(fixed: Mapping[int, int], n_rows: int) -> dict[int, int]:
+def _fixed(fixed: Fixed | None, names: Sequence[str], sizes: Sequence[int]) -> dict[int, int]:
+    """States of fixed rows by their number."""
+    if fixed is None:
+        return {}
     if not isinstance(fixed, Mapping):
-        raise InvalidInput(f"fixed_rows maps rows to states, such as {{0: 1}}, got {shown(fixed)}")
-    for k, x in fixed.items():
-        if not is_count(k, least=0) or k >= n_rows or not is_count(x, least=0) or x > 1:
+        raise InvalidInput(f"fixed maps rows to states, such as {{0: 1}}, got {shown(fixed)}")
+    n_rows = len(names)
+    found = {}
+    for given, x in fixed.items():
+        k = names.index(given) if isinstance(given, str) and given in names else given
+        known = isinstance(k, int | np.integer) and is_count(k, least=0) and k < n_rows
+        if not known or not is_count(x, least=0) or x >= sizes[int(k)]:
+            states = "0 or 1" if max(sizes) == 2 else "one of their states"
             raise InvalidInput(
-                f"fixed_rows maps rows 0..{n_rows - 1} to 0 or 1, got {{{k}: {x}}}; rows count from 0, and a baseline "
+                f"fixed maps rows 0..{n_rows - 1} to {states}, got {{{given}: {x}}}; rows count from 0, and a baseline "
                 "needs a weight of its own"
             )
-    if len(fixed) == n_rows:
+        found[int(k)] = int(x)
+    if len(found) == n_rows:
         raise InvalidInput(f"all {n_rows} rows are fixed; leave at least one free")
-    return {int(k): int(x) for k, x in sorted(fixed.items())}
+    return dict(sorted(found.items()))

@@ -19,7 +19,7 @@ from math import factorial, prod
 import numpy as np
 
 from chiasma.models.additive import Additive
-from chiasma.models.chains import BinaryChains
+from chiasma.models.chains import Switches
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.learnable import Learnable
 from chiasma.models.priors import Prior
@@ -35,8 +35,8 @@ def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
     A group whose rows are inside a block of another one comes before it.
 
     >>> import chiasma as ch
-    >>> chains = ch.BinaryChains(enter=[0.1, 0.1, 0.2], leave=0.1)
-    >>> exchangeable_blocks(ch.FactorialHMM(chains=chains, emission=ch.Gaussian(ch.Dirichlet([1, 1, 1]))))
+    >>> chains = ch.Switches(enter=[0.1, 0.1, 0.2], leave=0.1)
+    >>> exchangeable_blocks(ch.FactorialHMM(rows=chains, emission=ch.Gaussian(ch.Dirichlet([1, 1, 1]))))
     [[(0,), (1,)]]
     >>> lamps = [ch.Row([0, 1], ch.Switch(0.1, 0.1), copies=2, weight=ch.Gamma(2, 1)) for _ in range(2)]
     >>> exchangeable_blocks(ch.FactorialHMM(rows=lamps, emission=ch.Gaussian()))
@@ -47,7 +47,7 @@ def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
     weights = _kinds(model.emission, "weights", model.n_rows)
     learns_weights = "weights" in model.emission.priors
     if model.rows is None:
-        assert isinstance(model.chains, BinaryChains)
+        assert isinstance(model.chains, Switches)
         chains = [_kinds(model.chains, name, model.n_rows) for name in model.chains.arguments]
         if not learns_weights and not any(prior.shape for prior in model.chains.priors.values()):
             return []  # equal rows without parameters of their own are counted, not ordered

@@ -31,7 +31,7 @@ class Prior(ABC):
 
     >>> import chiasma as ch
     >>> emission = ch.Gaussian(weights=ch.Gamma([2.0, 2.0], 1.0), sd=ch.HalfNormal(1.0))
-    >>> ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission).parameters.names
+    >>> ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission).parameters.names
     ['weights', 'sd']
     """
 
@@ -337,7 +337,7 @@ class Beta(Independent):
     One switch in a hundred columns is expected:
 
     >>> import chiasma as ch
-    >>> ch.BinaryChains(enter=ch.Beta(1, 99), leave=ch.Beta(1, 99)).priors["enter"].centre.tolist()
+    >>> ch.Switches(enter=ch.Beta(1, 99), leave=ch.Beta(1, 99)).priors["enter"].centre.tolist()
     0.01
     """
 

@@ -120,6 +120,11 @@ class Row(Learnable):
         own = {name: values.get(name, self.given(name)) for name in self.arguments}
         return Row(**own, chain=chain, name=self.name, copies=self.copies, fixed=self.fixed)
 
+    def held(self, name: str, state: int | None) -> Row:
+        """One copy of the row, held in a state."""
+        own = {argument: self.given(argument) for argument in self.arguments}
+        return Row(**own, chain=self.chain, name=name, fixed=state)
+
     def _check_chain(self, called: str) -> None:
         if not isinstance(self.chain, RowChain):
             raise InvalidInput(
@@ -202,6 +207,24 @@ class Rows:
             raise InvalidInput(f"all {len(self.rows)} rows are fixed; leave at least one free")
         self.keys = self._keys()
         self.priors = self._shared_priors()
+
+    def with_fixed(self, fixed: Mapping[int, int]) -> Rows:
+        """The rows, some of them held in a state, by number."""
+        rows = []
+        first = 0
+        for row in self.given:
+            numbers = range(first, first + row.copies)
+            first += row.copies
+            if not any(k in fixed for k in numbers):
+                rows.append(row)
+            elif row.copies > 1 and row.learned:
+                raise InvalidInput(
+                    f"{self.names[numbers[0]]!r} is one of {row.copies} copies with learned parameters; to fix one of "
+                    "them, write it as a row of its own"
+                )
+            else:
+                rows += [row.held(self.names[k], fixed.get(k, row.fixed)) for k in numbers]
+        return Rows(rows)
 
     def _keys(self) -> list[dict[str, str]]:
         """For every given row, the names in the model of its learned arguments."""
@@ -323,7 +346,7 @@ class Rows:
 
 
 class RowChains:
-    """The Markov chains of rows of two states, in the shape of BinaryChains."""
+    """The Markov chains of rows of two states, in the shape of Switches."""
 
     arguments: Mapping[str, object] = {}
     initial: Floats | None = None

@@ -194,7 +194,7 @@ def _what_rows_are(found: Found) -> str:
     if adds is None:
         return text
     model = found.posterior.model
-    held = model.fixed_rows if isinstance(model, FactorialHMM) else {}
+    held = model.fixed if isinstance(model, FactorialHMM) else {}
     listed = [
         f"{name} {_adds_text(own, held.get(k))}"
         for k, (name, own) in enumerate(zip(names_of_rows(found.posterior), adds, strict=True))

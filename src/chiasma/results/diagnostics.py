@@ -36,7 +36,7 @@ def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0]))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian([1.0]))
     >>> posterior = ch.sample(model, [0.5, 0.4, 0.6], draws=50, seed=1, progress=False)
     >>> ch.diagnostics.hamming_distances(posterior, lags=[1, 10]).sizes["lag"]
     2

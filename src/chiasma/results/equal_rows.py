@@ -32,8 +32,8 @@ def equal_rows(model: object) -> list[list[int]]:
     their weights.
 
     >>> import chiasma as ch
-    >>> chains = ch.BinaryChains(enter=[0.1, 0.1, 0.2, 0.1], leave=0.1)
-    >>> equal_rows(ch.FactorialHMM(chains=chains, emission=ch.Gaussian([1.0, 1.0, 1.0, 2.0])))
+    >>> chains = ch.Switches(enter=[0.1, 0.1, 0.2, 0.1], leave=0.1)
+    >>> equal_rows(ch.FactorialHMM(rows=chains, emission=ch.Gaussian([1.0, 1.0, 1.0, 2.0])))
     [[0, 1]]
     """
     if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive):

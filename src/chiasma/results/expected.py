@@ -147,7 +147,7 @@ def reachable(posterior: Posterior) -> tuple[Floats, Floats] | None:
     for best in (np.min, np.max):
         level = np.zeros(() if emission.n_channels is None else emission.n_channels)
         for k, adds in enumerate(_contributions(model)):
-            level = level + (adds[model.fixed_rows[k]] if k in model.fixed_rows else best(adds, axis=0))
+            level = level + (adds[model.fixed[k]] if k in model.fixed else best(adds, axis=0))
         ends.append(level)
     try:
         signals = [np.atleast_1d(emission.expected(level)) for level in ends]

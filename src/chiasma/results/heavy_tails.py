@@ -20,7 +20,7 @@ def tail_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset) 
     --------
     >>> import chiasma as ch
     >>> emission = ch.StudentT([1.0], df=ch.Gamma(2, 0.5))
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     >>> tail_warnings(model, xr.Dataset({"df": (("chain", "draw"), np.full((2, 10), 0.67))}))[0].partition(":")[0]
     'the learned noise has 0.67 degrees of freedom'
     """

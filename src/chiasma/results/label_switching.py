@@ -29,8 +29,8 @@ def label_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset)
     Examples
     --------
     >>> import chiasma as ch
-    >>> chains = ch.BinaryChains(enter=[0.1, 0.2], leave=0.1)
-    >>> model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(ch.Gamma([2, 2], 1)))
+    >>> chains = ch.Switches(enter=[0.1, 0.2], leave=0.1)
+    >>> model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(ch.Gamma([2, 2], 1)))
     >>> weights = np.array([[[1.0, 3.0], [3.1, 1.1], [0.9, 2.9], [3.0, 1.0]]])
     >>> draws = xr.Dataset({"weights": (("chain", "draw", "row"), weights)})
     >>> label_warnings(model, draws)[0].partition(":")[0]

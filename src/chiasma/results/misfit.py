@@ -132,7 +132,7 @@ def _checks(posterior: Posterior) -> Misfit | None:
         drift=drift,
         drift_sites=drift_sites,
         per_window=per_window,
-        has_baseline=any(model.fixed_rows.values()) or background,
+        has_baseline=any(model.fixed.values()) or background,
         learns_weights=not learned.isdisjoint(WEIGHTS),
         row_weights=emission.default_weights,
         family=family,

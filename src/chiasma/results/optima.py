@@ -41,7 +41,7 @@ class Optimum:
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     >>> _, y = model.at({"sd": 0.3}).simulate(100, seed=1)
     >>> best = ch.optimise(model, y, starts=2, seed=1, progress=False).best
     >>> best.text, best.model.parameters.names
@@ -78,7 +78,7 @@ class Optima(Shown):
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     >>> _, y = model.at({"sd": 0.3}).simulate(100, seed=1)
     >>> optima = ch.optimise(model, y, starts=2, seed=1, progress=False)
     >>> [round(float(one.values["sd"]), 2) for one in optima]

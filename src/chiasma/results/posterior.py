@@ -95,7 +95,7 @@ class Posterior:
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> posterior
     Posterior(4 chains x 100 draws x 4 sites, 1 replica, log evidence -7.736)
@@ -141,7 +141,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> posterior.states(1)[0, 0].values.tolist()
         [0, 1, 1, 0]
@@ -192,7 +192,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> posterior.marginals().sel(row=0).values.round(1).tolist()
         [0.0, 1.0, 1.0, 1.0]
@@ -215,7 +215,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> bool((posterior.marginals_error() < 0.02).all())
         True
@@ -253,7 +253,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
         >>> options = {"update": "exact", "exchange": None, "draws": 20, "warmup": 20, "seed": 1, "progress": False}
         >>> posterior = ch.sample(model, [0.1, 1.2, 0.9], **options)
         >>> bool(posterior.model_at(chain=0, draw=5).emission.sd == posterior.parameters["sd"][0, 5])
@@ -282,7 +282,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> posterior.levels().mean(("chain", "draw")).values.round(1).tolist()
         [0.0, 3.0, 3.0, 1.0]
@@ -332,7 +332,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> posterior.rows_on()[0, 0].values.tolist()
         [0, 2, 2, 1]
@@ -398,7 +398,7 @@ class Posterior:
         One switch of weight 2 and two of weight 1 explain a level of 2:
 
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.4, 0.4), emission=ch.Gaussian([1.0, 1.1, 2.0], sd=0.2))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.4, 0.4), emission=ch.Gaussian([1.0, 1.1, 2.0], sd=0.2))
         >>> posterior = ch.sample(model, [0.1, 2.0, 2.1, 0.0], draws=500, seed=1, progress=False)
         >>> for found in posterior.top_configurations(1, 3, n=2):
         ...     print(found.states.tolist())
@@ -423,7 +423,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> [(found.start, found.stop, found.states) for found in posterior.segments()]
         [(0, 1, (0, 0)), (1, 3, (1, 1)), (3, 4, (1, 0))]
@@ -444,7 +444,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> [(found.start, found.stop) for found in posterior.row_segments(1)]
         [(1, 3)]
@@ -465,7 +465,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> posterior.summary().warnings
         ()
@@ -508,7 +508,7 @@ class Posterior:
         Examples
         --------
         >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
         >>> sorted(posterior.to_datatree()["posterior"].data_vars)
         ['codes', 'level', 'rows_on']

@@ -23,7 +23,7 @@ def conflict_warnings(model: FactorialHMM | Density | None, parameters: xr.Datas
     --------
     >>> import chiasma as ch
     >>> emission = ch.Gaussian([1.0], sd=ch.LogNormal(0.0, 0.1))
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     >>> draws = xr.Dataset({"sd": (("chain", "draw"), np.full((2, 10), 5.0))})
     >>> conflict_warnings(model, draws)[0].partition(":")[0]
     'the data and the prior disagree about sd (near 5; the prior is from 0.677 to 1.36)'

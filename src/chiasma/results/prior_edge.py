@@ -20,8 +20,8 @@ def edge_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset) 
     Examples
     --------
     >>> import chiasma as ch
-    >>> chains, weights = ch.BinaryChains(0.1, 0.1), ch.Gamma([2, 2], [1, 1])
-    >>> model = ch.FactorialHMM(chains=chains, emission=ch.Gaussian(weights), fixed_rows={1: 1})
+    >>> chains, weights = ch.Switches(0.1, 0.1), ch.Gamma([2, 2], [1, 1])
+    >>> model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(weights), fixed={1: 1})
     >>> draws = xr.Dataset({"weights": (("chain", "draw", "row"), np.array([[[1.0, 0.001], [1.1, 0.002]]]))})
     >>> edge_warnings(model, draws)[0].partition(":")[0]
     'the baseline (row 1) is at the lower edge of its prior (0.0015)'
@@ -47,7 +47,7 @@ def _baselines(model: FactorialHMM, parameters: xr.Dataset) -> list[tuple[int, E
     found = []
     for entry in entries(parameters):
         row = entry.place[0] if entry.parameter == "weights" and entry.place else own.get(entry.parameter)
-        if row is not None and model.fixed_rows.get(row):
+        if row is not None and model.fixed.get(row):
             found.append((row, entry))
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import chiasma
-from chiasma.models.chains import CHAINS, BinaryChains
+from chiasma.models.chains import CHAINS, Switches
 from chiasma.models.density import Density
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
@@ -40,11 +40,11 @@ def describe_model(model: FactorialHMM | Density, registered: bool = True) -> di
     }
     if model.rows is not None:
         return told | {"rows": [_row(row) for row in model.rows.given]}
-    assert isinstance(chains, BinaryChains)
+    assert isinstance(chains, Switches)
     return told | {
-        **({} if type(chains) is BinaryChains else {"chains": _name(type(chains))}),
+        **({} if type(chains) is Switches else {"chains": _name(type(chains))}),
         **_parameters(chains),
-        "fixed_rows": {str(k): x for k, x in model.fixed_rows.items()},
+        "fixed": {str(k): x for k, x in model.fixed.items()},
     }
 
 
@@ -111,7 +111,7 @@ def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
     """Rebuild the model from its description; None if a class is in no registry, or was not when the run was stored.
 
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.2), emission=ch.Poisson([1.0, 2.0]), fixed_rows={1: 1})
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Poisson([1.0, 2.0]), fixed={1: 1})
     >>> describe_model(rebuild_model(describe_model(model))) == describe_model(model)
     True
     """
@@ -122,14 +122,14 @@ def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
             return None
         parameters = {name: prior_of(value) for name, value in description["parameters"].items()}
         return FactorialHMM(rows=[row for row in rows if row is not None], emission=emission(**parameters))
-    chains = _named(CHAINS, description.get("chains", BinaryChains.__name__))
+    chains = _named(CHAINS, description.get("chains", Switches.__name__))
     # The attributes of a class that was not registered include more than its arguments.
     if emission is None or chains is None or not set(description["parameters"]) <= set(emission.arguments):
         return None
     return FactorialHMM(
-        chains=chains(**{name: prior_of(description[name]) for name in chains.arguments}),
+        rows=chains(**{name: prior_of(description[name]) for name in chains.arguments}),
         emission=emission(**{name: prior_of(value) for name, value in description["parameters"].items()}),
-        fixed_rows={int(k): x for k, x in description["fixed_rows"].items()},
+        fixed={int(k): x for k, x in description["fixed"].items()},
     )
 
 

@@ -44,7 +44,7 @@ def name_of_group(posterior: Posterior, group: Sequence[int]) -> str:
 
 def shown_rows(posterior: Posterior, together: bool = True) -> list[list[int]]:
     """The rows that are not fixed one by one, or (together) equal rows of two states in one entry, in their order."""
-    fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
+    fixed = posterior.model.fixed if isinstance(posterior.model, FactorialHMM) else {}
     free = [k for k in range(len(posterior.layout.sizes)) if k not in fixed]
     groups = [group for group in posterior.merging.groups if together and posterior.layout.sizes[group[0]] == 2]
     first = {k: group for group in groups for k in group[:1]}
@@ -71,5 +71,5 @@ def row_probabilities(posterior: Posterior, together: bool = True) -> list[RowPr
 def fixed_text(posterior: Posterior) -> str:
     """The rows that are held at one state, in words; empty where there are none."""
     names = names_of_rows(posterior)
-    fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
+    fixed = posterior.model.fixed if isinstance(posterior.model, FactorialHMM) else {}
     return ", ".join(f"{names[k]} = {state}" for k, state in fixed.items())

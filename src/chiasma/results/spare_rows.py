@@ -53,7 +53,7 @@ def _never_all_on(posterior: Posterior, regions: Sequence[Region]) -> list[Spare
 
 def _unknown(posterior: Posterior) -> list[SpareRows]:
     """Rows that can be told from all others, and that may be on or off almost anywhere."""
-    fixed = posterior.model.fixed_rows if isinstance(posterior.model, FactorialHMM) else {}
+    fixed = posterior.model.fixed if isinstance(posterior.model, FactorialHMM) else {}
     equal = {k for group in posterior.merging.groups for k in group}
     unknown = []
     for k, (name, on) in enumerate(zip(names_of_rows(posterior), posterior.marginals().values, strict=True)):

@@ -52,7 +52,7 @@ def calibration_ranks(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.2, 0.2), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     >>> ranks = ch.calibration.calibration_ranks(model, 5, 3, draws=7, warmup=10, update="exact", exchange=None)
     >>> ranks.sizes["replication"], sorted(ranks)
     (3, ['rows_on', 'sd'])

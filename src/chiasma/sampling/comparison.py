@@ -48,7 +48,7 @@ class Comparison(Shown):
     --------
     >>> import chiasma as ch
     >>> def rows(n):
-    ...     return ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([1.0] * n, sd=0.3))
+    ...     return ch.FactorialHMM(rows=ch.Switches(0.05, 0.05), emission=ch.Gaussian([1.0] * n, sd=0.3))
     >>> _, y = rows(1).simulate(100, seed=1)
     >>> ch.compare([rows(1), rows(2)], y).best
     '1 row'
@@ -134,7 +134,7 @@ def compare(
     --------
     >>> import chiasma as ch
     >>> def rows(n):
-    ...     return ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([1.0] * n, sd=0.3))
+    ...     return ch.FactorialHMM(rows=ch.Switches(0.05, 0.05), emission=ch.Gaussian([1.0] * n, sd=0.3))
     >>> _, y = rows(2).simulate(100, seed=1)
     >>> found = ch.compare([rows(1), rows(2), rows(3)], y)
     >>> found.best, found.probabilities.round(2).tolist()

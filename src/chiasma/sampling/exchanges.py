@@ -140,7 +140,7 @@ class Swap(Exchange):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> target = model.target([0.1, 2.9, 3.2])
     >>> step = ch.Swap().prepare(target, target, 1.0, 0.2)
     >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])
@@ -181,7 +181,7 @@ class RandomCrossover(_Crossover):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> target = model.target([0.1, 2.9, 3.2])
     >>> step = ch.RandomCrossover().prepare(target, target, 1.0, 0.2)
     >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])
@@ -215,7 +215,7 @@ class AugmentedCrossover(_Crossover):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> target = model.target([0.1, 2.9, 3.2])
     >>> step = ch.AugmentedCrossover().prepare(target, target, 1.0, 0.2)
     >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])
@@ -245,7 +245,7 @@ class MosaicCrossover(Exchange):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> target = model.target([0.1, 2.9, 3.2])
     >>> step = ch.MosaicCrossover().prepare(target, target, 1.0, 0.2)
     >>> cold, hot = np.array([0, 3, 0]), np.array([1, 3, 3])

@@ -81,7 +81,7 @@ def optimise(
     --------
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(
-    ...     chains=ch.BinaryChains(0.05, 0.05),
+    ...     rows=ch.Switches(0.05, 0.05),
     ...     emission=ch.Gaussian(ch.Dirichlet([2, 2]), depth=ch.Gamma(2, 0.2), sd=ch.HalfNormal(2)),
     ... )
     >>> _, y = model.at({"weights": [0.3, 0.7], "depth": 10.0, "sd": 0.5}).simulate(200, seed=1)

@@ -135,7 +135,7 @@ def larger_blocks(target: AnyTarget, update: Update) -> int | None:
     """Rows of a block to try in place of an update, or None where it draws as many jointly or paths as a whole.
 
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0, 4.0]))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0, 4.0]))
     >>> target = model.exact_target([0.0, 1.0])
     >>> larger_blocks(target, ch.RowGibbs()), larger_blocks(target, ch.BlockGibbs(size=3))
     (3, None)
@@ -275,7 +275,7 @@ def plan_learning(
     if with_rows and not collapsed:
         raise InvalidInput(
             "parameters of a model with rows= are learned with the paths integrated out: use update='collapsed' or "
-            f"update='exact', got {shown(update)}; or use chains=ch.BinaryChains(...) for rows of two states"
+            f"update='exact', got {shown(update)}; or use rows=ch.Switches(...) for rows of two states"
         )
     if isinstance(chosen, Collapsed) and isinstance(ladder, str) and exchange in ("auto", None):
         # Jumps between the optima do what a ladder is for, at one rung.

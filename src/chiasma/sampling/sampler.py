@@ -121,7 +121,7 @@ def sample(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.05, 0.05), emission=ch.Gaussian([1.0, 2.0], sd=0.5))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.05, 0.05), emission=ch.Gaussian([1.0, 2.0], sd=0.5))
     >>> _, y = model.simulate(50, seed=1)
     >>> posterior = ch.sample(model, y, draws=100, seed=1, progress=False)
     >>> posterior.codes.shape

@@ -124,7 +124,7 @@ class RowGibbs(Update):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> sweep = ch.RowGibbs().prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
     >>> codes = np.zeros(3, np.int64)
     >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
@@ -153,7 +153,7 @@ class BlockGibbs(Update):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> sweep = ch.BlockGibbs(size=2).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
     >>> codes = np.zeros(3, np.int64)
     >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
@@ -216,7 +216,7 @@ class HammingBall(Update):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> sweep = ch.HammingBall(radius=1).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
     >>> codes = np.zeros(3, np.int64)
     >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
@@ -260,7 +260,7 @@ class GaussianBlocks(Update):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> sweep = ch.GaussianBlocks(size=2).prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
     >>> codes = np.zeros(3, np.int64)
     >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
@@ -323,7 +323,7 @@ class Jumps(Update):
     --------
     >>> import chiasma as ch
     >>> weights = [[1.0, 0.0, -1.0], [-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]]  # differences around a ring
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.02, 0.02), emission=ch.Gaussian(weights, sd=0.1))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.02), emission=ch.Gaussian(weights, sd=0.1))
     >>> options = {"exchange": None, "draws": 200, "warmup": 100, "chains": 1, "seed": 1, "progress": False}
     >>> posterior = ch.sample(model, [[0.0, 0.0, 0.0]] * 3, update=ch.Jumps(size=1), **options)
     >>> bool(0.3 < posterior.marginals().mean() < 0.7)  # all three on, or all three off
@@ -369,7 +369,7 @@ class Compose(Update):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> both = ch.Compose(updates=[ch.RowGibbs(), ch.HammingBall(radius=1)])
     >>> sweep = both.prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
     >>> codes = np.zeros(3, np.int64)
@@ -399,7 +399,7 @@ class Exact(Update):
     --------
     >>> import numpy as np
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.2))
     >>> sweep = ch.Exact().prepare(model.target([0.1, 2.9, 3.2]), beta=1.0)
     >>> codes = np.zeros(3, np.int64)
     >>> sweep(codes, np.random.default_rng(1).random(sweep.n_uniforms))
@@ -435,7 +435,7 @@ class Collapsed(Update):
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     >>> _, y = model.at({"sd": 0.3}).simulate(50, seed=1)
     >>> options = {"draws": 50, "warmup": 50, "chains": 2, "seed": 1, "progress": False}
     >>> posterior = ch.sample(model, y, update=ch.Collapsed(starts=4), **options)

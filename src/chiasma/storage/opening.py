@@ -65,7 +65,7 @@ def open_posterior(
     --------
     >>> import tempfile
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, store=f"{folder}/run.zarr", progress=False)
     ...     ch.open_posterior(f"{folder}/run.zarr", draws=3)

@@ -45,7 +45,7 @@ def plot_parameters(posterior: Posterior, names: Sequence[str] | None = None, *,
     --------
     >>> import chiasma as ch
     >>> emission = ch.Gaussian([1.0], depth=ch.Normal(1, 1), sd=ch.HalfNormal(1))
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     >>> options = {"update": "exact", "exchange": None, "draws": 50, "warmup": 50, "seed": 1, "progress": False}
     >>> posterior = ch.sample(model, [0.1, 1.2, 0.9], **options)
     >>> len(ch.plots.plot_parameters(posterior).axes)
@@ -82,7 +82,7 @@ def plot_pairs(posterior: Posterior, names: Sequence[str] | None = None, *, fig:
     --------
     >>> import chiasma as ch
     >>> emission = ch.Gaussian([1.0], depth=ch.Normal(1, 1), sd=ch.HalfNormal(1))
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=emission)
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     >>> options = {"update": "exact", "exchange": None, "draws": 50, "warmup": 50, "seed": 1, "progress": False}
     >>> posterior = ch.sample(model, [0.1, 1.2, 0.9], **options)
     >>> len(ch.plots.plot_pairs(posterior, ["depth", "sd"]).axes)

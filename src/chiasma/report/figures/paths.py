@@ -87,7 +87,7 @@ def plot_level(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> ch.plots.plot_level(posterior).get_ylabel()
     'signal'
@@ -169,7 +169,7 @@ def plot_row(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> ch.plots.plot_row(posterior, 1).get_ylabel()
     'draw'
@@ -233,7 +233,7 @@ def plot_marginals(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> len(ch.plots.plot_marginals(posterior).axes)
     2
@@ -339,7 +339,7 @@ def plot_states(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> [text.get_text() for text in ch.plots.plot_states(posterior).get_yticklabels()]
     ['row_0', 'row_1']
@@ -396,7 +396,7 @@ def plot_configurations(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> fig = ch.plots.plot_configurations(posterior.top_configurations(0, 4), posterior=posterior)
     >>> fig.axes[0].get_ylabel()

@@ -64,7 +64,7 @@ def plot_log_joint(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> ch.plots.plot_log_joint(posterior).get_xlabel()
     'draw'
@@ -122,7 +122,7 @@ def plot_hamming(
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> ch.plots.plot_hamming(posterior, lags=[1, 10]).get_xlabel()
     'lag (draws)'
@@ -220,7 +220,7 @@ def plot_ladder(posterior: Posterior, *, fig: Canvas | None = None) -> Canvas:
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> options = {"update": "row", "exchange": "mosaic", "ladder": [1, 3, 9], "draws": 20, "warmup": 20, "seed": 1}
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], **options, progress=False)
     >>> len(ch.plots.plot_ladder(posterior).axes)

@@ -39,7 +39,7 @@ class Labels:
     Examples
     --------
     >>> import chiasma as ch
-    >>> model = ch.FactorialHMM(chains=ch.BinaryChains(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
     >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
     >>> labels = ch.plots.Labels(position=[10.0, 20.0, 30.0, 40.0], value="current (pA)")
     >>> ch.plots.plot_level(posterior, labels=labels).get_ylabel()
