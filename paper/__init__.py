@@ -1,1 +1,1 @@
-"""The paper's experiments: settings and calls only; the algorithms are in the other packages."""
+"""The experiments of the paper: settings and calls only; the algorithms are in chiasma. `make paper` runs them."""
