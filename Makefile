@@ -6,6 +6,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+# schema, errata, toy, simulation, timings, tumour or all; PAPER_OPTIONS="--docs docs" refreshes docs/paper.md.
+EXPERIMENT ?= all
+PAPER_OPTIONS ?=
 # Branch coverage in per cent: kernels as plain Python, everything else as it runs.
 COVERAGE_MIN ?= 98
 # Python compiles what it imports, on all cores; pip would compile everything that it installs, on one.
@@ -18,7 +21,7 @@ PLAIN = $(shell grep -l 'mark\.jit_off' tests/test_*.py)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test kernels test-plain test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs bench verify recompile clean
+.PHONY: help install demo test kernels test-plain test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs paper bench verify recompile clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -101,6 +104,9 @@ docs: $(VENV)/.docs ## build the documentation site into build/site; examples ar
 $(VENV)/.docs: $(STAMP) constraints-docs.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -c constraints-docs.txt -e '.[dev,docs]'
 	@touch $@
+
+paper: $(STAMP) ## rerun the paper's experiments into build/paper; only one: make paper EXPERIMENT=toy
+	$(PY) -m paper $(EXPERIMENT) $(PAPER_OPTIONS)
 
 bench: $(VENV)/.bench ## run the benchmarks
 	$(PY) benchmarks/run.py

@@ -16,11 +16,13 @@ import numpy as np
 
 import chiasma as ch
 from chiasma.datasets.genome import tumour_genome
-from chiasma.datasets.study import simulation_study
 from chiasma.kernels.codes import unpack
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "verification"))
 from groups import problem as grouped_problem
+
+from paper.study import simulation_study
 
 if TYPE_CHECKING:
     from run import Report

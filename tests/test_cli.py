@@ -20,7 +20,6 @@ from chiasma.cli import app, main
 from chiasma.cli.examples import EXAMPLES
 from chiasma.cli.printing import Voice
 from chiasma.datasets.genome import agreement, tumour_genome
-from chiasma.datasets.study import Comparison, Entry, compare_updates, simulation_study
 from chiasma.io.regions import find_region
 from chiasma.io.signal import Signal
 from chiasma.results.configurations import Configuration
@@ -95,20 +94,11 @@ def test_simulate__writes_data_truth_and_settings(here):
     assert model.fixed == {5: 1}
 
 
-def test_simulate__study_as_csv_and_a_fresh_seed(here):
-    result = run("simulate", "study.csv", "--preset", "study")
-    assert result.exit_code == 0
-    seed = int(re.match(r"seed (\d+)\n", result.stderr)[1])
-    y = np.loadtxt(here / "study.csv", skiprows=1)
-    np.testing.assert_array_equal(y, simulation_study(seed).data.y)
-
-
 def test_simulate__refuses(genome):
     assert refused("simulate", "genome.tsv") == "error: genome.tsv exists already; choose another name or remove it"
     assert "a genome needs at least 22 bins" in refused("simulate", "a.tsv", "--tumour", "--sites", 9)
     assert "purity must be above 0" in refused("simulate", "a.tsv", "--tumour", "--purity", 1.5)
     assert "clones must be 1 or 2, got 3" in refused("simulate", "a.tsv", "--tumour", "--clones", 3)
-    assert "the study has its own size" in refused("simulate", "a.tsv", "--preset", "study", "--sites", 9)
     assert "a genome needs at least 22 sites" in refused("simulate", "a.tsv", "--sites", 9)
     assert "tables are written as .tsv or .csv, got the suffix '.dat'" in refused("simulate", "a.dat")
     assert "cannot be written" in refused("simulate", "nowhere/a.tsv", "--sites", 60)
@@ -444,7 +434,7 @@ def test_show__refuses(here):
 @pytest.mark.slow
 def test_demo__does_the_main_job_again_and_again(here, monkeypatch):
     """The examples of its help, but shorter; the second replaces what the first has left."""
-    first, another, _ = (shlex.split(line)[2:] for line in EXAMPLES["demo"])
+    first, another = (shlex.split(line)[2:] for line in EXAMPLES["demo"])
     result = run("demo", "--sites", 100, *first)
     assert result.exit_code == 0, result.output
     assert "$ chiasma simulate chiasma-demo/tumour.bb --tumour --seed 1 --sites 100" in result.stderr
@@ -462,17 +452,6 @@ def test_demo__does_the_main_job_again_and_again(here, monkeypatch):
     assert "mine exists and holds no earlier demo" in refused("demo", "--out", "mine")
 
 
-def test_demo__study_prints_every_update_and_the_evidence():
-    result = run("demo", "--study", "--sweeps", "5", "--seed", "3")
-    assert result.exit_code == 0, result.output
-    for method in ("exact solution", "row Gibbs", "block Gibbs", "Hamming ball", "exact draws"):
-        assert method in result.output
-    study = simulation_study(seed=3)
-    assert f"{ch.exact.log_evidence(study.model, study.data):.4f}" in result.output
-    assert "Seed 3, 5 sweeps" in result.output
-    assert "After 5 sweeps, still near" in result.output
-
-
 @pytest.mark.slow
 def test_examples__all_run(here, monkeypatch):
     """As the help shows them, but shorter: in this order each finds the files it names, and the first one of a command
@@ -488,7 +467,7 @@ def test_examples__all_run(here, monkeypatch):
             continue
         done.add(example)
         more = [] if "--resume" in arguments else [*shorter[command]]
-        if command == "simulate" and "--preset" not in arguments and "--sites" not in arguments:
+        if command == "simulate" and "--sites" not in arguments:
             more += ["--sites", "100"]
         if command == "fit" and "--draws" not in arguments:
             more += ["--draws", "20"]
@@ -542,12 +521,12 @@ def test_completion__is_there():
 
 
 def test_main__a_mistake_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["chiasma", "demo", "--study", "--sweeps", "0"])
+    monkeypatch.setattr("sys.argv", ["chiasma", "simulate", "x.tsv", "--sites", "0"])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2
     shown = capsys.readouterr()
-    assert shown.err == "error: the number of sweeps must be at least 1, got 0\n"
+    assert re.fullmatch(r"(seed \d+\n)?error: .*got 0.*\n", shown.err)
     assert shown.out == ""
 
 
@@ -570,42 +549,11 @@ def test_main__a_bug_keeps_its_traceback(here, monkeypatch):
     assert isinstance(run("simulate", "x.tsv").exception, OSError)
 
 
-@pytest.mark.parametrize("arguments", [["demo", "--seed", "-1"], ["demo", "--sweeps", "many"], ["dance"]])
+@pytest.mark.parametrize("arguments", [["demo", "--seed", "-1"], ["demo", "--sites", "many"], ["dance"]])
 def test_usage_errors__exit_with_2(arguments):
     result = run(*arguments)
     assert result.exit_code == 2
     assert re.search("Invalid value|No such command", result.output)
-
-
-def test_study__has_the_paper_s_shape():
-    model, states, data = simulation_study(seed=1)
-    assert states.shape == (3, 195)
-    assert data.n_columns == 195
-    assert states.sum(axis=1).tolist() == [100, 100, 0]
-    assert (abs(states[:, 1:] - states[:, :-1]).sum(axis=1) == [38, 38, 0]).all()
-    assert model.emission.weights.tolist() == [0.21, 0.31, 0.48]
-
-
-def test_compare_updates__same_seed_same_errors():
-    study = simulation_study(seed=1)
-    first, second = (compare_updates(study, 3, seed=4) for _ in range(2))
-    assert [entry.error for entry in first.entries] == [entry.error for entry in second.entries]
-    assert first.entries[0].error == 0
-
-
-@pytest.mark.parametrize(
-    ("errors", "words"),
-    [
-        ((0.4, 0.01), "still near the explanation they started from: a; free of it: b."),
-        ((0.4, 0.3), "still near the explanation they started from: a, b."),
-        ((0.1, 0.01), "free of it: a, b."),
-    ],
-)
-def test_in_words__says_who_left_the_start(errors, words):
-    updates = [Entry(name, error, 0.5, 1.0) for name, error in zip("ab", errors, strict=True)]
-    entries = (Entry("exact solution", 0.0, 0.9, 1.0), Entry("the start itself", 0.4, 0.0, None), *updates)
-    comparison = Comparison(n_sweeps=1_000, log_evidence=-1.0, entries=entries)
-    assert comparison.in_words() == f"After 1,000 sweeps, {words}"
 
 
 def test_fit__takes_and_shows_dates(here):

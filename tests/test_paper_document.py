@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chiasma.experiments import page
+from paper import page
 
 DOCS = Path(__file__).parents[1] / "docs"
 TEXT = (DOCS / "paper.md").read_text(encoding="utf-8")

@@ -18,7 +18,6 @@ from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
 from chiasma.cli.fit import FitCommand, fit
 from chiasma.cli.mistakes import Commands
-from chiasma.cli.reproduce import reproduce
 from chiasma.cli.show import show
 from chiasma.cli.signals import listen
 from chiasma.cli.simulate import simulate
@@ -70,5 +69,5 @@ def options(
 
 OWN_OPTIONS: dict[object, type[TyperCommand]] = {fit: FitCommand, cohort: CohortCommand}
 
-for command in (demo, tumour, simulate, fit, show, cohort, reproduce):
+for command in (demo, tumour, simulate, fit, show, cohort):
     app.command(epilog=examples(command.__name__), cls=OWN_OPTIONS.get(command))(command)

@@ -1,9 +1,9 @@
-"""chiasma demo: simulate a tumour and solve it; with --study, compare the paper's updates."""
+"""chiasma demo: simulate a tumour and solve it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +12,6 @@ from chiasma.cli.printing import Voice
 from chiasma.cli.simulate import write_tumour
 from chiasma.cli.tumour import Job, read_files, solve_apart
 from chiasma.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from chiasma.datasets.study import Comparison
 
 DATA, ANSWER = "tumour.bb", "answer"
 PURITY = 0.65
@@ -30,15 +25,8 @@ def demo(
     ] = Path("chiasma-demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data.")] = 1,
     sites: Annotated[int, typer.Option(help="Bins of the genome.")] = 5_000,
-    study: Annotated[
-        bool, typer.Option("--study", help="Compare the updates on the paper's three-row study instead.")
-    ] = False,
-    sweeps: Annotated[int, typer.Option(help="Sweeps of every update, with --study.")] = 1_000,
 ) -> None:
     """Simulate a tumour, find its purity, ploidy and clones from the data alone, and compare with the truth."""
-    if study:
-        _compare(sweeps, seed)
-        return
     from chiasma.datasets.tumours import simulate_tumour
     from chiasma.tumour.settings import TumourSettings
 
@@ -97,32 +85,3 @@ def _is_ours(path: Path, made: set[str]) -> bool:
     if path.name == MARKER or path.name.endswith(".partial") or str(path) in made:
         return True
     return not made and (str(path) in _data_files() or path.parts[0] == ANSWER)
-
-
-def _compare(sweeps: int, seed: int) -> None:
-    from rich.console import Console
-
-    from chiasma.datasets.study import compare_updates, simulation_study
-
-    console = Console()
-    study = simulation_study(seed)
-    with console.status("solving and sampling (the first run compiles, which takes a little longer)"):
-        comparison = compare_updates(study, sweeps, seed)
-    console.print(_study_table(comparison, seed))
-    console.print(comparison.in_words())
-
-
-def _study_table(comparison: Comparison, seed: int) -> Table:
-    from rich.table import Table
-
-    table = Table(
-        title="Is a block of the signal (1, 1, 0) or (0, 0, 1)?",
-        caption=f"Seed {seed}, {comparison.n_sweeps:,} sweeps of every update. "
-        f"Log evidence, exact: {comparison.log_evidence:.4f}",
-    )
-    table.add_column("method")
-    for heading in ("mean error of\nthe marginals", "mean P(x3 = 1)\nin the blocks", "seconds"):
-        table.add_column(heading, justify="right", vertical="bottom")
-    for name, error, third_row, seconds in comparison.entries:
-        table.add_row(name, f"{error:.4f}", f"{third_row:.3f}", "" if seconds is None else f"{seconds:.4f}")
-    return table

@@ -14,7 +14,6 @@ EXAMPLES = {
     "demo": (
         "chiasma demo",
         "chiasma demo --seed 7 --out another-tumour",
-        "chiasma demo --study --sweeps 20000",
     ),
     "tumour": (
         "chiasma tumour sample.bb --out answer",
@@ -23,7 +22,6 @@ EXAMPLES = {
     "simulate": (
         "chiasma simulate genome.tsv --seed 1",
         "chiasma simulate small.tsv --sites 500 --sd 20",
-        "chiasma simulate study.csv --preset study",
         "chiasma simulate sample.bb --tumour --seed 1",
     ),
     "fit": (
@@ -47,10 +45,6 @@ EXAMPLES = {
         "chiasma cohort init sheet.tsv --model genome.toml --seed 1 --tasks 2 --out jobs",
         "chiasma cohort run jobs --task 0",
         "chiasma cohort merge jobs",
-    ),
-    "reproduce": (
-        "chiasma reproduce all --quick",
-        "chiasma reproduce toy errata --out paper",
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,21 +16,11 @@ if TYPE_CHECKING:
     from chiasma.models.factorial import FactorialHMM
 
 
-class Preset(StrEnum):
-    """What can be simulated."""
-
-    genome = "genome"
-    study = "study"
-
-
 def simulate(
     out: Annotated[Path, typer.Argument(help="Data file to write, .tsv or .csv; of a tumour .bb.", show_default=False)],
     tumour: Annotated[
         bool, typer.Option("--tumour", help="A tumour with depth and allele counts, for chiasma tumour.")
     ] = False,
-    preset: Annotated[
-        Preset, typer.Option(help="A tumour genome of 22 chromosomes, or the paper's three-row simulation study.")
-    ] = Preset.genome,
     seed: Annotated[int | None, typer.Option(min=0, help="Default: a fresh one, which is printed.")] = None,
     sites: Annotated[int | None, typer.Option(help="Sites of the genome. Default: 10877; of a tumour 5000.")] = None,
     sd: Annotated[
@@ -58,9 +47,7 @@ def simulate(
     OUT.bb the copies of its clones are in OUT.truth.tsv, and purity, ploidy and fractions in OUT.truth.json.
     """
     from chiasma.datasets.genome import N_BINS, SD, tumour_genome
-    from chiasma.datasets.study import simulation_study
     from chiasma.io.settings import fresh_seed
-    from chiasma.io.signal import Signal
 
     seed = fresh_seed() if seed is None else seed
     if tumour:
@@ -68,13 +55,7 @@ def simulate(
         return
     if (samples, purity, clones, doubled) != (None, None, None, None):
         raise InvalidInput("--samples, --purity, --clones and --doubled describe a tumour; add --tumour, or drop them")
-    if preset is Preset.genome:
-        model, states, signal = tumour_genome(seed, N_BINS if sites is None else sites, SD if sd is None else sd)
-    elif sites is None and sd is None:
-        model, states, data = simulation_study(seed)
-        signal = Signal(data=data)
-    else:
-        raise InvalidInput("the study has its own size and noise; drop --sites and --sd, or use --preset genome")
+    model, states, signal = tumour_genome(seed, N_BINS if sites is None else sites, SD if sd is None else sd)
     voice = Voice(quiet)
     voice.seed(seed)
     settings = write_simulation(out, model, states, signal, seed)

@@ -20,14 +20,14 @@ import numpy.typing as npt
 from scipy.special import comb
 from scipy.stats import wilcoxon
 
-from chiasma.experiments import schema
-from chiasma.experiments.result import ExperimentResult, Finding, ResultTable, Verdict
 from chiasma.models.density import BlockModes
 from chiasma.results.diagnostics import mode_jumps
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
 from chiasma.sampling.vector_updates import SiteGibbs
 from chiasma.types import Floats
+from paper import schema
+from paper.result import ExperimentResult, Finding, ResultTable, Verdict
 
 SIZE = 50
 BLOCKS = (2, 5, 10)

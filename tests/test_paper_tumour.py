@@ -11,10 +11,10 @@ import pytest
 
 from chiasma import exact
 from chiasma.datasets import genome
-from chiasma.experiments import tumour
-from chiasma.experiments import tumour_cases as cases
-from chiasma.experiments.timings import EXACT
-from test_experiments_simulation import check
+from paper import tumour
+from paper import tumour_cases as cases
+from paper.timings import EXACT
+from test_paper_simulation import check
 
 LEVELS = np.array(genome.WEIGHTS)
 

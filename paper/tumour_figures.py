@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from chiasma import plots
-from chiasma.experiments import tumour_cases as cases
-from chiasma.experiments.result import Figure, ResultTable
-from chiasma.experiments.schema import canvas, save
-from chiasma.experiments.timings import EXACT
-from chiasma.experiments.tumour_cases import N_FREE, SAMPLERS, Outcome, Share
 from chiasma.report.figures.sites import Stretch
 from chiasma.report.figures.style import ORANGE, STATES, entitle, legend_beside, look, mark_starts
+from paper import tumour_cases as cases
+from paper.result import Figure, ResultTable
+from paper.schema import canvas, save
+from paper.timings import EXACT
+from paper.tumour_cases import N_FREE, SAMPLERS, Outcome, Share
 
 # Number of draws shown in a figure of rows.
 N_SHOWN = 100

@@ -21,8 +21,6 @@ import numpy.typing as npt
 import xarray as xr
 
 from chiasma.datasets import genome
-from chiasma.experiments import timings
-from chiasma.experiments.timings import CHAINS, EXACT, PAPER
 from chiasma.io.columns import Columns
 from chiasma.io.tables import read_signal
 from chiasma.kernels.codes import pack
@@ -36,6 +34,8 @@ from chiasma.results.configurations import code_text
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
 from chiasma.sampling.updates import HammingBall
+from paper import timings
+from paper.timings import CHAINS, EXACT, PAPER
 
 DEPTH_MEAN, DEPTH_SD, SD = 180.0, 30.0, 5.0
 SWITCHING, RADIUS = 0.001, 3

@@ -20,9 +20,9 @@ from PIL import Image
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput
-from chiasma.experiments.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
 from chiasma.io.tables import write_table
 from chiasma.report import page as parts
+from paper.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
 
 # Experiments in the order of the paper; each is a module with run(folder, quick, seed).
 EXPERIMENTS = ("schema", "errata", "toy", "simulation", "timings", "tumour")
@@ -219,7 +219,7 @@ def _block(name: str, part: str | None, records: Mapping[str, Record]) -> str:
             header, [[r.result.title, in_words(r.result), f"{r.result.seconds:.0f}"] for r in records.values()]
         )
     if name not in records:
-        return f"No results are kept yet: `chiasma reproduce {name}` makes them."
+        return f"No results are kept yet: `make paper EXPERIMENT={name}` makes them."
     record = records[name]
     if part == "findings":
         lines = [[finding.claim, finding.ours, f"**{finding.verdict}**"] for finding in record.result.findings]

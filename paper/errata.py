@@ -14,12 +14,12 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.experiments.result import ExperimentResult, Finding, ResultTable
 from chiasma.models.chains import Switches
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.target import Target
 from chiasma.types import Floats
+from paper.result import ExperimentResult, Finding, ResultTable
 
 N_COLUMNS = 4
 BETAS = (1.0, 0.2)

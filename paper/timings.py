@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma import exact
-from chiasma.datasets.study import Study, simulation_study
-from chiasma.experiments import result
-from chiasma.experiments.result import ExperimentResult, Finding, Verdict
 from chiasma.results.diagnostics import hamming_distances
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
 from chiasma.sampling.updates import HammingBall, RowGibbs, Update
 from chiasma.types import Floats
+from paper import result
+from paper.result import ExperimentResult, Finding, Verdict
+from paper.study import Study, simulation_study
 
 UPDATES: dict[str, Update] = {"Gibbs": RowGibbs(), "HB": HammingBall(radius=1)}
 TEMPERATURES = [1, 5]

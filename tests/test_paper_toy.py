@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.experiments import errata, schema, toy
+from paper import errata, schema, toy
 
 
 def tiny(blocks=2, size=7, alpha=(0.2, 0.4)):

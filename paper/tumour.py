@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from chiasma.datasets import genome
-from chiasma.experiments import timings, tumour_figures
-from chiasma.experiments import tumour_cases as cases
-from chiasma.experiments.result import ExperimentResult, Finding
-from chiasma.experiments.timings import CHAINS, EXACT, PAPER, verdict
-from chiasma.experiments.tumour_cases import SAMPLERS, Outcome, Share
 from chiasma.kernels.codes import pack
+from paper import timings, tumour_figures
+from paper import tumour_cases as cases
+from paper.result import ExperimentResult, Finding
+from paper.timings import CHAINS, EXACT, PAPER, verdict
+from paper.tumour_cases import SAMPLERS, Outcome, Share
 
 
 class Size(NamedTuple):

@@ -17,15 +17,14 @@ import numpy.typing as npt
 from scipy.stats import binomtest
 
 from chiasma import plots
-from chiasma.datasets import study
-from chiasma.datasets.study import Study, simulation_study
-from chiasma.experiments import result, timings
-from chiasma.experiments.result import ExperimentResult, Finding
-from chiasma.experiments.schema import canvas, save
-from chiasma.experiments.timings import PAPER, UPDATES, ChainRun, Size, Truth, verdict
 from chiasma.models.factorial import log_joint
 from chiasma.report.figures.style import BLACK, STATES, entitle, look
 from chiasma.results.posterior import Posterior
+from paper import result, study, timings
+from paper.result import ExperimentResult, Finding
+from paper.schema import canvas, save
+from paper.study import Study, simulation_study
+from paper.timings import PAPER, UPDATES, ChainRun, Size, Truth, verdict
 
 SWITCHING = (study.SWITCHING, 0.01, 0.001)  # the paper's, and two harder ones
 FULL = Size(n_draws=10_000, n_adapted=2_000, n_warmup=1_000, n_data=(5, 3, 3))

@@ -15,13 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 
 from chiasma import plots
-from chiasma.experiments.result import ExperimentResult, Figure, Finding
 from chiasma.models.density import BlockModes, Vector
 from chiasma.report.figures.style import BLACK, BLUE, ORANGE, SKY, STATES, entitle
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.exchanges import AugmentedCrossover
 from chiasma.sampling.vector_exchanges import AugmentedPair, bind_exchange, exchange_candidate
 from chiasma.types import Floats
+from paper.result import ExperimentResult, Figure, Finding
 
 DPI = 130
 # The pair of figure 1, and the cut that makes its auxiliary pair: coordinates 0..5 exchanged.

@@ -11,10 +11,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from chiasma.datasets.study import simulation_study
-from chiasma.experiments import simulation, timings
-from chiasma.experiments.page import plain
-from chiasma.experiments.timings import PAPER, RIGHT, Size
+from paper import simulation, timings
+from paper.page import plain
+from paper.study import simulation_study
+from paper.timings import PAPER, RIGHT, Size
 
 SIZE = Size(n_draws=2_000, n_adapted=1_000, n_warmup=500)
 N_RUNS, NEEDED = 8, 7
@@ -120,3 +120,12 @@ def test_exact_band__holds_its_mean_when_one_path_has_nearly_all_the_mass():
     data = simulation_study(1, switching=0.0001)
     mean, low, high = timings.solve(data, Size(n_draws=60, n_adapted=1, n_warmup=1), seed=1).band
     assert low <= mean <= high
+
+
+def test_study__has_the_paper_s_shape():
+    model, states, data = simulation_study(seed=1)
+    assert states.shape == (3, 195)
+    assert data.n_columns == 195
+    assert states.sum(axis=1).tolist() == [100, 100, 0]
+    assert (abs(states[:, 1:] - states[:, :-1]).sum(axis=1) == [38, 38, 0]).all()
+    assert model.emission.weights.tolist() == [0.21, 0.31, 0.48]

@@ -1,0 +1,1 @@
+"""The experiments of the paper: settings and calls only; the algorithms are in chiasma. `make paper` runs them."""

@@ -1,1 +1,0 @@
-"""The paper's experiments: settings and calls only; the algorithms are in the other packages."""
