@@ -1,0 +1,117 @@
+"""Pages from Jinja2 templates: the environment, and what templates use besides their macros.
+
+A template extends base.html and takes parts from macros.html. Whatever it prints is escaped unless it is Markup, so
+that the name of a file, a sample or a row cannot become HTML. Style sheets and scripts are files among the templates.
+
+>>> str(link("a < b", "segments.tsv"))
+'<a href="segments.tsv">a &lt; b</a>'
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+# good: nothing to do. doubt: read it. bad: do something first. note: neither.
+Tone = Literal["good", "doubt", "bad", "note"]
+# The sign of a verdict tells its tone; the colour only repeats it.
+SIGNS: dict[Tone, str] = {"good": "✓", "doubt": "?", "bad": "!", "note": "•"}
+# Rows of a table on a page.
+MOST_ROWS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A judgement in words: a short answer, and what is behind it."""
+
+    tone: Tone
+    answer: str
+    text: str = ""
+
+
+def render(template: str | Path, /, **context: Any) -> str:
+    """A page as text. template: a name among the templates of this package, or the path of another one."""
+    folder = template.parent if isinstance(template, Path) else TEMPLATES
+    name = template.name if isinstance(template, Path) else template
+    return _environment(folder).get_template(name).render(context)
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    found = Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    found.filters |= {"number": number, "words": words, "data_uri": data_uri}
+    found.globals |= {
+        "SIGNS": SIGNS,
+        "MOST_ROWS": MOST_ROWS,
+        "asset": lambda name: _asset(folder, name),
+        "badge": badge,
+        "link": link,
+        "numeric_columns": numeric_columns,
+    }
+    return found
+
+
+def _asset(folder: Path, name: str) -> Markup:
+    """A style sheet or a script as it is, which Jinja must not read: braces mean other things there."""
+    path = next(place / name for place in (folder, TEMPLATES) if (place / name).exists())
+    return Markup(path.read_text(encoding="utf-8").rstrip("\n"))
+
+
+def link(text: object, address: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(address, text)
+
+
+def badge(text: object, tone: Tone) -> Markup:
+    return Markup('<span class="badge {}">{}</span>').format(tone, text)
+
+
+def data_uri(png: bytes | Path) -> str:
+    content = png.read_bytes() if isinstance(png, Path) else png
+    return f"data:image/png;base64,{b64encode(content).decode('ascii')}"
+
+
+def number(value: Any, digits: int = 4) -> Any:
+    """A number for readers: counts with commas, others to some significant digits; empty if unknown. Text unchanged.
+
+    >>> number(10877), number(0.123456), number(None), number(float("nan"))
+    ('10,877', '0.1235', '', '')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.{digits}g}" if isinstance(value, float) else value
+
+
+def words(key: str) -> str:
+    """The name of a setting or a column, without underscores."""
+    return key.replace("_", " ")
+
+
+def numeric_columns(n: int, rows: Sequence[Sequence[object]]) -> list[bool]:
+    """Which of the n columns of a table hold numbers, or text of numbers.
+
+    >>> numeric_columns(3, [["a", 1.5, "12%"], ["b", None, ""]])
+    [False, True, True]
+    """
+    shape = re.compile(r"(-?[\d.,]+(e[-+]?\d+)?%?)?")
+    return [all(row[i] is None or shape.fullmatch(str(row[i])) for row in rows) for i in range(n)]
