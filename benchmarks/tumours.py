@@ -22,14 +22,14 @@ from pathlib import Path
 from chiasma.cli.simulate import write_tumour
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.tumour.landscape import Bounds
-from chiasma.tumour.analysis import analyse, read_samples
+from chiasma.tumour.analysis import TumourSettings, read_samples
 
 folder, clones, n_bins = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 for name, size, seed in (("warm", 200, 1), ("tumour", n_bins, 2)):
     write_tumour(folder / f"{name}.bb", simulate_tumour(seed, size, purity=0.6, clones=clones))
     began = time.process_time()
     bins = read_samples(folder / f"{name}.bb")[0]
-    analyse(bins, folder / name, bounds=Bounds(clones=(1, clones)))
+    TumourSettings(clones=f"1-{clones}").solve([bins], folder / name)
     seconds = time.process_time() - began
 print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
 """

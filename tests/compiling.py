@@ -35,7 +35,7 @@ def use_everything() -> None:
     known = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 0.6], sd=0.5))
     ch.sample(known, Y, update="gaussian-blocks", exchange=None, **QUICK)
     tumour = simulate_tumour(1, n_bins=60, purity=0.7, doubled=False, clones=1)
-    solve(simulated_bins(tumour), Bounds(clones=(1, 1), purity=(0.5, 0.9), ploidy=(1.5, 3.0)), workers=1)
+    solve([simulated_bins(tumour)], Bounds(clones=(1, 1), purity=(0.5, 0.9), ploidy=(1.5, 3.0)), workers=1)
 
 
 def use_passes(unknown: ch.FactorialHMM) -> None:

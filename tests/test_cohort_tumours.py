@@ -17,8 +17,8 @@ from chiasma.cohort.table import FIRST, LAST
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.io.tables import write_table
+from chiasma.tumour.analysis import TumourSettings
 from chiasma.tumour.bins import simulated_bins
-from chiasma.tumour.settings import TumourSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 

@@ -13,8 +13,8 @@ from chiasma.io.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
 from chiasma.io.columns import Columns
 from chiasma.tumour import attach_alleles, formats, read_bins
 from chiasma.tumour.analysis import read_samples
+from chiasma.tumour.formats import corrected
 from chiasma.tumour.signals import read_any
-from chiasma.tumour.wig import corrected
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

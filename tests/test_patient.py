@@ -14,11 +14,10 @@ from chiasma.datasets.tumours import simulate_patient, simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
 from chiasma.kernels.copy_number import forward
-from chiasma.tumour import Alleles, Bounds, solve_patient
-from chiasma.tumour.alignment import aligned
-from chiasma.tumour.analysis import analyse_patient
-from chiasma.tumour.bins import simulated_bins
-from chiasma.tumour.exports import draws
+from chiasma.tumour import Alleles, Bounds, solve
+from chiasma.tumour.analysis import TumourSettings
+from chiasma.tumour.bins import aligned, simulated_bins
+from chiasma.tumour.exports import draws, joint_warnings, write_patient
 from chiasma.tumour.model import (
     Columns,
     Evidence,
@@ -31,11 +30,9 @@ from chiasma.tumour.model import (
     observations_of,
     shared_states,
 )
-from chiasma.tumour.patient import with_shared_cuts
-from chiasma.tumour.patient_exports import joint_warnings
 from chiasma.tumour.pieces import TumourData
-from chiasma.tumour.settings import TumourSettings
-from chiasma.tumour.solutions import Lines
+from chiasma.tumour.polish import Lines
+from chiasma.tumour.search import with_shared_cuts
 
 KNOWN = [Bounds(clones=(2, 2), purity=purity, ploidy=(1.7, 2.3)) for purity in ((0.7, 0.9), (0.4, 0.6))]
 
@@ -188,9 +185,9 @@ def test_alignment__of_bins():
     with pytest.raises(InvalidInput, match="'b' has segments and the others have bins"):
         aligned([a, replace(b, segments=True).taken(np.arange(200))])
     with pytest.raises(InvalidInput, match="at least one sample, got none"):
-        solve_patient([])
+        solve([])
     with pytest.raises(InvalidInput, match=r"one per sample \(2\), got 1"):
-        solve_patient([a, b], [Bounds()])
+        solve([a, b], [Bounds()])
 
 
 def test_alignment__of_segments():
@@ -248,7 +245,9 @@ def patient():
 def solved(tmp_path_factory):
     out = tmp_path_factory.mktemp("patient")
     truth, samples = patient()
-    return truth, analyse_patient(samples, out, bounds=KNOWN, most=3, workers=1, tables_only=True), out
+    found = solve(samples, KNOWN, 3, workers=1)
+    write_patient(found, out, {})
+    return truth, found, out
 
 
 def test_solve__samples_together(solved):
@@ -314,7 +313,7 @@ def test_settings__one_entry_for_every_sample():
 
 def test_command__one_patient(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("chiasma.tumour.analysis.DPI", 40)
+    monkeypatch.setattr("chiasma.tumour.figures.DPI", 40)
     run = CliRunner().invoke
     shape = ["--seed", "4", "--sites", "66", "--clones", "1", "--not-doubled", "--sd", "0.02"]
     made = run(app, ["simulate", "p.bb", "--tumour", "--samples", "2", "--purity", "0.8,0.4", *shape])

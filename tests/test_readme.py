@@ -34,9 +34,9 @@ from chiasma.sampling.plan import EXACT_SECONDS
 from chiasma.sampling.progress import COMPILING, FIRST_LINE
 from chiasma.sampling.updates import UPDATES
 from chiasma.storage.store import FLUSH_SECONDS
-from chiasma.tumour.decision import CLEAR
+from chiasma.tumour.doubts import CLEAR
 from chiasma.tumour.landscape import Bounds
-from chiasma.tumour.solutions import RESPONSES
+from chiasma.tumour.search import RESPONSES
 from test_cli import FILES
 
 ROOT = Path(__file__).parents[1]

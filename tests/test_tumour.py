@@ -25,33 +25,33 @@ from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
 from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
-from chiasma.tumour.allele_table import allele_table
-from chiasma.tumour.analysis import analyse, read_samples, samples_apart, write_figures
+from chiasma.tumour.analysis import TumourSettings, read_samples
 from chiasma.tumour.bins import Alleles, simulated_bins
-from chiasma.tumour.copy_states import LATE, CopyStates
-from chiasma.tumour.decision import Decision, of_better_fits
+from chiasma.tumour.copy_states import LATE, CopyStates, learned, log_average
+from chiasma.tumour.doubts import Decision, Misfit, better_fits
 from chiasma.tumour.exports import (
     FLAT,
     copy_probabilities,
     draws,
+    file_name,
     solution_entries,
     solution_table,
     summary,
-    write_answer,
+    write_patient,
 )
-from chiasma.tumour.figures import plot_genome, plot_landscape, plot_solutions
+from chiasma.tumour.figures import plot_genome, plot_landscape, plot_solutions, write_figures
 from chiasma.tumour.genome import assembly, assembly_of, find_region
 from chiasma.tumour.landscape import Bounds, survey
-from chiasma.tumour.misfit import Misfit
 from chiasma.tumour.model import Columns, Noise, Parameters, log_evidence, model_of
-from chiasma.tumour.page import comparison, write_page
+from chiasma.tumour.noise import allele_table, reference
+from chiasma.tumour.page import comparison, write_pages
 from chiasma.tumour.pieces import TumourData
-from chiasma.tumour.reference import reference
+from chiasma.tumour.search import surveyed, with_measured_alleles
 from chiasma.tumour.segments import expected_depth, segments
-from chiasma.tumour.solutions import solve, surveyed, with_measured_alleles
-from chiasma.tumour.state_prior import learned, log_average
+from chiasma.tumour.solutions import Patient, solve
 
 ONE_CLONE = Bounds(clones=(1, 1), purity=(0.3, 0.9), ploidy=(1.3, 5.0))
+TWO_CLONES = Bounds(clones=(2, 2), purity=(0.8, 0.8), ploidy=(1.5, 2.8))
 
 
 def bins_of(tumour, alleles=True):
@@ -66,7 +66,7 @@ def tumour():
 
 @cache
 def answer():
-    return solve(bins_of(tumour()), ONE_CLONE, workers=1)
+    return solve([bins_of(tumour())], ONE_CLONE, workers=1).answers[0]
 
 
 # ---- Densities -------------------------------------------------------------------------------------------------------
@@ -443,7 +443,7 @@ def test_solve__segments_of_another_program():
         weight=size,
         segments=True,
     )
-    found = solve(made, ONE_CLONE, workers=1)
+    found = solve([made], ONE_CLONE, workers=1).answers[0]
     assert len(cuts) < 60
     assert not found.flat
     near = [one for one in found.solutions[:3] if abs(one.purity - truth.purity) < 0.05]
@@ -452,17 +452,19 @@ def test_solve__segments_of_another_program():
 
 def test_solve__a_flat_profile_says_so(tmp_path, light_pictures):
     flat = simulate_tumour(5, n_bins=400, purity=0.7, doubled=False, clones=1, events=0)
-    found = solve(bins_of(flat, alleles=False), ONE_CLONE, workers=1)
+    found = solve([bins_of(flat, alleles=False)], ONE_CLONE, workers=1).answers[0]
     assert found.flat
-    write_figures(found, tmp_path / "figures", None)
-    assert FLAT.capitalize() in write_page(found, solution_entries(found), tmp_path).read_text()
+    write_figures(Patient(answers=(found,)), tmp_path, None)
+    write_pages(Patient(answers=(found,)), tmp_path)
+    assert FLAT.capitalize() in (tmp_path / "report.html").read_text()
     assert summary(found)["verdict"] == FLAT
     assert summary(found)["purity"] is None
 
 
 def test_files__read_back(tmp_path):
     found = answer()
-    written = write_answer(found, tmp_path, {})
+    write_patient(Patient(answers=(found,)), tmp_path, {})
+    written = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
     assert all((tmp_path / name).exists() for name in written)
     solutions = pd.read_csv(tmp_path / "solutions.tsv", sep="\t")
     assert solutions["probability"].sum() == pytest.approx(1, abs=1e-4)
@@ -493,7 +495,7 @@ def test_files__every_column_is_on_the_page_of_tables(tmp_path, two_clones):
     _, _, page = page.partition("\n## Tables of a tumour\n")
     answers = {"alleles": answer(), "clones": two_clones[1]}
     for name, found in answers.items():
-        write_answer(found, tmp_path / name, {})
+        write_patient(Patient(answers=(found,)), tmp_path / name, {})
     for file in ("solutions.tsv", "solution_1/segments.tsv", "bins.tsv"):
         _, _, section = page.partition(f"\n### {Path(file).name} of a tumour\n")
         lines = [line for line in section.partition("\n#")[0].splitlines() if line.startswith("| `")]
@@ -505,7 +507,8 @@ def test_files__every_column_is_on_the_page_of_tables(tmp_path, two_clones):
 
 
 def test_figures__are_drawn(tmp_path):
-    written = write_figures(answer(), tmp_path, assembly("hg38"))
+    write_figures(Patient(answers=(answer(),)), tmp_path, assembly("hg38"))
+    written = list((tmp_path / "figures").iterdir())
     assert all(path.stat().st_size > 10_000 for path in written)
 
 
@@ -534,7 +537,7 @@ def test_figures__segments_and_chromosomes_are_few_artists():
 def two_clones():
     """A tumour whose subclone differs, solved with its purity known."""
     truth = simulate_tumour(21, n_bins=300, purity=0.8, doubled=False, clones=2, events=12, noise=0.03)
-    return truth, solve(bins_of(truth), Bounds(clones=(2, 2), purity=(0.8, 0.8), ploidy=(1.5, 2.8)), workers=1)
+    return truth, solve([bins_of(truth)], TWO_CLONES, workers=1).answers[0]
 
 
 def legend_of(legend):
@@ -624,7 +627,7 @@ def test_warnings__probabilities_hold_for_so_many_clones(two_clones, monkeypatch
     assert "probabilities hold" not in told_of(replace(found, bounds=replace(found.bounds, clones=(1, 3))))
     assert "probabilities hold" not in told_of(answer())
     assert "probabilities hold" not in told_of(replace(found, flat=True))
-    monkeypatch.setattr("chiasma.tumour.clone_warnings.MOST_CLONES", 2)
+    monkeypatch.setattr("chiasma.tumour.doubts.MOST_CLONES", 2)
     assert "probabilities hold" not in told_of(found)
 
 
@@ -666,11 +669,11 @@ def test_page__says_whether_fit_or_plausibility_decide(two_clones):
     )
     # A lead in fit that is not clear does not become what is usual where that is none.
     fits = [{"rank": i, "log_likelihood": fit, "log_mass": -5.0 * i} for i, fit in enumerate([10, 8, 11, 31], start=1)]
-    assert of_better_fits(fits) == [
+    assert better_fits(fits) == [
         "the data fit solution 4 better than solution 1 (+21.0 in log-likelihood): what is usual of tumours decides "
         "for solution 1 (+36.0), so look at both"
     ]
-    assert of_better_fits(fits[:3]) == of_better_fits(fits[:1]) == []
+    assert better_fits(fits[:3]) == better_fits(fits[:1]) == []
     assert Decision(2.0, -1.0).in_words() == (
         "neither the data (+2.0 in log-likelihood) nor what is usual of tumours (-1.0) tell solutions 1 and 2 apart"
     )
@@ -701,8 +704,9 @@ def test_warnings__where_what_is_usual_decides_all_files_say_so(two_clones, tmp_
         "text": told,
     }
     assert told in result_of(usual, seed=0).warnings
-    write_figures(usual, tmp_path / "figures", None)
-    page = write_page(usual, solution_entries(usual), tmp_path).read_text()
+    write_figures(Patient(answers=(usual,)), tmp_path, None)
+    write_pages(Patient(answers=(usual,)), tmp_path)
+    page = (tmp_path / "report.html").read_text()
     assert f"{told}." in page
     assert f"T{told[1:]}." in page
     assert BOUND in page
@@ -719,11 +723,7 @@ def test_samples__of_a_file_and_what_does_not_belong_to_them(tmp_path):
     path = tmp_path / "two.bb"
     path.write_text(head + "".join(line.format(name) for name in ("a", "b/c") for line in lines))
     found = read_samples(path)
-    assert [(bins.sample, folder.name) for bins, folder in samples_apart(found, tmp_path)] == [
-        ("a", "a"),
-        ("b/c", "b_c"),
-    ]
-    assert samples_apart(found[:1], tmp_path) == [(found[0], tmp_path)]
+    assert [(bins.sample, file_name(bins.sample)) for bins in found] == [("a", "a"), ("b/c", "b_c")]
     with pytest.raises(InvalidInput, match=r"has 2 samples and .* 2; choose one with --sample"):
         read_samples(path, alleles=path)
     assert read_samples(path, sample="a", alleles=path)[0].alleles.n_units == 30
@@ -742,13 +742,15 @@ def test_samples__of_a_file_and_what_does_not_belong_to_them(tmp_path):
 @pytest.mark.slow
 def test_analyse__regions_and_impossible_bounds(tmp_path, light_pictures):
     small = bins_of(simulate_tumour(3, n_bins=300, purity=0.8, doubled=False, clones=1), alleles=False)
-    analyse(small, tmp_path / "a", bounds=ONE_CLONE, regions=["8q", "1:10-60Mb"], workers=1)
+    near = {"purity": "0.4-0.9", "ploidy": "1.5-4.5", "clones": "1"}
+    TumourSettings(region=["8q", "1:10-60Mb"], **near).solve([small], tmp_path / "a", workers=1)
     assert (tmp_path / "a" / "figures" / "region-8q.png").exists()
     text = (tmp_path / "a" / "report.html").read_text()
     assert "Depth alone." in text
     assert text.count("<img ") >= 3
+    nothing = TumourSettings(purity="0.1-0.12", ploidy="7.9-8", clones="1")
     with pytest.raises(InvalidInput, match="widen --purity or --ploidy"):
-        analyse(small, tmp_path / "b", bounds=Bounds(purity=(0.1, 0.12), ploidy=(7.9, 8.0), clones=(1, 1)), workers=1)
+        nothing.solve([small], tmp_path / "b", workers=1)
 
 
 # ---- Coordinates and the command -------------------------------------------------------------------------------------

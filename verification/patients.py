@@ -22,7 +22,7 @@ from run import on_all_cores
 from tumours import DATA, accuracy
 
 from chiasma.datasets.tumours import Tumour, simulate_patient
-from chiasma.tumour import Answer, Bounds, Patient, read_bins, solve, solve_patient
+from chiasma.tumour import Answer, Bounds, Patient, read_bins, solve
 from chiasma.tumour.bins import simulated_bins
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def solved(seed: int) -> Outcome:
     purities = [*rng.uniform(0.3, 0.9, n_samples - 1), rng.uniform(0.08, 0.25)]
     truth = simulate_patient(seed, n_samples, N_BINS, purities=purities)
     samples = [simulated_bins(one, f"sample_{i}") for i, one in enumerate(truth, start=1)]
-    alone = [solve(bins, BOUNDS, workers=1) for bins in samples]
-    patient = solve_patient(samples, BOUNDS, workers=1)
+    alone = [solve([bins], BOUNDS, workers=1).answers[0] for bins in samples]
+    patient = solve(samples, BOUNDS, workers=1)
     return Outcome(
         seed,
         [float(p) for p in purities],
@@ -168,7 +168,7 @@ def published(report: Report) -> None:
         report.text(f"Not run: {FILE} is not at hand (see verification/README.md).")
         return
     began = process_time()
-    patient = solve_patient([bins.with_two_copies() for bins in read_bins(DATA / FILE)])
+    patient = solve([bins.with_two_copies() for bins in read_bins(DATA / FILE)])
     seconds = process_time() - began
     probabilities = ", ".join(f"{one.probability:.2g}" for one in patient.answers[0].solutions[:3])
     report.text(

@@ -139,7 +139,7 @@ def one_tumour(seed: int) -> Outcome:
 
 def solved(seed: int) -> Outcome:
     truth = simulate_tumour(seed)
-    answer = solve(simulated_bins(truth), workers=1)
+    answer = solve([simulated_bins(truth)], workers=1).answers[0]
     low, high = np.quantile(answer.purity_draws(20_000), [0.05, 0.95])
     return Outcome(
         seed,
@@ -186,7 +186,7 @@ def published(report: Report) -> None:
             report.text(f"Not run: {file} is not at hand (see verification/README.md).")
             return
         began = process_time()
-        answer = solve(read_bins(DATA / file, sample)[0].with_two_copies())
+        answer = solve([read_bins(DATA / file, sample)[0].with_two_copies()]).answers[0]
         ranks.append(rank_of(answer, purity, ploidy))
         found = "; ".join(
             f"{one.purity:.2f} / {one.ploidy:.2f} ({one.probability:.2g})" for one in answer.solutions[:3]

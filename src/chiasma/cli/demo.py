@@ -10,7 +10,7 @@ import typer
 from chiasma.atomic import remove, write_text
 from chiasma.cli.printing import Voice
 from chiasma.cli.simulate import write_tumour
-from chiasma.cli.tumour import Job, read_files, solve_apart
+from chiasma.cli.tumour import Job, read_files, solve_patients
 from chiasma.errors import InvalidInput
 
 DATA, ANSWER = "tumour.bb", "answer"
@@ -28,7 +28,7 @@ def demo(
 ) -> None:
     """Simulate a tumour, find its purity, ploidy and clones from the data alone, and compare with the truth."""
     from chiasma.datasets.tumours import simulate_tumour
-    from chiasma.tumour.settings import TumourSettings
+    from chiasma.tumour.analysis import TumourSettings
 
     voice = Voice()
     _make_room(out)
@@ -38,9 +38,9 @@ def demo(
     write_tumour(data, truth)
     voice.note(f"$ chiasma tumour {data} --out {answer}")
     settings = TumourSettings()
-    (found,) = solve_apart(read_files([data], settings), Job(settings=settings, out=answer, voice=voice))
+    (found,) = solve_patients([read_files([data], settings)], Job(settings=settings, out=answer, voice=voice))
     _mark(out, [str(path.relative_to(out)) for path in sorted(out.rglob("*")) if not path.is_dir()])
-    first = found.solutions[0]
+    first = found.answers[0].solutions[0]
     shares = " + ".join(f"{share:.2f}" for share in truth.fractions[1:])
     own = " + ".join(f"{share:.2f}" for share in first.best.parameters.clone_fractions[1:])
     copies = first.best.states.totals[first.best.main.argmax(axis=1)]

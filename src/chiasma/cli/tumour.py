@@ -15,10 +15,9 @@ from chiasma.cli.setting_options import TABLES_ONLY, TABLES_ONLY_TUMOUR
 from chiasma.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from chiasma.tumour.analysis import TumourSettings
     from chiasma.tumour.bins import Bins
-    from chiasma.tumour.patient import Patient
-    from chiasma.tumour.settings import TumourSettings
-    from chiasma.tumour.solutions import Answer
+    from chiasma.tumour.solutions import Patient
 
 OUT = Path("chiasma-tumour")
 SHOWN = 6
@@ -37,7 +36,7 @@ class Job:
 
     @property
     def how(self) -> dict[str, Any]:
-        """Arguments of `TumourSettings.solve` and `solve_patient`."""
+        """Arguments of `TumourSettings.solve`."""
         return {
             "note": lambda text: self.voice.note(f"  {text}"),
             "workers": self.workers,
@@ -107,7 +106,7 @@ def tumour(
 
     chiasma tumour primary.cnr relapse.cnr --one-patient --out answer
     """
-    from chiasma.tumour.settings import TumourSettings
+    from chiasma.tumour.analysis import TumourSettings
 
     settings = TumourSettings(
         purity=purity,
@@ -128,10 +127,9 @@ def tumour(
     samples = read_files(data, settings, sample or [], alleles or [])
     voice = Voice(quiet, as_json)
     job = Job(settings=settings, out=out, voice=voice, workers=workers, seed=seed, tables_only=tables_only)
-    if one_patient:
-        solve_together(samples, job)
-    else:
-        solve_apart(samples, job)
+    if one_patient and len(samples) < 2:
+        raise InvalidInput("--one-patient needs two samples or more, got one; give another file, or drop the option")
+    solve_patients([samples] if one_patient else [[bins] for bins in samples], job)
 
 
 def read_files(
@@ -155,37 +153,22 @@ def read_files(
     return [bins for bins in found if not names or bins.sample in names]
 
 
-def solve_together(samples: Sequence[Bins], job: Job) -> Patient:
-    """Solve the samples of one patient together, and print."""
-    from chiasma.tumour.patient_exports import patient_summary
+def solve_patients(patients: Sequence[Sequence[Bins]], job: Job) -> list[Patient]:
+    """Solve the samples of every patient together, each patient in its own directory if there are several; print."""
+    from chiasma.tumour.exports import file_name, patient_summary
 
-    if len(samples) < 2:
-        raise InvalidInput("--one-patient needs two samples or more, got one; give another file, or drop the option")
-    for bins in samples:
-        _tell(bins, job.voice)
-    patient = job.settings.solve_patient(samples, job.out, **job.how)
-    if job.voice.as_json:
-        typer.echo(json.dumps(patient_summary(patient, job.seed), indent=2))
-    elif not job.voice.quiet:
-        _print_patient(patient, job.out, job.tables_only)
-    return patient
-
-
-def solve_apart(samples: Sequence[Bins], job: Job) -> list[Answer]:
-    """Solve every sample by itself, and print."""
-    from chiasma.tumour.analysis import samples_apart
-    from chiasma.tumour.exports import summary
-
-    answers = []
-    for bins, folder in samples_apart(samples, job.out):
-        _tell(bins, job.voice)
-        answers.append(job.settings.solve(bins, folder, **job.how))
+    found = []
+    for samples in patients:
+        out = job.out if len(patients) == 1 else job.out / file_name(samples[0].sample)
+        for bins in samples:
+            _tell(bins, job.voice)
+        found.append(job.settings.solve(samples, out, **job.how))
         if not (job.voice.quiet or job.voice.as_json):
-            _print(answers[-1], folder, job.tables_only)
+            _print(found[-1], out, job.tables_only)
     if job.voice.as_json:
-        contents = [summary(answer, job.seed) for answer in answers]
+        contents = [patient_summary(patient, job.seed) for patient in found]
         typer.echo(json.dumps(contents if len(contents) > 1 else contents[0], indent=2))
-    return answers
+    return found
 
 
 def _tell(bins: Bins, voice: Voice) -> None:
@@ -198,65 +181,37 @@ def _is_ours(out: Path) -> bool:
     return (out / "solutions.tsv").exists() or any(out.glob("*/solutions.tsv"))
 
 
-def _print(answer: Answer, folder: Path, tables_only: bool) -> None:
+def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from chiasma.tumour.exports import chance, solution_entries, verdict
+    from chiasma.tumour.exports import chance, joint_warnings, patient_verdict, solution_entries
 
     console = Console(highlight=False)
-    entries = solution_entries(answer)
-    console.print(f"{answer.bins.sample}: {verdict(answer)}", soft_wrap=True, markup=False)
-    table = Table()
-    for heading in ("", "probability", "purity (90%)", "ploidy", "clones", "doubled", "altered"):
-        table.add_column(heading, justify="right")
-    for entry in entries[:SHOWN]:
-        fractions = list(entry["clone_fractions"].values())[1:]
-        table.add_row(
-            str(entry["rank"]),
-            chance(entry["probability"]),
-            f"{entry['purity']:.2f} ({entry['purity_low']:.2f}-{entry['purity_high']:.2f})",
-            f"{entry['ploidy']:.2f}",
-            " + ".join(f"{share:.0%}" for share in fractions),
-            f"{entry['doubled']:.0%}",
-            f"{entry['altered']:.0%}",
-        )
-    console.print(table)
-    for text in entries[0]["warnings"]:
-        console.print(f"Warning: {text}.", soft_wrap=True, markup=False)
-    all_files = "report.html, solutions.tsv, segments, SEG, BED, VCF and figures"
-    files = "solutions.tsv, segments, SEG, BED and VCF" if tables_only else all_files
-    console.print(f"Wrote {files} to {folder}/", soft_wrap=True, markup=False)
-
-
-def _print_patient(patient: Patient, folder: Path, tables_only: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from chiasma.tumour.exports import chance, solution_entries
-    from chiasma.tumour.patient_exports import joint_verdict, joint_warnings
-
-    console = Console(highlight=False)
-    console.print(joint_verdict(patient), soft_wrap=True, markup=False)
-    table = Table()
-    for heading in ("", "probability", "sample", "purity (90%)", "ploidy", "clones", "doubled"):
-        table.add_column(heading, justify="right")
+    several = len(patient.answers) > 1
     entries = [solution_entries(answer) for answer in patient.answers]
+    console.print(patient_verdict(patient), soft_wrap=True, markup=False)
+    table = Table()
+    headings = ["", "probability", *(["sample"] if several else []), "purity (90%)", "ploidy", "clones", "doubled"]
+    for heading in [*headings, "altered"]:
+        table.add_column(heading, justify="right")
     for together in list(zip(*entries, strict=True))[:SHOWN]:
         for i, (sample, entry) in enumerate(zip(patient.samples, together, strict=True)):
             table.add_row(
                 "" if i else str(entry["rank"]),
                 "" if i else chance(entry["probability"]),
-                sample,
+                *([sample] if several else []),
                 f"{entry['purity']:.2f} ({entry['purity_low']:.2f}-{entry['purity_high']:.2f})",
                 f"{entry['ploidy']:.2f}",
                 " + ".join(f"{share:.0%}" for share in list(entry["clone_fractions"].values())[1:]),
                 "" if i else f"{entry['doubled']:.0%}",
-                end_section=i == len(together) - 1,
+                f"{entry['altered']:.0%}",
+                end_section=several and i == len(together) - 1,
             )
     console.print(table)
     for names, text in joint_warnings(patient.samples, entries):
-        console.print(f"Warning, {names}: {text}.", soft_wrap=True, markup=False)
-    all_files = "report.html, solutions.tsv, clone fractions and figures"
-    files = "solutions.tsv and clone fractions" if tables_only else all_files
-    console.print(f"Wrote {files} to {folder}/, and a directory for every sample", soft_wrap=True, markup=False)
+        console.print(f"Warning{f', {names}' if several else ''}: {text}.", soft_wrap=True, markup=False)
+    files = "solutions.tsv, clone fractions" if several else "solutions.tsv, segments, SEG, BED and VCF"
+    wrote = files if tables_only else f"report.html, figures, {files}"
+    each = ", and a directory for every sample" if several else ""
+    console.print(f"Wrote {wrote} to {folder}/{each}", soft_wrap=True, markup=False)

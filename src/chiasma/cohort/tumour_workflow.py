@@ -14,8 +14,8 @@ from chiasma.cohort.workflow import Result, Workflow
 from chiasma.errors import InvalidInput
 from chiasma.io.options import as_whole
 from chiasma.io.sheets import listed
+from chiasma.tumour.analysis import TumourSettings
 from chiasma.tumour.exports import INTERVAL, N_PURITIES, copy_probabilities, solution_entries, verdict
-from chiasma.tumour.settings import TumourSettings
 from chiasma.tumour.solutions import Answer
 
 TRUE, FALSE = ("yes", "true", "1"), ("no", "false", "0")
@@ -70,8 +70,8 @@ class TumourWorkflow(Workflow):
                 f"{source} has {len(samples)} samples: {names}; give each a line of the sheet, and name it in the "
                 "column sample_in_file"
             )
-        answer = given.solve(samples[0], directory, workers=workers, seed=seed, tables_only=tables_only)
-        return result_of(answer, seed)
+        patient = given.solve(samples, directory, workers=workers, seed=seed, tables_only=tables_only)
+        return result_of(patient.answers[0], seed)
 
     def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
         """Solve a small tumour, with alleles if this one has them."""
@@ -83,7 +83,7 @@ class TumourWorkflow(Workflow):
         small = simulated_bins(simulate_tumour(1, n_bins=60, purity=0.7, doubled=False, clones=1))
         if _settings(settings).read(source)[0].alleles is None:
             small = replace(small, alleles=None)
-        solve(small, Bounds(clones=(1, 1), purity=(0.5, 0.9), ploidy=(1.5, 3.0)), workers=1)
+        solve([small], Bounds(clones=(1, 1), purity=(0.5, 0.9), ploidy=(1.5, 3.0)), workers=1)
 
 
 def _settings(settings: Mapping[str, Any]) -> TumourSettings:

@@ -3,7 +3,6 @@
 from chiasma.tumour.bins import Alleles, Bins, attach_alleles
 from chiasma.tumour.formats import read_bins
 from chiasma.tumour.landscape import Bounds
-from chiasma.tumour.patient import Patient, solve_patient
-from chiasma.tumour.solutions import Answer, solve
+from chiasma.tumour.solutions import Answer, Patient, solve
 
-__all__ = ["Alleles", "Answer", "Bins", "Bounds", "Patient", "attach_alleles", "read_bins", "solve", "solve_patient"]
+__all__ = ["Alleles", "Answer", "Bins", "Bounds", "Patient", "attach_alleles", "read_bins", "solve"]

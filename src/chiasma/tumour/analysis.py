@@ -1,39 +1,123 @@
-"""From a file to an answer in a directory: read, solve, write tables and figures."""
+"""Settings of `chiasma tumour`, and the way from a file to an answer in a directory: read, solve, write.
+
+The settings are options of the command, and columns in the sheet of a cohort of tumours.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from matplotlib.figure import Figure
-
-from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.tumour.bins import Bins, attach_alleles
 from chiasma.tumour.copy_states import MOST_COPIES
-from chiasma.tumour.exports import N_DRAWS, draws, file_name, solution_entries, that_matter, write_answer
-from chiasma.tumour.figures import plot_genome, plot_landscape, plot_region, plot_solutions
-from chiasma.tumour.formats import read_bins
-from chiasma.tumour.genome import Assembly, Region, assembly, assembly_of, find_region
-from chiasma.tumour.landscape import Bounds
-from chiasma.tumour.page import write_page
-from chiasma.tumour.patient import Patient, solve_patient
-from chiasma.tumour.patient_exports import write_patient
-from chiasma.tumour.patient_figures import plot_fractions, plot_patient
-from chiasma.tumour.patient_page import write_patient_page
-from chiasma.tumour.solutions import Answer, solve
-from chiasma.tumour.wig import corrected
+from chiasma.tumour.exports import write_patient
+from chiasma.tumour.figures import write_figures
+from chiasma.tumour.formats import corrected, read_bins
+from chiasma.tumour.genome import assembly, assembly_of, find_region
+from chiasma.tumour.landscape import MOST_CLONES, PLOIDIES, Bounds
+from chiasma.tumour.page import write_pages
+from chiasma.tumour.solutions import Patient, solve, usual_clones
 
-DPI = 130
 FEWEST_BINS = 20
-# Solutions on one page.
-MOST_SHOWN = 6
-# Solutions whose fractions of clones are drawn side by side.
-MOST_FRACTIONS = 4
+PURITIES = (0.05, 1.0)
+COPIES = (3, 12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TumourSettings:
+    """How one file is read and solved.
+
+    purity, ploidy, clones : a number, or bounds as LOW-HIGH; None leaves them open. Of the samples of one patient,
+        purity and ploidy may have an entry for each: "0.9,0.4-0.6".
+    alleles, gc, mappability : further files.
+    sample : the only one to read of a file with several.
+    region : regions whose rivals are shown.
+    """
+
+    alleles: Path | None = None
+    sample: str | None = None
+    purity: str | None = None
+    ploidy: str | None = None
+    clones: str | None = None
+    max_copies: int = MOST_COPIES
+    female: bool = False
+    gc: Path | None = None
+    mappability: Path | None = None
+    assembly: str | None = None
+    region: Sequence[str] = ()
+
+    @property
+    def bounds(self) -> Bounds:
+        """Of one sample. Raises InvalidInput where a text is no number and no bounds."""
+        return self.bounds_of(1)[0]
+
+    def bounds_of(self, n_samples: int) -> list[Bounds]:
+        """Those of every sample of a patient."""
+        clones = usual_clones(n_samples) if self.clones is None else read_clones(self.clones)
+        purities = _for_each("purity", self.purity, n_samples)
+        ploidies = _for_each("ploidy", self.ploidy, n_samples)
+        return [
+            Bounds(
+                purity=read_bounds("purity", purity, *PURITIES),
+                ploidy=read_bounds("ploidy", ploidy, *PLOIDIES),
+                clones=clones,
+            )
+            for purity, ploidy in zip(purities, ploidies, strict=True)
+        ]
+
+    def check(self) -> None:
+        """Raise InvalidInput where the settings make no sense, whatever the data are."""
+        for name, text, limits in (("purity", self.purity, PURITIES), ("ploidy", self.ploidy, PLOIDIES)):
+            for part in [None] if text is None else text.split(","):
+                read_bounds(name, part, *limits)
+        if self.clones is not None:
+            read_clones(self.clones)
+        least, most = COPIES
+        if not least <= self.max_copies <= most:
+            raise InvalidInput(f"max_copies must be in {least}..{most}, got {self.max_copies}")
+        if self.assembly is not None:
+            assembly(self.assembly)
+
+    def read(self, path: Path) -> list[Bins]:
+        return read_samples(
+            path,
+            sample=self.sample,
+            alleles=self.alleles,
+            gc=self.gc,
+            mappability=self.mappability,
+            female=self.female,
+        )
+
+    def solve(
+        self,
+        samples: Sequence[Bins],
+        out: Path,
+        *,
+        workers: int = 2,
+        seed: int = 0,
+        tables_only: bool = False,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> Patient:
+        """Solve the samples of one patient, and write everything about them to a directory."""
+        known = assembly(self.assembly) if self.assembly else assembly_of(samples[0])
+        for text in self.region:
+            find_region(samples[0], text, known)  # refuse what is not there before the search
+        patient = solve(samples, self.bounds_of(len(samples)), self.max_copies, workers, note)
+        if not patient.n_solutions:
+            raise InvalidInput(
+                f"no explanation of {patient.samples[0]!r} has a purity and a ploidy within the bounds; widen --purity "
+                "or --ploidy"
+            )
+        note(_what_is_written(out, tables_only))
+        about = {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
+        write_patient(patient, out, about, seed)
+        if not tables_only:
+            write_figures(patient, out, known, self.region)
+            write_pages(patient, out, seed)
+        return patient
 
 
 def read_samples(
@@ -75,69 +159,6 @@ def _allele_notes(bins: Bins) -> list[str]:
     return [bins.alleles.in_words()] if bins.alleles is not None and bins.alleles.columns else []
 
 
-def analyse(
-    bins: Bins,
-    out: Path,
-    *,
-    bounds: Bounds | None = None,
-    most: int = MOST_COPIES,
-    assembly_name: str | None = None,
-    regions: Sequence[str] = (),
-    workers: int = 2,
-    seed: int = 0,
-    tables_only: bool = False,
-    note: Callable[[str], None] = lambda text: None,
-) -> Answer:
-    """Solve one sample and write everything about it to a directory."""
-    known, wanted = _places_of(bins, assembly_name, regions)
-    answer = solve(bins, bounds, most, workers, note)
-    _check_found(answer)
-    note(_what_is_written(out, tables_only))
-    about = _about(known, seed)
-    write_answer(answer, out, about, seed)
-    if not tables_only:
-        _write_pictures(answer, out, known, wanted, seed)
-    return answer
-
-
-def analyse_patient(
-    samples: Sequence[Bins],
-    out: Path,
-    *,
-    bounds: Bounds | Sequence[Bounds] | None = None,
-    most: int = MOST_COPIES,
-    assembly_name: str | None = None,
-    regions: Sequence[str] = (),
-    workers: int = 2,
-    seed: int = 0,
-    tables_only: bool = False,
-    note: Callable[[str], None] = lambda text: None,
-) -> Patient:
-    """Solve the samples of one patient together; write a directory for each, and the joint answer above them."""
-    known, wanted = _places_of(samples[0], assembly_name, regions)
-    patient = solve_patient(samples, bounds, most, workers, note)
-    _check_found(patient.answers[0])
-    note(_what_is_written(out, tables_only))
-    about = _about(known, seed)
-    drawn = draws(patient.answers, N_DRAWS, seed)
-    write_patient(patient, out, drawn, about, seed)
-    for number, (sample, answer) in enumerate(zip(patient.samples, patient.answers, strict=True)):
-        write_answer(answer, out / file_name(sample), about, seed, drawn, number)
-        if not tables_only:
-            # Bins that another sample lacks are left out: the region is looked up again.
-            own = [find_region(answer.bins, region.text, known) for region in wanted]
-            _write_pictures(answer, out / file_name(sample), known, own, seed)
-    if not tables_only:
-        write_patient_figures(patient, out / "figures", known)
-        write_patient_page(patient, out, seed)
-    return patient
-
-
-def _places_of(bins: Bins, name: str | None, regions: Sequence[str]) -> tuple[Assembly | None, list[Region]]:
-    known = assembly(name) if name else assembly_of(bins)
-    return known, [find_region(bins, text, known) for text in regions]
-
-
 def _what_is_written(out: Path, tables_only: bool) -> str:
     if not tables_only:
         return "writing tables and figures"
@@ -145,78 +166,43 @@ def _what_is_written(out: Path, tables_only: bool) -> str:
     return f"writing tables{earlier}"
 
 
-def _about(known: Assembly | None, seed: int) -> dict[str, Any]:
-    return {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
+def _for_each(name: str, text: str | None, n_samples: int) -> list[str | None]:
+    """Entries for so many samples: as many, or one that serves all.
 
-
-def _check_found(answer: Answer) -> None:
-    if not answer.solutions:
+    >>> _for_each("purity", "0.9,0.4-0.6", 2), _for_each("purity", "0.6", 2)
+    (['0.9', '0.4-0.6'], ['0.6', '0.6'])
+    """
+    parts: list[str | None] = [None] if text is None else list(text.split(","))
+    if len(parts) not in (1, n_samples):
         raise InvalidInput(
-            f"no explanation of {answer.bins.sample!r} has a purity and a ploidy within the bounds; widen --purity or "
-            "--ploidy"
+            f"--{name} takes one entry, or with --one-patient one for each sample ({n_samples}), got {text!r}"
         )
+    return parts * n_samples if len(parts) == 1 else parts
 
 
-def _write_pictures(answer: Answer, out: Path, known: Assembly | None, regions: Sequence[Region], seed: int) -> None:
-    """Figures and the page of one sample."""
-    write_figures(answer, out / "figures", known)
-    write_page(answer, solution_entries(answer, seed), out)
-    for region in regions:
-        name = "".join(c if c.isalnum() else "-" for c in region.text)
-        n = max(1, min(4, sum(one.probability > 1e-4 for one in answer.solutions)))
-        _draw(
-            out / "figures" / f"region-{name}.png",
-            (4.6 * n, 5),
-            partial(plot_region, answer, region, known),
-        )
+def read_bounds(name: str, text: str | None, low: float, high: float) -> tuple[float, float]:
+    """ "0.6" or "0.5-0.8".
+
+    >>> read_bounds("purity", "0.5-0.8", 0.05, 1.0), read_bounds("purity", "0.6", 0.05, 1.0)
+    ((0.5, 0.8), (0.6, 0.6))
+    """
+    if text is None:
+        return low, high
+    try:
+        numbers = [float(part) for part in text.split("-")]
+    except ValueError:
+        numbers = []
+    if len(numbers) == 1 and name == "ploidy":  # which nobody knows to the last digit
+        numbers = [numbers[0] - 0.1, numbers[0] + 0.1]
+    if len(numbers) not in (1, 2) or not low <= numbers[0] <= numbers[-1] <= high:
+        raise InvalidInput(f"--{name} takes a number or LOW-HIGH within {low:g}-{high:g}, got {text!r}")
+    return numbers[0], numbers[-1]
 
 
-def write_patient_figures(patient: Patient, folder: Path, known: Assembly | None) -> list[Path]:
-    """All samples above their clones, for every joint solution that matters, and the fractions of clones."""
-    shown = range(len(that_matter(patient.answers[0])))
-    n, few = len(patient.samples), list(shown)[:MOST_FRACTIONS]
-    written = [
-        _draw(
-            folder / "clone-fractions.png",
-            (2.4 + 2.6 * len(few), 1.4 + 0.45 * n),
-            lambda fig: plot_fractions(patient, few, fig),
-        )
-    ]
-    height = 2.2 + sum(3.2 if answer.data.has_alleles else 2.1 for answer in patient.answers)
-    for number in shown:
-        path = folder / f"solution-{number + 1}.png"
-        written.append(_draw(path, (13, height), partial(plot_patient, patient, number, known)))
-    return written
-
-
-def write_figures(answer: Answer, folder: Path, known: Assembly | None) -> list[Path]:
-    """The genome in every solution that matters, the landscape, and all solutions on one page."""
-    written = [
-        _draw(folder / "purity-ploidy.png", (7.5, 5), lambda fig: plot_landscape(answer, fig)),
-        _draw(
-            folder / "solutions.png",
-            (13, 1.2 + 1.5 * len(that_matter(answer)[:MOST_SHOWN])),
-            lambda fig: plot_solutions(answer, that_matter(answer)[:MOST_SHOWN], known, fig),
-        ),
-    ]
-    height = 6.4 if answer.data.has_alleles else 5.0
-    for i, solution in enumerate(that_matter(answer), start=1):
-        path = folder / f"solution-{i}.png"
-        written.append(_draw(path, (13, height), partial(plot_genome, answer, solution, known)))
-    return written
-
-
-def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> Path:
-    figure = Figure(figsize=size, layout="constrained")
-    draw(figure)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.whole_file(path) as partial:
-        figure.savefig(partial, dpi=DPI, format="png")
-    return path
-
-
-def samples_apart(found: Sequence[Bins], out: Path) -> list[tuple[Bins, Path]]:
-    """Every sample with its directory: the given one, or one below it for each of several."""
-    if len(found) == 1:
-        return [(found[0], out)]
-    return [(bins, out / file_name(bins.sample)) for bins in found]
+def read_clones(text: str) -> tuple[int, int]:
+    """ "2" or "1-3"."""
+    parts = text.split("-")
+    known = [str(n) for n in range(1, MOST_CLONES + 1)]
+    if len(parts) > 2 or not all(part.strip() in known for part in parts) or parts[0] > parts[-1]:
+        raise InvalidInput(f"--clones takes a number or LOW-HIGH within 1-{MOST_CLONES}, got {text!r}")
+    return int(parts[0]), int(parts[-1])

@@ -1,4 +1,6 @@
-"""Files of an answer, for people and for other programs; all writes are atomic.
+"""Files of a patient's answer, for people and for other programs; all writes are atomic.
+
+Of every sample, in the given directory, or if there are several in one below it that is named after the sample:
 
 solutions.tsv          one line per solution, the most probable first
 purity-ploidy.tsv      the landscape: log evidence over purity and ploidy, one clone
@@ -7,6 +9,14 @@ draws.npz              copies of the main clone drawn from the posterior, soluti
 summary.json           the same as numbers, with versions and what was read
 chiasma_mqc.json       for MultiQC
 solution_N/            segments.tsv, SAMPLE.seg (IGV), SAMPLE.bed, SAMPLE.vcf (4.4), for every solution that matters
+
+Of several samples together, in the given directory:
+
+solutions.tsv              one line per solution and sample, the most probable solution first
+clone_fractions.tsv        one line per solution, sample and clone
+draws.npz                  copies of the main clone, and the purities of all samples, drawn from the joint posterior
+summary.json               the same as numbers, with versions and what was read
+solution_N/clones.tsv      copy numbers of the clones, which all samples share, with the data of every sample
 """
 
 from __future__ import annotations
@@ -22,20 +32,21 @@ from chiasma import atomic
 from chiasma.exact import inference as exact
 from chiasma.io.tables import write_table
 from chiasma.kernels.layout import unpack_codes
-from chiasma.tumour import clone_warnings
-from chiasma.tumour.decision import first_decision, of_better_fits
+from chiasma.tumour.doubts import better_fits, equal_clones, first_decision, misfit, too_few_clones
 from chiasma.tumour.landscape import Landscape
-from chiasma.tumour.misfit import misfit
 from chiasma.tumour.model import Parameters, model_of, observations_of
 from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.polish import Explanation
 from chiasma.tumour.segments import CopySegment, clone_names, segments
-from chiasma.tumour.solutions import Answer, Explanation, Solution
+from chiasma.tumour.solutions import Answer, Patient, Solution
 from chiasma.types import Floats, Integers
 
 # Solutions with files of their own: those with this probability, and the first MOST_LIKELY whatever theirs is.
 MATTERS = 1e-3
 MOST_LIKELY = 3
 N_DRAWS = 200
+# Columns of a table of segments that differ between samples.
+OWN_DATA = ("depth_mean", "log2", "minor_allele_fraction", "mean_copies")
 N_PURITIES = 20_000
 INTERVAL = (0.05, 0.95)
 FLAT = "no copy-number signal: purity cannot be known"
@@ -50,29 +61,53 @@ class Draws(NamedTuple):
     purities: Floats
 
 
-def write_answer(
-    answer: Answer, out: Path, about: Mapping[str, Any], seed: int = 0, drawn: Draws | None = None, number: int = 0
-) -> list[str]:
-    """Write all files; returns their names. about: first entries of summary.json, ready for JSON.
+def write_patient(patient: Patient, out: Path, about: Mapping[str, Any], seed: int = 0) -> None:
+    """Write all files. about: first entries of summary.json, ready for JSON."""
+    drawn = draws(patient.answers, N_DRAWS, seed)
+    for number, (answer, folder) in enumerate(zip(patient.answers, sample_folders(patient, out), strict=True)):
+        _write_sample(answer, folder, about, seed, drawn, number)
+    if len(patient.answers) > 1:
+        _write_joint(patient, out, about, seed, drawn)
 
-    drawn : draws of samples that were explained together, of which this is the one with this number.
-    """
+
+def sample_folders(patient: Patient, out: Path) -> list[Path]:
+    """The directory of every sample."""
+    return [out] if len(patient.answers) == 1 else [out / file_name(sample) for sample in patient.samples]
+
+
+def _write_sample(answer: Answer, out: Path, about: Mapping[str, Any], seed: int, drawn: Draws, number: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    written = ["solutions.tsv", "purity-ploidy.tsv", "bins.tsv", "draws.npz", "summary.json", "chiasma_mqc.json"]
     write_table(out / "solutions.tsv", *solution_table(answer, seed))
     write_table(out / "purity-ploidy.tsv", *landscape_table(answer.landscapes))
     write_table(out / "bins.tsv", *bin_table(answer))
-    own = draws((answer,), N_DRAWS, seed) if drawn is None else drawn
-    with atomic.whole_file(out / "draws.npz") as partial, partial.open("wb") as file:
-        np.savez_compressed(file, solution=own.solution, copies=own.copies, purity=own.purities[number])
+    _write_draws(out, drawn, purity=drawn.purities[number])
     content = summary(answer, seed)
-    atomic.write_text(out / "summary.json", json.dumps({**about, **content}, indent=2) + "\n")
-    atomic.write_text(out / "chiasma_mqc.json", json.dumps(multiqc(answer, content), indent=2) + "\n")
+    _write_json(out / "summary.json", {**about, **content})
+    _write_json(out / "chiasma_mqc.json", multiqc(answer, content))
     for i, solution in enumerate(that_matter(answer), start=1):
         folder = out / f"solution_{i}"
         folder.mkdir(exist_ok=True)
-        written += [f"solution_{i}/{name}" for name in write_solution(answer.data, solution.best, folder)]
-    return written
+        write_solution(answer.data, solution.best, folder)
+
+
+def _write_joint(patient: Patient, out: Path, about: Mapping[str, Any], seed: int, drawn: Draws) -> None:
+    write_table(out / "solutions.tsv", *joint_table(patient, seed))
+    write_table(out / "clone_fractions.tsv", *fraction_table(patient))
+    _write_draws(out, drawn, purity=drawn.purities, sample=np.array(patient.samples))
+    _write_json(out / "summary.json", {**about, **patient_summary(patient, seed)})
+    for i in range(len(that_matter(patient.answers[0]))):
+        folder = out / f"solution_{i + 1}"
+        folder.mkdir(exist_ok=True)
+        write_table(folder / "clones.tsv", *clone_table(patient, i))
+
+
+def _write_draws(out: Path, drawn: Draws, **own: Any) -> None:
+    with atomic.whole_file(out / "draws.npz") as partial, partial.open("wb") as file:
+        np.savez_compressed(file, solution=drawn.solution, copies=drawn.copies, **own)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    atomic.write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def that_matter(answer: Answer) -> list[Solution]:
@@ -148,15 +183,15 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
                 "above_highest_level": wrong.above,
                 "residual_autocorrelation": wrong.autocorrelation,
                 "waves": wrong.waves,
-                "warnings": [*wrong.in_words(), *clone_warnings.of_equal_clones(best)],
+                "warnings": [*wrong.in_words(), *equal_clones(best)],
             }
         )
     if found and not answer.flat:
         decision = first_decision(found)
-        found[0]["warnings"] += clone_warnings.of_bound(answer)
+        found[0]["warnings"] += too_few_clones(answer)
         if decision is not None and decision.by == "prior":
             found[0]["warnings"].append(decision.in_words())
-        found[0]["warnings"] += of_better_fits(found)
+        found[0]["warnings"] += better_fits(found)
     return found
 
 
@@ -331,6 +366,102 @@ def multiqc(answer: Answer, content: Mapping[str, Any]) -> dict[str, Any]:
         "plot_type": "table",
         "data": {answer.bins.sample: numbers},
     }
+
+
+# ---- Several samples together ----------------------------------------------------------------------------------------
+
+
+def joint_table(patient: Patient, seed: int = 0) -> Lines:
+    """One line per solution and sample."""
+    tables = [solution_table(answer, seed) for answer in patient.answers]
+    names = tables[0][0]
+    rows = [
+        [row[0], sample, *row[1:]]
+        for together in zip(*(list(map(list, rows)) for _, rows in tables), strict=True)
+        for sample, row in zip(patient.samples, together, strict=True)
+    ]
+    return [names[0], "sample", *names[1:]], rows
+
+
+def fraction_table(patient: Patient) -> Lines:
+    """Shares of all cells of normal cells and of every clone."""
+    rows = []
+    for i in range(patient.n_solutions):
+        for sample, answer in zip(patient.samples, patient.answers, strict=True):
+            fractions = answer.solutions[i].best.parameters.clone_fractions
+            names = ["normal", *clone_names(len(fractions) - 1)]
+            rows += [[i + 1, sample, name, f"{share:.4f}"] for name, share in zip(names, fractions, strict=True)]
+    return ["rank", "sample", "clone", "fraction"], rows
+
+
+def clone_table(patient: Patient, number: int) -> Lines:
+    """Segments of a solution: the states of the clones, then the data of every sample."""
+    names: list[str] = []
+    rows: list[list[Any]] = []
+    for sample, answer in zip(patient.samples, patient.answers, strict=True):
+        own = answer.solutions[number].best
+        heading, lines = segment_table(segments(answer.data, own), own)
+        mine = [heading.index(name) for name in OWN_DATA]
+        cells = [list(line) for line in lines]
+        if not names:
+            shared = [i for i in range(len(heading)) if i not in mine]
+            names = [heading[i] for i in shared]
+            rows = [[line[i] for i in shared] for line in cells]
+        names += [f"{heading[i]}_{sample}" for i in mine]
+        for row, line in zip(rows, cells, strict=True):
+            row += [line[i] for i in mine]
+    return names, rows
+
+
+def patient_summary(patient: Patient, seed: int = 0) -> dict[str, Any]:
+    """What summary.json says about the patient; of one sample its own summary."""
+    if len(patient.answers) == 1:
+        return summary(patient.answers[0], seed)
+    entries = [solution_entries(answer, seed) for answer in patient.answers]
+    return {
+        "verdict": patient_verdict(patient),
+        "flat": patient.flat,
+        "decision": decision_entry(entries[0]),
+        "solutions": [
+            {
+                "rank": i + 1,
+                "probability": together[0]["probability"],
+                "clones": together[0]["clones"],
+                "doubled": together[0]["doubled"],
+                "log_evidence": together[0]["log_evidence"],
+                "samples": {
+                    sample: {name: entry[name] for name in ("purity", "purity_low", "purity_high", "ploidy")}
+                    | {"clone_fractions": entry["clone_fractions"], "warnings": entry["warnings"]}
+                    for sample, entry in zip(patient.samples, together, strict=True)
+                },
+            }
+            for i, together in enumerate(zip(*entries, strict=True))
+        ],
+        "samples": [summary(answer, seed) for answer in patient.answers],
+    }
+
+
+def joint_warnings(samples: Sequence[str], entries: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[str, str]]:
+    """What is doubtful about the first solution, and in which samples; what holds for several of them is told once."""
+    told: dict[str, list[str]] = {}
+    for sample, own in zip(samples, entries, strict=True):
+        for text in own[0]["warnings"]:
+            told.setdefault(text, []).append(sample)
+    return [(", ".join(names), text) for text, names in told.items()]
+
+
+def patient_verdict(patient: Patient) -> str:
+    """The answer of the patient in a sentence."""
+    if len(patient.answers) == 1:
+        return f"{patient.samples[0]}: {verdict(patient.answers[0])}"
+    if patient.flat:
+        return FLAT
+    firsts = [answer.solutions[0] for answer in patient.answers]
+    each = "; ".join(
+        f"{sample}: purity {one.purity:.2f}, ploidy {one.ploidy:.2f}"
+        for sample, one in zip(patient.samples, firsts, strict=True)
+    )
+    return f"{each}; with probability {chance(firsts[0].probability)}"
 
 
 # ---- Formats of other programs ---------------------------------------------------------------------------------------

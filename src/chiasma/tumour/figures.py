@@ -1,9 +1,13 @@
-"""Figures of an answer: depth and alleles along the genome, purity and ploidy, clones, rivals of a region."""
+"""Figures of an answer: depth and alleles along the genome, purity and ploidy, clones, rivals of a region;
+of several samples their data above the clones that they share, and the fractions of clones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +17,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from chiasma import atomic
 from chiasma.io.columns import same_chromosome
 from chiasma.report.figures.style import BLACK, QUIET
 from chiasma.tumour.bins import Bins
-from chiasma.tumour.exports import FLAT, chance, that_matter
-from chiasma.tumour.genome import Assembly, Region
-from chiasma.tumour.segments import CopySegment, expected_depth, segments
-from chiasma.tumour.solutions import Answer, Explanation, Solution
+from chiasma.tumour.exports import FLAT, chance, sample_folders, that_matter
+from chiasma.tumour.genome import Assembly, Region, find_region
+from chiasma.tumour.polish import Explanation
+from chiasma.tumour.segments import CopySegment, clone_names, expected_depth, segments
+from chiasma.tumour.solutions import Answer, Patient, Solution
 from chiasma.types import Floats
 
 GAIN, LOSS, NEUTRAL, LOH = "#b2182b", "#2166ac", "0.55", "#5aae61"
@@ -30,7 +36,14 @@ NEUTRAL_LOH = "2+0"
 # Mean copies this near two are two.
 NEAR_TWO = 0.05
 SOLUTION_MARK: dict[str, Any] = {"ms": 11, "mfc": "white", "mec": BLACK, "mew": 1.2}
+# Normal cells grey, then the main clone and its subclones.
+CLONE_COLOURS = ("0.85", "#4c72b0", "#dd8452", "#55a868")
 MEGABASE = 1e6
+DPI = 130
+# Solutions on one page.
+MOST_SHOWN = 6
+# Solutions whose fractions of clones are drawn side by side.
+MOST_FRACTIONS = 4
 # Lines at whole copies are drawn up to here.
 MOST_LINES = 16
 # Where so many bases have no data nothing is drawn.
@@ -449,3 +462,118 @@ def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Fig
     axes[0, 0].set_ylabel("depth")
     axes[1, 0].set_ylabel("P(state of the\nmain clone)")
     fig.suptitle(f"{answer.bins.sample}, {region.text}", fontsize="medium")
+
+
+def plot_patient(patient: Patient, number: int, known: Assembly | None, fig: Figure) -> None:
+    """Depth, and alleles if there are any, of every sample along the genome, above the clones of a joint solution."""
+    first = patient.answers[0]
+    where = places(first.bins, known)
+    heights: list[float] = []
+    for answer in patient.answers:
+        heights += [2.4, 1.4] if answer.data.has_alleles else [2.4]
+    own = [answer.solutions[number].best for answer in patient.answers]
+    axes = list(np.atleast_1d(fig.subplots(len(heights) + 1, 1, sharex=True, height_ratios=[*heights, 1.1])))
+    panels = iter(axes)
+    for sample, answer, one in zip(patient.samples, patient.answers, own, strict=True):
+        ax = next(panels)
+        draw_depth(ax, answer, one, segments(answer.data, one), where)
+        solution = answer.solutions[number]
+        title = f"{sample}: purity {solution.purity:.2f}, ploidy {solution.ploidy:.2f}"
+        ax.set_title(title, fontsize="small", loc="left", pad=14 if ax is axes[0] else 3)
+        if answer.data.has_alleles:
+            draw_alleles(next(panels), answer, one, where)
+    ax = next(panels)
+    draw_clones(ax, first.bins, own[0], segments(first.data, own[0]), where)
+    shares = [one.parameters.clone_fractions[1:] for one in own]
+    ax.set_yticks(
+        range(len(shares[0])),
+        labels=[
+            f"{name.replace('_', ' ')} {', '.join(f'{own[row]:.0%}' for own in shares)}"
+            for row, name in enumerate(clone_names(len(shares[0])))
+        ],
+        fontsize=7,
+    )
+    for ax in axes:
+        mark_chromosomes(ax, where)
+    name_chromosomes(axes[0], where)
+    megabases(axes[-1], where)
+    probability = chance(first.solutions[number].probability)
+    told = FLAT if patient.flat else f"solution {number + 1} of {patient.n_solutions}, probability {probability}"
+    fig.suptitle(f"{', '.join(patient.samples)}: {told}", fontsize="medium")
+
+
+def plot_fractions(patient: Patient, shown: Sequence[int], fig: Figure) -> None:
+    """The fractions of normal cells and of clones in every sample, for the solutions to be shown."""
+    axes = np.atleast_1d(fig.subplots(1, len(shown), sharey=True))
+    most = 0
+    for ax, number in zip(axes, shown, strict=True):
+        for row, answer in enumerate(patient.answers):
+            fractions = answer.solutions[number].best.parameters.clone_fractions
+            most = max(most, len(fractions))
+            left = 0.0
+            for colour, share in zip(CLONE_COLOURS, fractions, strict=False):
+                ax.barh(row, share, left=left, color=colour, height=0.7, lw=0)
+                if share > 0.08:
+                    ax.text(left + share / 2, row, f"{share:.0%}", ha="center", va="center", fontsize=7)
+                left += share
+        probability = chance(patient.answers[0].solutions[number].probability)
+        ax.set_title(f"solution {number + 1} ({probability})", fontsize="small")
+        ax.set_xlim(0, 1)
+        ax.set_xlabel("share of cells")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_yticks(range(len(patient.samples)), labels=patient.samples, fontsize=8)
+    axes[0].set_ylim(len(patient.samples) - 0.5, -0.5)
+    names = ["normal", *(name.replace("_", " ") for name in clone_names(most - 1))]
+    handles = [Patch(facecolor=colour, label=name) for colour, name in zip(CLONE_COLOURS, names, strict=False)]
+    fig.legend(handles=handles, loc="outside right upper", fontsize=8, frameon=False)
+
+
+# ---- Files -----------------------------------------------------------------------------------------------------------
+
+
+def write_figures(patient: Patient, out: Path, known: Assembly | None, regions: Sequence[str] = ()) -> None:
+    """Figures of every sample, and of several samples those of all together; regions: in words."""
+    for answer, folder in zip(patient.answers, sample_folders(patient, out), strict=True):
+        _write_sample_figures(answer, folder / "figures", known)
+        for region in [find_region(answer.bins, text, known) for text in regions]:
+            name = "".join(c if c.isalnum() else "-" for c in region.text)
+            n = max(1, min(4, sum(one.probability > 1e-4 for one in answer.solutions)))
+            _draw(folder / "figures" / f"region-{name}.png", (4.6 * n, 5), partial(plot_region, answer, region, known))
+    if len(patient.answers) > 1:
+        _write_joint_figures(patient, out / "figures", known)
+
+
+def _write_sample_figures(answer: Answer, folder: Path, known: Assembly | None) -> None:
+    """The genome in every solution that matters, the landscape, and all solutions on one page."""
+    shown = that_matter(answer)[:MOST_SHOWN]
+    _draw(folder / "purity-ploidy.png", (7.5, 5), lambda fig: plot_landscape(answer, fig))
+    _draw(
+        folder / "solutions.png",
+        (13, 1.2 + 1.5 * len(shown)),
+        lambda fig: plot_solutions(answer, shown, known, fig),
+    )
+    height = 6.4 if answer.data.has_alleles else 5.0
+    for i, solution in enumerate(that_matter(answer), start=1):
+        _draw(folder / f"solution-{i}.png", (13, height), partial(plot_genome, answer, solution, known))
+
+
+def _write_joint_figures(patient: Patient, folder: Path, known: Assembly | None) -> None:
+    """All samples above their clones, for every joint solution that matters, and the fractions of clones."""
+    shown = range(len(that_matter(patient.answers[0])))
+    n, few = len(patient.samples), list(shown)[:MOST_FRACTIONS]
+    _draw(
+        folder / "clone-fractions.png",
+        (2.4 + 2.6 * len(few), 1.4 + 0.45 * n),
+        lambda fig: plot_fractions(patient, few, fig),
+    )
+    height = 2.2 + sum(3.2 if answer.data.has_alleles else 2.1 for answer in patient.answers)
+    for number in shown:
+        _draw(folder / f"solution-{number + 1}.png", (13, height), partial(plot_patient, patient, number, known))
+
+
+def _draw(path: Path, size: tuple[float, float], draw: Callable[[Figure], None]) -> None:
+    figure = Figure(figsize=size, layout="constrained")
+    draw(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.whole_file(path) as file:
+        figure.savefig(file, dpi=DPI, format="png")

@@ -6,17 +6,20 @@
     QDNAseq   .igv                          chromosome start end feature, one column per sample
     SEG       of CBS, PureCN, IGV, ...      sample, chromosome, start, end, (markers), mean
     ASCAT     log ratios of arrays          chrs pos, one column per sample; B-allele fractions in a file like it
-    bedGraph, fixedStep and variableStep WIG (`chiasma.tumour.wig`)
+    bedGraph, fixedStep and variableStep WIG
     any table with columns that name a chromosome, a start and values
 
 Columns are found by their names, so that their order does not matter. Values on a log2 scale are recognised by their
 name or by negative numbers and made linear; a note says so.
+
+A step line of a WIG says "fixedStep chrom=1 start=1 step=1000000 span=1000000" or "variableStep chrom=1 span=50";
+values follow, one per line. Positions count from 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +30,6 @@ from chiasma.errors import InvalidInput
 from chiasma.io.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
 from chiasma.io.columns import column_called, plain_name, same_chromosome
 from chiasma.io.sheets import MISSING, Sheet, as_sheet, listed, read_lines
-from chiasma.tumour import wig
 from chiasma.tumour.bins import Alleles, Bins
 from chiasma.types import Floats, Integers
 
@@ -78,6 +80,12 @@ SEGMENTED = "seg"
 TABLE = "table"
 # A larger share of segments that end before they begin is a mistake in the file.
 MOST_EMPTY = 0.5
+STEPS = ("fixedStep", "variableStep")
+# Bins that the correction is fitted to: mappability at least this, and counts within these quantiles.
+MAPPABLE = 0.9
+TRUSTED = (0.01, 0.99)
+# Fewest bins per knot of a correction curve.
+PER_KNOT = 50
 
 
 class Format(NamedTuple):
@@ -126,7 +134,7 @@ def read_bins(path: Path | str, sample: str | None = None) -> list[Bins]:
     """
     path = Path(path)
     lines = read_lines(path)
-    found = [wig.read(path, lines)] if wig.is_wig(lines) else bins_of(as_sheet(path, lines))
+    found = [read_wig(path, lines)] if is_wig(lines) else bins_of(as_sheet(path, lines))
     if sample is None:
         return found
     chosen = [bins for bins in found if bins.sample == sample]
@@ -439,3 +447,116 @@ def _lengths(comments: Iterable[str]) -> dict[str, int]:
         if line.startswith("@SQ") and parts.get("LN", "").isdecimal():
             found[parts["SN"]] = int(parts["LN"])
     return found
+
+
+# ---- WIG, and the correction of counts for GC content and mappability ------------------------------------------------
+
+
+def is_wig(lines: Sequence[str]) -> bool:
+    first = next((line for line in lines if line.strip() and not line.startswith(("#", "track", "browser"))), "")
+    return first.startswith(STEPS)
+
+
+def read_wig(path: Path, lines: Sequence[str]) -> Bins:
+    """One sample of counts, or of any other value per bin."""
+    chromosome: list[str] = []
+    start: list[int] = []
+    end: list[int] = []
+    values: list[float] = []
+    step: dict[str, str] = {}
+    fixed, place = False, 0
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith(("#", "track", "browser")):
+            continue
+        if text.startswith(STEPS):
+            fixed = text.startswith("fixedStep")
+            step = dict(part.split("=", 1) for part in text.split()[1:] if "=" in part)
+            needed = ("chrom", "start", "step") if fixed else ("chrom",)
+            missing = [name for name in needed if name not in step]
+            if missing or not all(step[name].isdecimal() for name in ("start", "step", "span") if name in step):
+                raise _wig_error(path, number, f"a {text.split()[0]} line needs {', '.join(needed)}, got {text!r}")
+            place = int(step.get("start", "1")) - 1
+            continue
+        cells = text.split()
+        if len(cells) != (1 if fixed else 2):
+            raise _wig_error(path, number, f"expected {'a value' if fixed else 'a position and a value'}, got {text!r}")
+        try:
+            value = np.nan if cells[-1].lower() in MISSING else float(cells[-1])
+            place = place if fixed else int(cells[0]) - 1
+        except ValueError:
+            raise _wig_error(path, number, f"expected numbers, got {text!r}") from None
+        width = int(step.get("span", step.get("step", "1")))
+        if chromosome and chromosome[-1] == step["chrom"] and place < end[-1]:
+            raise _wig_error(path, number, f"position {place + 1:,} comes after a bin that ends at {end[-1]:,}")
+        chromosome.append(step["chrom"])
+        start.append(place)
+        end.append(place + width)
+        values.append(value)
+        place += int(step["step"]) if fixed else 0
+    if not values:
+        raise InvalidInput(f"{path} has step lines and no values; expected one value per bin")
+    depth = np.array(values)
+    return Bins(
+        sample=path.name.removesuffix(".gz").rsplit(".", 1)[0],
+        source=str(path),
+        kind=f"WIG ({'fixedStep' if fixed else 'variableStep'})",
+        chromosome=np.array(chromosome, dtype=str),
+        start=np.array(start),
+        end=np.array(end),
+        depth=np.where(np.isfinite(depth), depth, np.nan),
+        weight=np.ones(len(depth)),
+        notes=("values are taken as counts",) if np.all(depth[np.isfinite(depth)] % 1 == 0) else (),
+    )
+
+
+def corrected(bins: Bins, gc: Bins | None = None, mappability: Bins | None = None) -> Bins:
+    """Counts divided by what GC content and mappability let expect; bins of low mappability are set missing.
+
+    The expected count is a curve through medians of bins with about the same GC content, then of those with about the
+    same mappability.
+    """
+    depth = np.where(bins.depth > 0, bins.depth, np.nan)
+    notes = []
+    usable = ~np.isnan(depth)
+    if mappability is not None:
+        _check_same_bins(bins, mappability)
+        usable &= mappability.depth >= MAPPABLE
+        depth = np.where(usable, depth, np.nan)
+        notes.append(f"bins with mappability below {MAPPABLE:g} are set missing")
+    low, high = np.nanquantile(depth, TRUSTED)
+    for other, name in ((gc, "GC content"), (mappability, "mappability")):
+        if other is not None:
+            _check_same_bins(bins, other)
+            covariate = np.where(other.depth >= 0, other.depth, np.nan)
+            trusted = usable & (depth >= low) & (depth <= high) & ~np.isnan(covariate)
+            depth = depth / _median_curve(covariate, depth, trusted)
+            low, high = np.nanquantile(depth, TRUSTED)
+            notes.append(f"counts are corrected for {name} ({other.source})")
+    return replace(bins, depth=depth / np.nanmedian(depth), notes=(*bins.notes, *notes))
+
+
+def _median_curve(x: Floats, y: Floats, trusted: np.ndarray) -> Floats:
+    """(T,) a curve through the medians of y in groups of about equal x, relative to the overall median."""
+    known_x, known_y = x[trusted], y[trusted]
+    n_knots = int(np.clip(len(known_x) // PER_KNOT, 2, 40))
+    order = np.argsort(known_x, kind="stable")
+    groups = np.array_split(order, n_knots)
+    knots = np.array([np.median(known_x[group]) for group in groups])
+    medians = np.array([np.median(known_y[group]) for group in groups])
+    knots, first = np.unique(knots, return_index=True)
+    curve = np.interp(x, knots, medians[first])
+    return np.where(np.isnan(x), np.nan, curve / np.median(known_y))
+
+
+def _check_same_bins(bins: Bins, other: Bins) -> None:
+    same = bins.n_bins == other.n_bins and np.array_equal(bins.start, other.start)
+    if not same:
+        raise InvalidInput(
+            f"{other.source} has {other.n_bins:,} bins and {bins.source} {bins.n_bins:,}, or other positions; make "
+            "both with the same bin size and chromosomes"
+        )
+
+
+def _wig_error(path: Path, line: int, message: str) -> InvalidInput:
+    return InvalidInput(f"{path}, line {line}: {message}; correct the line, or give another file")

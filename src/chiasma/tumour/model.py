@@ -6,7 +6,7 @@ Levels of a column are the mean copies per cell, of the major and of the minor a
 
 The main clone is a row of all copy-number states. A subclone j, a share fraction_j of the tumour cells, is a row of
 changes against the main clone, nearly everywhere none. Depth is Student's t about scale * (copies per cell) / 2, and
-alleles are a table over the minor allele fraction (`chiasma.tumour.allele_table`). Rows switch per base, through
+alleles are a table over the minor allele fraction (`chiasma.tumour.noise`). Rows switch per base, through
 gaps.
 
 Columns are bins, or pieces of the genome (`chiasma.tumour.pieces`): purity, scale and fractions are learned on pieces

@@ -1,4 +1,7 @@
-"""report.html of an answer: the verdict, ranked solutions, why the first is preferred, and figures, on one page."""
+"""report.html: the verdict, ranked solutions, why the first is preferred, and figures, on one page.
+
+Several samples of a patient have a page each, and one for all: joint solutions and fractions of clones.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,39 @@ from typing import Any
 
 from chiasma import atomic
 from chiasma.report import page
-from chiasma.tumour.decision import Decision, first_decision
-from chiasma.tumour.exports import FLAT, chance, that_matter, verdict
-from chiasma.tumour.solutions import Answer, noise_in_words
+from chiasma.tumour.doubts import Decision, first_decision
+from chiasma.tumour.exports import (
+    FLAT,
+    chance,
+    file_name,
+    joint_warnings,
+    patient_verdict,
+    sample_folders,
+    solution_entries,
+    that_matter,
+    verdict,
+)
+from chiasma.tumour.solutions import Answer, Patient, noise_in_words
+
+Entries = Sequence[dict[str, Any]]
 
 
-def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> Path:
-    """entries: as `solution_entries` gives them. The figures must have been written."""
+def write_pages(patient: Patient, out: Path, seed: int = 0) -> None:
+    """The figures must have been written."""
+    entries = [solution_entries(answer, seed) for answer in patient.answers]
+    for answer, own, folder in zip(patient.answers, entries, sample_folders(patient, out), strict=True):
+        _write_sample_page(answer, own, folder)
+    if len(patient.answers) > 1:
+        _write_joint_page(patient, entries, out)
+
+
+def _write_sample_page(answer: Answer, entries: Entries, out: Path) -> None:
     sample = answer.bins.sample
     figures = out / "figures"
     parts = [
         page.header(f"{sample}: purity, ploidy and clones", answer.bins.in_words()),
         page.verdicts(_verdicts(answer, entries)),
-        page.section("Solutions", _table(entries), page.paragraph(comparison(entries))),
+        page.section("Solutions", _table([sample], [entries]), page.paragraph(comparison(entries))),
         page.section("Purity and ploidy", picture(figures / "purity-ploidy.png", _of_landscape(answer))),
         page.section("All solutions", picture(figures / "solutions.png", "Copies per tumour cell")),
     ]
@@ -38,15 +61,12 @@ def write_page(answer: Answer, entries: Sequence[dict[str, Any]], out: Path) -> 
         "noise": noise_in_words(answer.data).removeprefix("noise "),
     }
     parts.append(page.section("Data", page.facts(notes)))
-    path = out / "report.html"
-    atomic.write_text(path, page.document(f"{sample}: tumour", *parts))
-    return path
+    atomic.write_text(out / "report.html", page.document(f"{sample}: tumour", *parts))
 
 
-def _verdicts(answer: Answer, entries: Sequence[dict[str, Any]]) -> list[page.Verdict]:
+def _verdicts(answer: Answer, entries: Entries) -> list[page.Verdict]:
     if answer.flat:
-        text = "Two copies everywhere explain the data as well; the solutions below are not to be trusted."
-        return [page.Verdict(tone="bad", answer=FLAT.capitalize() + ".", text=text)]
+        return [_flat_verdict()]
     tone: page.Tone = "good" if entries[0]["probability"] > 0.95 and not entries[0]["warnings"] else "doubt"
     found = [page.Verdict(tone=tone, answer=verdict(answer) + ".")]
     found += [page.Verdict(tone="doubt", answer="First solution:", text=f"{text}.") for text in entries[0]["warnings"]]
@@ -63,13 +83,21 @@ def _of_landscape(answer: Answer) -> str:
     return "Log evidence of one clone" + (", this sample alone" if answer.together else "")
 
 
-def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
-    names = ["solution", "probability", "purity", "90%", "ploidy", "clones", "doubled", "altered", "unexplained"]
-    names += ["fit", "plausibility"]
+def _flat_verdict() -> page.Verdict:
+    text = "Two copies everywhere explain the data as well; the solutions below are not to be trusted."
+    return page.Verdict(tone="bad", answer=FLAT.capitalize() + ".", text=text)
+
+
+def _table(samples: Sequence[str], entries: Sequence[Entries]) -> page.Html:
+    """One line per solution and sample; the name of a sample only if there are several."""
+    several = len(samples) > 1
+    names = ["solution", "probability", *(["sample"] if several else []), "purity", "90%", "ploidy", "clones"]
+    names += ["doubled", "altered", "unexplained", "fit", "plausibility"]
     rows = [
         [
             entry["rank"],
             chance(entry["probability"]),
+            *([sample] if several else []),
             f"{entry['purity']:.3f}",
             f"{entry['purity_low']:.3f}-{entry['purity_high']:.3f}",
             f"{entry['ploidy']:.2f}",
@@ -77,14 +105,15 @@ def _table(entries: Sequence[dict[str, Any]]) -> page.Html:
             f"{entry['doubled']:.0%}",
             f"{entry['altered']:.0%}",
             f"{entry['unexplained']:.0%}",
-            *(_relative(entries[0], entry) if i else ["0", "0"]),
+            *(_relative(entries[0][0], entry) if i else ["0", "0"]),
         ]
-        for i, entry in enumerate(entries)
+        for i, together in enumerate(zip(*entries, strict=True))
+        for sample, entry in zip(samples, together, strict=True)
     ]
     return page.table(names, rows, rest="solutions.tsv")
 
 
-def comparison(entries: Sequence[dict[str, Any]]) -> str:
+def comparison(entries: Entries) -> str:
     """Whether the data or the prior decide between the first two solutions."""
     decision = first_decision(entries)
     if decision is None:
@@ -105,3 +134,38 @@ def _relative(first: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 def picture(path: Path, caption: str) -> page.Html:
     return page.picture(path.read_bytes(), f"{caption}; larger in figures/{path.name}", caption)
+
+
+def _write_joint_page(patient: Patient, entries: Sequence[Entries], out: Path) -> None:
+    figures = out / "figures"
+    names = ", ".join(patient.samples)
+    links = [
+        part for sample in patient.samples for part in (page.link(sample, f"{file_name(sample)}/report.html"), " ")
+    ]
+    parts = [
+        page.header(f"{names}: samples of one patient", "Clones are shared; purity and fractions of clones are not."),
+        page.verdicts(_joint_verdicts(patient, entries)),
+        page.section(
+            "Joint solutions",
+            _table(patient.samples, entries),
+            page.paragraph(comparison(entries[0])),
+            page.paragraph("Every sample has a page of its own: ", *links),
+        ),
+        page.section("Fractions of clones", picture(figures / "clone-fractions.png", "Normal cells and clones")),
+    ]
+    for i in range(1, len(that_matter(patient.answers[0])) + 1):
+        told = page.paragraph(
+            page.link("clones", f"solution_{i}/clones.tsv"), "; segments, SEG, BED and VCF are with the samples"
+        )
+        shown = picture(figures / f"solution-{i}.png", f"All samples with the clones of solution {i}")
+        parts.append(page.section(f"Solution {i}", shown, told))
+    atomic.write_text(out / "report.html", page.document(f"{names}: one patient", *parts))
+
+
+def _joint_verdicts(patient: Patient, entries: Sequence[Entries]) -> list[page.Verdict]:
+    if patient.flat:
+        return [_flat_verdict()]
+    warnings = joint_warnings(patient.samples, entries)
+    tone: page.Tone = "good" if entries[0][0]["probability"] > 0.95 and not warnings else "doubt"
+    found = [page.Verdict(tone=tone, answer=patient_verdict(patient) + ".")]
+    return found + [page.Verdict(tone="doubt", answer=f"{names}:", text=f"{text}.") for names, text in warnings]

@@ -13,10 +13,17 @@ from functools import cached_property
 
 import numpy as np
 
-from chiasma.tumour.allele_table import AlleleTable, allele_cuts, allele_table, table_at
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.model import PIECE_DF, Columns, Noise
-from chiasma.tumour.reference import PLAUSIBLE, Reference, reference
+from chiasma.tumour.noise import (
+    PLAUSIBLE,
+    AlleleTable,
+    Reference,
+    allele_cuts,
+    allele_table,
+    reference,
+    table_at,
+)
 from chiasma.types import Floats, Integers
 
 LONGEST = 10_000_000

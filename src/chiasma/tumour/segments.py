@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chiasma.tumour.pieces import TumourData
-from chiasma.tumour.solutions import Explanation
+from chiasma.tumour.polish import Explanation
 from chiasma.types import Floats, Integers
 
 N_RIVALS = 4

@@ -16,9 +16,8 @@ from chiasma.io.sheets import Sheet, as_sheet, listed, read_lines
 from chiasma.io.signal import Signal
 from chiasma.io.tables import read_signal, signal_of
 from chiasma.models.observations import Observations
-from chiasma.tumour import wig
 from chiasma.tumour.bins import Bins
-from chiasma.tumour.formats import SAMPLE_NAMES, bins_of, is_genomic
+from chiasma.tumour.formats import SAMPLE_NAMES, bins_of, is_genomic, is_wig, read_wig
 
 
 def read_any(path: Path, columns: Columns | None = None) -> Signal:
@@ -28,8 +27,8 @@ def read_any(path: Path, columns: Columns | None = None) -> Signal:
     if path.suffix.lower() == ".npy":
         return read_signal(path, columns)
     lines = read_lines(path)
-    if wig.is_wig(lines):
-        return _signal(wig.read(path, lines), columns)
+    if is_wig(lines):
+        return _signal(read_wig(path, lines), columns)
     sheet = as_sheet(path, lines, columns.delimiter)
     named = (columns.value, columns.chromosome, columns.position)
     if named == (None, None, None) and is_genomic(sheet) and not _has_plain_value(sheet):

@@ -1,46 +1,35 @@
-"""Samples of one patient, explained together: the clones are shared, purities and fractions of clones are not.
+"""Where explanations are found before they are polished: each sample by itself, then all samples of a patient.
 
-The landscape of all purities and scales at once is out of reach. But a good explanation of all samples is, in one of
-them, a good explanation of it alone: it fixes the copy numbers, and given these the purity and the scale of another
-sample are a search in two dimensions. So every explanation of every sample begins a joint one (`_extended`); the exact
-evidence of all samples together then tells them apart, and joint maxima are polished and ranked as those of one sample
-are.
+A sample alone is searched on its landscape (`chiasma.tumour.landscape`); explanations with the same levels of depth,
+doubled or halved, are added. The landscape of all purities and scales of several samples is out of reach. But a good
+explanation of all samples is a good explanation of one of them, which fixes the copy numbers; given these, the purity
+and the scale of another sample are a search in two dimensions. So every explanation of every sample begins a joint one,
+and the exact evidence of all samples tells them apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
 
-from chiasma.errors import InvalidInput
 from chiasma.sampling.pools import Pool
-from chiasma.tumour.alignment import aligned
 from chiasma.tumour.bins import Bins
-from chiasma.tumour.copy_states import MOST_COPIES, CopyStates
-from chiasma.tumour.landscape import MOST_CLONES, Bounds, candidates, surveys
-from chiasma.tumour.model import Columns, Evidence, Parameters, evidence_map, likelihoods, shared_states
-from chiasma.tumour.pieces import TumourData
-from chiasma.tumour.solutions import (
-    Answer,
-    Explained,
-    Joint,
-    answers_of,
-    chosen,
-    clones_in_words,
-    distinct_joint,
-    kept_explanations,
-    noise_in_words,
-    polish,
-    rough_climb,
-    rough_explanations,
-    surveyed,
-    with_measured_alleles,
-)
+from chiasma.tumour.copy_states import CopyStates
+from chiasma.tumour.landscape import Bounds, Landscape, candidates, near, surveys
+from chiasma.tumour.model import Columns, Evidence, Parameters, evidence_map, likelihoods, log_evidence, shared_states
+from chiasma.tumour.pieces import FRACTION_SLACKS, TumourData
+from chiasma.tumour.polish import Explained, Joint, rough_climb
 from chiasma.types import Floats
 
+# Explanations to polish: the best, if they are not much less probable than the best of all, and at least a few.
+N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 8, 4, 40.0
+N_ALIASED = 3
+# Depth grows like copies to one of these powers: of arrays about 0.55.
+RESPONSES = (1.0, 0.75, 0.55)
+PEAK_STEP, MOST_MOVES = 1.3, 6
 # Another sample's purity and scale, given the copy numbers: a coarse grid is enough, as there are no narrow maxima.
 PURITY_STEP, SCALE_STEP = 0.05, 0.02
 ZOOMS = 3
@@ -48,10 +37,9 @@ ZOOMS = 3
 SHARES = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.98)
 SHARE_TURNS = 2
 # Of more clones than this only the best joint explanations with a clone less are the beginning, and few are polished.
-MANY_CLONES, N_POLISHED, N_POLISHED_OF_MANY, FAR_BELOW = 2, 5, 3, 40.0
+MANY_CLONES, N_POLISHED_TOGETHER, N_POLISHED_OF_MANY = 2, 5, 3
 # Starts that are followed, and at least so many of each kind, doubled or not.
 N_STARTS, N_OF_A_KIND = 16, 4
-CLONES = (1, MOST_CLONES)
 # Joint explanations that a subclone is added to; they differ by so much in the purity or the shares of a sample, or in
 # doubling.
 N_SEEDS, OTHER_PURITY, OTHER_SHARE = 8, 0.05, 0.25
@@ -61,131 +49,7 @@ N_WAYS, N_OTHERS = 2, 3
 MIRRORED = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patient:
-    """The answers of samples that were solved together. The first solution of every answer belongs to one joint
-    explanation, and so on: solutions have the same ranks, probabilities and copy numbers in all of them.
-
-    Examples
-    --------
-    >>> from chiasma.tumour import read_bins, solve_patient
-    >>> patient = solve_patient([bins.with_two_copies() for bins in read_bins("two.bb")])  # doctest: +SKIP
-    >>> [answer.solutions[0].purity for answer in patient.answers]  # doctest: +SKIP
-    [0.93, 0.75]
-    """
-
-    answers: tuple[Answer, ...]
-
-    @property
-    def samples(self) -> list[str]:
-        return [answer.bins.sample for answer in self.answers]
-
-    @property
-    def n_solutions(self) -> int:
-        return len(self.answers[0].solutions)
-
-    @property
-    def flat(self) -> bool:
-        """Whether no sample has a copy-number signal."""
-        return self.answers[0].flat
-
-
-def solve_patient(
-    samples: Sequence[Bins],
-    bounds: Bounds | Sequence[Bounds] | None = None,
-    most: int = MOST_COPIES,
-    workers: int = 2,
-    note: Callable[[str], None] = lambda text: None,
-) -> Patient:
-    """All plausible explanations of the samples of one patient, ranked.
-
-    Parameters
-    ----------
-    samples : of chromosomes with two copies in normal cells, see `Bins.with_two_copies`. They need the same bins; bins
-        that not all of them have are left out.
-    bounds : for all samples, or for each. The numbers of clones are those of the first. Default: one to three clones.
-    most : the largest number of copies with a state of its own.
-    workers : threads.
-    note : told what is being done.
-
-    Returns
-    -------
-    Patient, with an `Answer` for every sample.
-
-    Examples
-    --------
-    >>> from chiasma.datasets.tumours import simulate_patient
-    >>> from chiasma.tumour.bins import simulated_bins
-    >>> from chiasma.tumour.landscape import Bounds
-    >>> truth = simulate_patient(4, 2, n_bins=200, purities=[0.8, 0.5], doubled=False, clones=1, noise=0.03)
-    >>> bins = [simulated_bins(one, name) for one, name in zip(truth, ["primary", "metastasis"], strict=True)]
-    >>> known = Bounds(purity=(0.4, 0.9), ploidy=(1.5, 2.6), clones=(1, 1))
-    >>> patient = solve_patient(bins, known, workers=1)
-    >>> [round(answer.solutions[0].purity, 1) for answer in patient.answers]
-    [0.8, 0.5]
-    """
-    if not samples:
-        raise InvalidInput("a patient needs at least one sample, got none")
-    bounds = bounds or Bounds(clones=CLONES)
-    each = [bounds] * len(samples) if isinstance(bounds, Bounds) else list(bounds)
-    if len(each) != len(samples):
-        raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
-    data = with_shared_cuts(
-        [
-            _with_response(TumourData.of(bins), most, own, workers)
-            for bins, own in zip(aligned(samples), each, strict=True)
-        ]
-    )
-    for own in data:
-        note(f"{own.bins.sample}: {noise_in_words(own)}")
-    numbers = range(each[0].clones[0], each[0].clones[1] + 1)
-    with Pool(workers) as pool:
-        search = _Search(data, most, each, workers, pool)
-        rough = {}
-        for n_clones in [n for n in numbers if n <= MANY_CLONES] or numbers[:1]:
-            note(f"searching joint explanations with {clones_in_words(n_clones)}")
-            rough[n_clones] = search.rough(n_clones)
-        every = [one for own in rough.values() for one in own]
-        data = [
-            with_measured_alleles(own, most, [(height, (joint[i],)) for height, joint in every])
-            for i, own in enumerate(data)
-        ]
-        for own in data:
-            if own.alleles is not None:
-                note(f"{own.bins.sample}: measured again: alleles {own.alleles.noise}")
-        search.use(data)
-        explanations: list[Explained] = []
-        highest = -np.inf
-        for n_clones in numbers:
-            note(f"polishing joint explanations with {clones_in_words(n_clones)}")
-            found = rough[n_clones] if n_clones in rough else search.rough(n_clones)
-            starts = _best_few(found, n_clones)
-            more = kept_explanations(pool.map(partial(polish, data, most, each), starts), each, n_clones)
-            explanations += more
-            best = max((joint[0].log_mass for joint in more), default=-np.inf)
-            # Where a clone more explains nothing more, neither do two.
-            if best < highest:
-                break
-            highest = best
-    return Patient(answers=answers_of(data, each, most, _without_mirror_images(explanations)))
-
-
-def _with_response(data: TumourData, most: int, bounds: Bounds, workers: int) -> TumourData:
-    """The sample with the response of depth to copies that explains it best by itself; reads count copies."""
-    if data.alleles is None or data.alleles.counts:
-        return data
-    return surveyed(data, most, bounds, workers)[0]
-
-
-def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
-    """The samples with the same pieces of the genome: cut where any of them changes."""
-    cuts = reduce(np.union1d, [data.reference.cuts for data in samples])
-    # The same changes are found in several samples, not always in the same bin.
-    rate = max(data.reference.change_rate for data in samples)
-    return [replace(data, reference=replace(data.reference, cuts=cuts, change_rate=rate)) for data in samples]
-
-
-class _Search:
+class Search:
     """Where joint explanations are found before they are polished."""
 
     def __init__(
@@ -207,10 +71,12 @@ class _Search:
 
     def rough(self, n_clones: int) -> list[tuple[float, Joint]]:
         """Joint explanations with so many clones after a few steps, with their heights."""
+        if len(self.samples) == 1:
+            return self._alone(0, n_clones)
         seeds = self._seeds
         starts: list[Joint] = []
         if n_clones <= MANY_CLONES or not seeds:
-            alone = [self._alone(number, n_clones) for number in range(len(self.samples))]
+            alone = [self._best_alone(number, n_clones) for number in range(len(self.samples))]
             tasks = [(number, own) for number, each in enumerate(alone) for own in each]
             begun = self.pool.map(self._extended, tasks)
             starts += self.pool.map(self._with_shares, begun, [number for number, _ in tasks])
@@ -233,11 +99,25 @@ class _Search:
             kept += [joint for joint in ranked if joint[0].doubled is doubled][:N_OF_A_KIND]
         return list(dict.fromkeys(kept))
 
-    def _alone(self, number: int, n_clones: int) -> list[Parameters]:
-        """Explanations of one sample by itself, the best first."""
+    def first_numbers(self, numbers: range) -> Sequence[int]:
+        """Numbers of clones to search before the noise of alleles is measured again: those that need no other."""
+        if len(self.samples) == 1:
+            return numbers
+        return [n for n in numbers if n <= MANY_CLONES] or numbers[:1]
+
+    def chosen(self, rough: Sequence[tuple[float, Joint]], n_clones: int) -> list[Joint]:
+        """Explanations to polish."""
+        return chosen_alone(rough) if len(self.samples) == 1 else _chosen_together(rough, n_clones)
+
+    def _alone(self, number: int, n_clones: int) -> list[tuple[float, Joint]]:
+        """Explanations of one sample by itself, with their heights."""
         data, bounds = self.samples[number], self.bounds[number]
         found = candidates(self.pieces[number], self.maps[number], self.most, bounds, n_clones, self.workers)
-        return [own for (own,) in chosen(rough_explanations(data, self.most, bounds, found, self.pool))]
+        return rough_explanations(data, self.most, bounds, found, self.pool)
+
+    def _best_alone(self, number: int, n_clones: int) -> list[Parameters]:
+        """The same without heights, the best first."""
+        return [own for (own,) in chosen_alone(self._alone(number, n_clones))]
 
     def _extended(self, task: tuple[int, Parameters]) -> Joint:
         """An explanation of one sample with the purities and scales that suit it best in the others."""
@@ -291,6 +171,125 @@ class _Search:
         return best, joint
 
 
+def prepared(samples: Sequence[Bins], most: int, bounds: Sequence[Bounds], workers: int = 2) -> list[TumourData]:
+    """The samples ready for the search: on the same pieces of the genome, their depth linear in the copies."""
+    each = [TumourData.of(bins) for bins in samples]
+    return with_shared_cuts([_with_response(own, most, one, workers) for own, one in zip(each, bounds, strict=True)])
+
+
+def _with_response(data: TumourData, most: int, bounds: Bounds, workers: int) -> TumourData:
+    """The sample with the response of depth to copies that explains it best by itself; reads count copies."""
+    if data.alleles is None or data.alleles.counts:
+        return data
+    return surveyed(data, most, bounds, workers)[0]
+
+
+def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
+    """The samples with the same pieces of the genome: cut where any of them changes."""
+    cuts = reduce(np.union1d, [data.reference.cuts for data in samples])
+    # The same changes are found in several samples, not always in the same bin.
+    rate = max(data.reference.change_rate for data in samples)
+    return [replace(data, reference=replace(data.reference, cuts=cuts, change_rate=rate)) for data in samples]
+
+
+def surveyed(data: TumourData, most: int, bounds: Bounds, workers: int) -> tuple[TumourData, dict[bool, Landscape]]:
+    """The sample with the response of depth to copies that explains it best, and its landscapes.
+
+    Reads count copies. Arrays, which have allele fractions without counts, respond less than that.
+    """
+    from_reads = data.alleles is None or data.alleles.counts
+    found = []
+    for response in RESPONSES[:1] if from_reads else RESPONSES:
+        other = data.with_response(response)
+        maps = surveys(other.pieces, most, bounds, workers)
+        # The density of a power of the depth is not that of the depth.
+        depth = data.pieces.depth[data.pieces.depth > 0]
+        log_slope = float(np.sum((1 / response - 1) * np.log(depth) - np.log(response)))
+        found.append((max(one.log_evidence.max() for one in maps.values()) + log_slope, other, maps))
+    _, data, maps = max(found, key=lambda one: one[0])
+    return data, maps
+
+
+def rough_explanations(
+    data: TumourData, most: int, bounds: Bounds, found: Sequence[Parameters], pool: Pool
+) -> list[tuple[float, Joint]]:
+    """Candidates of one sample and their aliases after a few steps, with their heights."""
+    begun = list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in found]))
+    more = _aliases([(height, own) for height, (own,) in begun], data, bounds)
+    return begun + list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in more]))
+
+
+def with_measured_alleles(data: TumourData, most: int, rough: Sequence[tuple[float, Joint]]) -> TumourData:
+    """The data with the noise of alleles that is most probable under the best explanation.
+
+    Without one it cannot be known well: where fractions are near one half, noise is hard to tell from a small loss.
+    """
+    if data.alleles is None or not rough:
+        return data
+    _, own = max(rough, key=lambda one: one[0])
+
+    def score(level: float) -> float:
+        other = data.with_allele_noise(level)
+        return max(log_evidence((other.pieces_with(slack),), own, most) for slack in FRACTION_SLACKS)
+
+    return data.with_allele_noise(_peak(score, data.alleles.level))
+
+
+def _peak(score: Callable[[float], float], at: float) -> float:
+    """Where a function of a positive number is highest near `at`: the vertex of a parabola over its logarithm."""
+    known = {at: score(at)}
+    for _ in range(MOST_MOVES):
+        around = [at / PEAK_STEP, at, at * PEAK_STEP]
+        low, middle, high = (known[x] if x in known else known.setdefault(x, score(x)) for x in around)
+        if middle >= max(low, high):
+            bend = low - 2 * middle + high
+            return at * PEAK_STEP ** (0.5 * (low - high) / bend) if bend < 0 else at
+        at = around[0] if low > high else around[2]
+    return at
+
+
+def chosen_alone(rough: Sequence[tuple[float, Joint]]) -> list[Joint]:
+    """The best, those that are not far below, and at least two of each kind, doubled or not."""
+    ranked = sorted(rough, key=lambda one: -one[0])
+    best = ranked[0][0] if ranked else 0.0
+    found = distinct_joint([own for _, own in ranked])
+    near_best = distinct_joint([own for height, own in ranked if height > best - FAR_BELOW])[:N_POLISHED]
+    kept = near_best if len(near_best) >= FEWEST_POLISHED else found[:FEWEST_POLISHED]
+    for doubled in (False, True):
+        kept += [own for own in found if own[0].doubled is doubled][:2]
+    return list(dict.fromkeys(kept))
+
+
+def distinct_joint(ranked: Iterable[Joint]) -> list[Joint]:
+    """Without explanations that are near a better one in every sample."""
+    kept: list[Joint] = []
+    for own in ranked:
+        if not any(all(map(near, own, other)) for other in kept):
+            kept.append(own)
+    return kept
+
+
+def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bounds) -> list[Parameters]:
+    """Explanations with the same levels of depth as the best ones: every copy number doubled or halved, or, where there
+    are no alleles, shifted by one. Depth alone cannot tell them apart.
+    """
+    found: list[Parameters] = []
+    taken = [own for _, own in rough]
+    for _, own in sorted(rough, key=lambda one: -one[0])[:N_ALIASED]:
+        step = own.purity * own.scale
+        shifts = [] if data.has_alleles else [(step, -step / 2), (step, step / 2)]
+        for other_step, more in ((step / 2, -step / 2), (step * 2, step), *shifts):
+            scale = own.scale + more
+            purity = other_step / scale if scale > 0 else 2.0
+            if not bounds.purity[0] <= purity <= bounds.purity[1]:
+                continue
+            for doubled in (False, True):
+                alias = replace(own, purity=float(purity), scale=float(scale), doubled=doubled)
+                if not any(near(alias, other) for other in (*taken, *found)):
+                    found.append(alias)
+    return found
+
+
 def _combined(alone: Sequence[Sequence[Parameters]], doubled: bool) -> list[Joint]:
     """The best explanations of the samples by themselves side by side, then others of one sample at a time; without
     their subclones.
@@ -305,7 +304,7 @@ def _combined(alone: Sequence[Sequence[Parameters]], doubled: bool) -> list[Join
     return [best, *others]
 
 
-def _best_few(rough: Sequence[tuple[float, Joint]], n_clones: int) -> list[Joint]:
+def _chosen_together(rough: Sequence[tuple[float, Joint]], n_clones: int) -> list[Joint]:
     """The best, what is not far below, and of few clones also a rival and one of each kind, doubled or not."""
     ranked = sorted(rough, key=lambda one: -one[0])
     near_best = distinct_joint([own for height, own in ranked if height > ranked[0][0] - FAR_BELOW])
@@ -313,7 +312,7 @@ def _best_few(rough: Sequence[tuple[float, Joint]], n_clones: int) -> list[Joint
         return near_best[:N_POLISHED_OF_MANY]
     found = distinct_joint([own for _, own in ranked])
     kinds = [[own for own in found if own[0].doubled is doubled][:1] for doubled in (False, True)]
-    return list(dict.fromkeys([*near_best[:N_POLISHED], *found[:2], *kinds[0], *kinds[1]]))
+    return list(dict.fromkeys([*near_best[:N_POLISHED_TOGETHER], *found[:2], *kinds[0], *kinds[1]]))
 
 
 def _far_apart(ranked: Sequence[Joint]) -> list[Joint]:
@@ -376,7 +375,7 @@ def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, like: Param
     return Parameters(purity=purity, scale=float(np.exp(log_scale)), slack=like.slack, doubled=like.doubled)
 
 
-def _without_mirror_images(explanations: Sequence[Explained]) -> list[Explained]:
+def without_mirror_images(explanations: Sequence[Explained]) -> list[Explained]:
     """Without explanations that exchange the names of the two clones of a better one."""
     kept: list[Explained] = []
     for joint in sorted(explanations, key=lambda one: -one[0].log_mass):
