@@ -7,7 +7,9 @@ help and completion are fast. Exit codes: 0, 1 if a sample of a cohort failed, 2
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +40,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a locale such as C cannot show every character
     listen()
     app()
 
