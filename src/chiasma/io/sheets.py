@@ -33,7 +33,7 @@ NA_TEXTS = ["", ".", "na", "NA", "Na", "n/a", "N/A", "nan", "NaN", "NAN", "Nan"]
 # Lines before the header that genomics tools write.
 COMMENTS = ("#", "@")
 GZIP = b"\x1f\x8b"
-# The largest data file that is read, packed or unpacked: some 30 million lines, which take about 6 GiB of memory.
+# The largest data file that is read, packed or unpacked: a guard against compressed bombs, not a measured limit.
 MOST_BYTES = 2**30
 MAX_BYTES = "CHIASMA_MAX_BYTES"
 CHUNK = 2**20
