@@ -427,7 +427,7 @@ def test_plugin__is_known_to_every_command(plugin, here, monkeypatch):
     assert RunDirectory(Path("run")).how_to_show() == f"chiasma --plugin {here / plugin} show run"
     monkeypatch.delenv("CHIASMA_PLUGIN")
     said = refused("fit", f"--plugin={plugin}", "y.csv")
-    assert "--plugin stands before the command: chiasma --plugin FILE.py fit ..." in said
+    assert "--plugin comes before the command: chiasma --plugin FILE.py fit ..." in said
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
+from chiasma.io.estimates import left_out
 from chiasma.io.options import as_sections, keys, parse_fixed, parse_ladder, parse_list, parse_numbers
 from chiasma.io.settings import Settings, fresh_seed, make_ladder, make_update, settings_of
 from chiasma.models.emissions import EMISSIONS
@@ -202,3 +203,41 @@ def test_learning__a_number_that_is_not_given_is_that_of_another_setting():
     assert (float(chains.enter), list(chains.priors)) == (0.1, ["leave"])
     with pytest.raises(ch.InvalidInput, match="--learn leave needs a number to make a prior from: give --leave too"):
         Settings(model={"weights": [1.0, 2.0], "sd": 0.5}).learning(["leave"])
+
+
+def use(path):
+    """Everything that a fit asks of its settings."""
+    settings = Settings.read(path)
+    settings.sampler()
+    left_out(settings, [])
+    settings.model()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[model]\ndepth = " + "9" * 5000,
+        "[model]\nweights = 'a'\nsd = 1\nenter = 0.1\n",
+        "[model]\nweights = 3\nsd = 1\nenter = 0.1\n[priors]\nweights = {dirichlet = [1, 2]}\n",
+        f"[sampler]\nupdate = 'block:{'9' * 5000}'\n",
+        f"[model]\nweights = [1.0]\nsd = 1\nenter = 0.1\nfixed_rows = {{{'9' * 5000} = 1}}\n",
+    ],
+)
+def test_read__wrong_values_are_our_errors(tmp_path, text):
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(InvalidInput):
+        use(tmp_path / "a.toml")
+
+
+@pytest.mark.parametrize("name", ["a\n[sampler]\ndraws = 1", "a\x1b[31m", "a\udcff", "a\u2028[model]", "a\r"])
+def test_write__a_name_is_never_a_setting(tmp_path, name):
+    Settings(model=GAUSSIAN).write(tmp_path / "a.toml", f"Settings of a fit of {name}.")
+    assert Settings.read(tmp_path / "a.toml").sections["sampler"] == {}
+    assert Settings.read(tmp_path / "a.toml").sections["model"] == GAUSSIAN
+
+
+def test_write__text_with_odd_characters(tmp_path):
+    Settings(data={"value": "a\x7f\n\t\U0001f600"}).write(tmp_path / "a.toml", "Odd.")
+    assert Settings.read(tmp_path / "a.toml").sections["data"] == {"value": "a\x7f\n\t\U0001f600"}
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        Settings(data={"value": "a\udcff"}).write(tmp_path / "a.toml", "Not text.")

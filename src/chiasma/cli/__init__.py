@@ -7,6 +7,9 @@ help and completion are fast. Exit codes: 0, 1 if a sample of a cohort failed, 2
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +39,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a locale such as C cannot show every character
     listen()
     app()
 
@@ -62,8 +68,14 @@ def options(
             show_default=False,
         ),
     ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Largest data file, unpacked, in bytes. Default: 1 GiB.", show_default=False),
+    ] = None,
 ) -> None:
     """Bayesian inference in factorial hidden Markov models."""
+    if max_bytes is not None:
+        os.environ["CHIASMA_MAX_BYTES"] = str(max_bytes)  # workers inherit it
     load_plugins(plugin or ())  # before the options of the command are read: an emission has its own
 
 

@@ -19,8 +19,9 @@ class Commands(TyperGroup):
     """The commands, with exceptions turned into messages and exit codes."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if any(arg.partition("=")[0] == "--plugin" for arg in args):
-            raise InvalidInput(f"--plugin stands before the command: chiasma --plugin FILE.py {args[0]} ...")
+        for flag, value in (("--plugin", "FILE.py"), ("--max-bytes", "N")):
+            if any(arg.partition("=")[0] == flag for arg in args):
+                raise InvalidInput(f"{flag} comes before the command: chiasma {flag} {value} {args[0]} ...")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -45,8 +45,8 @@ def read_samples(sheet: str | Path | Records, workflow: Workflow) -> list[Sample
     if isinstance(sheet, str | Path):
         table = read_sheet(Path(sheet))
         lines = [
-            (f"{table.path}, line {row.line}", dict(zip(table.names, map(str.strip, row.cells), strict=True)))
-            for row in table.rows
+            (f"{table.path}, line {line}", dict(zip(table.names, cells, strict=True)))
+            for line, *cells in zip(table.lines, *map(table.texts, range(len(table.names))), strict=True)
         ]
         _check_columns(table.names, str(table.path), workflow)
         folder = table.path.resolve().parent

@@ -109,7 +109,7 @@ def _unused_stamps(table: Sheet, free: Sequence[int]) -> tuple[str, ...]:
         options = " or ".join(f"--position {shlex.quote(name)}" for name in dated)
         return (f"{' and '.join(map(repr, dated))} {looks} like time stamps: use {options}",)
     for column in free:
-        name, first = table.names[column], table.rows[0].cells[column].strip()
+        name, first = table.names[column], table.cell(0, column)
         if plain_name(name) in STAMP_NAMES and not (is_dated(table, column) or table.is_numeric(column)):
             return (f"{name!r} is not used: it must hold {STAMPS}, got {first!r}; write them in this way to use it",)
     return ()

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.io.sheets import MISSING, Line, Sheet, listed
+from chiasma.io.sheets import MISSING, Sheet, listed
 from chiasma.io.signal import position_or_time
 from chiasma.io.times import seconds_of, time_text, zone_of
 from chiasma.types import Floats
@@ -120,23 +120,27 @@ def chromosomes_of(table: Sheet, column: int) -> tuple[tuple[str, ...], npt.NDAr
     starts: list[int] = []
     seen: dict[str, int] = {}
     current = None
-    for t, row in enumerate(table.rows):
-        name = row.cells[column].strip()
+    previous = None
+    for t, name in enumerate(table.texts(column)):
+        if name == previous:
+            labels.append(labels[-1])
+            continue
+        previous = name
         if name.lower() in MISSING:
-            raise table.error(row.line, f"column {table.names[column]!r} must name a chromosome, got {name!r}")
+            raise table.error(t, f"column {table.names[column]!r} must name a chromosome, got {name!r}")
         if not name.isprintable():
             raise table.error(
-                row.line, f"column {table.names[column]!r} holds control characters, {name!r}; write a plain name"
+                t, f"column {table.names[column]!r} holds control characters, {name!r}; write a plain name"
             )
         key = same_chromosome(name)
         if key != current:
             if key in seen:
                 raise table.error(
-                    row.line,
+                    t,
                     f"chromosome {name!r} began in line {seen[key]} and appears again after {labels[-1]!r}; "
                     "sort the file by chromosome and position",
                 )
-            seen[key], current = row.line, key
+            seen[key], current = int(table.lines[t]), key
             starts.append(t)
             labels.append(name)
         else:
@@ -155,8 +159,9 @@ def gaps_of(
     """Gaps (T-1,) in units of one step, None where all are 1, and that unit."""
     name = table.names[column]
     if np.isnan(position).any():
-        row = table.rows[int(np.argmax(np.isnan(position)))]
-        raise table.error(row.line, f"column {name!r} has no position here; fill it in or drop the line")
+        raise table.error(
+            int(np.argmax(np.isnan(position))), f"column {name!r} has no position here; fill it in or drop the line"
+        )
     distance = np.diff(position)
     inside = np.ones(len(position), bool)
     inside[starts] = False
@@ -166,7 +171,7 @@ def gaps_of(
         how = "sort the file by position" if distance[t - 1] < 0 else "merge the lines of one position"
         more = "" if len(starts) > 1 else ", or name the chromosome column if a new one starts here"
         raise table.error(
-            table.rows[t].line,
+            t,
             f"column {name!r} must increase within a chromosome, got {position_or_time(position[t], zone)} after "
             f"{position_or_time(position[t - 1], zone)}; {how}{more}",
         )
@@ -190,7 +195,7 @@ def whole_steps(gaps: Floats) -> Floats:
 
 def is_dated(table: Sheet, column: int) -> bool:
     """Whether the first cell is a date or a time stamp, such as 2026-01-31 12:00, and the column no numbers."""
-    return _is_stamp(table.rows[0].cells[column].strip()) and not table.is_numeric(column)
+    return _is_stamp(table.cell(0, column)) and not table.is_numeric(column)
 
 
 def _is_stamp(text: str) -> bool:
@@ -205,17 +210,16 @@ def times_of(table: Sheet, column: int) -> tuple[Floats, str | None]:
     """(T,) numbers as they are; dates and times in seconds since 1970, and their time zone."""
     if not is_dated(table, column):
         return table.numbers(column, STAMPS), None
-    moments = [_moment(table, row, column) for row in table.rows]
+    moments = [_moment(table, t, text, column) for t, text in enumerate(table.texts(column))]
     return np.array([seconds_of(moment) for moment in moments]), zone_of(moments)
 
 
-def _moment(table: Sheet, row: Line, column: int) -> datetime:
-    text = row.cells[column].strip()
+def _moment(table: Sheet, row: int, text: str, column: int) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         raise table.error(
-            row.line,
+            row,
             f"column {table.names[column]!r} must hold dates and times, got {text!r}; write 2026-01-31 12:00",
         ) from None
 
@@ -227,39 +231,40 @@ def ends_of(
 
     zone : that of positions that are time stamps, None of numbers.
     """
-    known = [t for t, row in enumerate(table.rows) if row.cells[column].strip().lower() not in MISSING]
-    first = table.rows[known[0]] if known else None
-    text = "" if first is None else first.cells[column].strip()
+    texts = table.texts(column)
+    known = [t for t, text in enumerate(texts) if text.lower() not in MISSING]
+    first = known[0] if known else None
+    text = "" if first is None else texts[first]
     stamped = _is_stamp(text) and not table.is_numeric(column)
     if first is None or (zone is None and not stamped):
         return table.numbers(column)
     what = f"column {table.names[column]!r}"
     if clock is None or position is None:
         raise table.error(
-            first.line,
+            first,
             f"{what} holds dates and times, {text!r}, and there is no position column; name it, or leave out the end",
         )
     start = table.names[clock]
     if not stamped or zone is None:
         kind = "numbers" if zone is None else "dates and times"
         raise table.error(
-            first.line, f"{what} must hold {kind}, as column {start!r} does, got {text!r}; write both in the same way"
+            first, f"{what} must hold {kind}, as column {start!r} does, got {text!r}; write both in the same way"
         )
-    moments = [_moment(table, table.rows[t], column) for t in known]
+    moments = [_moment(table, t, texts[t], column) for t in known]
     own = zone_of(moments)
     if (own == "") != (zone == ""):
         with_zone, without = (start, table.names[column]) if zone else (table.names[column], start)
         raise table.error(
-            first.line,
+            first,
             f"dates and times of one site must all name a time zone, or none: those in column {with_zone!r} do, got "
             f"none in column {without!r}; write it there, too: 2024-05-01 08:00+02:00",
         )
-    end = np.full(len(table.rows), np.nan)
+    end = np.full(table.n_rows, np.nan)
     end[known] = [seconds_of(moment) for moment in moments]
     if (wrong := end < position).any():
         t = int(np.argmax(wrong))
         raise table.error(
-            table.rows[t].line,
+            t,
             f"{what} must not be before column {start!r}, got {time_text(end[t], own)} and "
             f"{time_text(position[t], zone)}; correct one of them",
         )

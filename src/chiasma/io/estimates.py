@@ -21,7 +21,7 @@ from chiasma.models.priors import Beta, LogNormal
 from chiasma.sampling.optimise import optimise
 from chiasma.sampling.plan import exact_cost
 from chiasma.sampling.starts import look_at
-from chiasma.types import Floats
+from chiasma.types import Floats, as_floats
 
 # Spread of the priors around a first guess, in logarithms, and starts of the search.
 SPREAD, STARTS = 1.0, 6
@@ -71,7 +71,8 @@ def left_out(settings: Settings, learn: Sequence[str]) -> list[str]:
 
 def _weights(given: dict[str, Any]) -> Floats:
     """The weights that are given as numbers; none if they have a prior."""
-    return np.ones(0) if isinstance(given.get("weights"), dict) else np.asarray(given.get("weights", []), float)
+    weights = given.get("weights", [])
+    return np.ones(0) if isinstance(weights, dict) else np.atleast_1d(as_floats("weights", weights))
 
 
 def _first_guesses(settings: Settings, data: Observations, learn: Sequence[str]) -> dict[str, float]:

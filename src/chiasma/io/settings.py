@@ -71,7 +71,7 @@ class Settings:
             raise InvalidInput(f"{path}: there is no such file; check the path") from None
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or an integer of thousands of digits
             raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
         _check_kinds(path, content)
         own = content.get("model")
@@ -135,7 +135,7 @@ class Settings:
 
     def write(self, path: Path, title: str) -> None:
         """Write a TOML file that `read` accepts; the write is atomic."""
-        lines = [f"# {title}"]
+        lines = [f"# {on_one_line(title)}"]
         for name, section in (self.sections | {"output": self.output}).items():
             if section:
                 lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in section.items())]
@@ -204,7 +204,7 @@ class Settings:
         if "weights" in priors and weights is not None and priors["weights"].shape != np.shape(weights):
             raise InvalidInput(
                 f"the prior of weights, {priors['weights']}, must have as many values as there are weights, "
-                f"{len(weights)}; correct one, or leave out the weights"
+                f"{np.size(weights)}; correct one, or leave out the weights"
             )
         return priors
 
@@ -266,7 +266,7 @@ def make_ladder(given: Any) -> Any:
     kind, _, size = given.partition(":") if isinstance(given, str) else ("", "", "")
     if not size:
         return given
-    if kind != "auto" or not size.isdecimal():
+    if kind != "auto" or not _is_count(size):
         raise InvalidInput(f"an adapted ladder of a given size is auto:RUNGS, got {given!r}")
     return Ladder.adapted(int(size))
 
@@ -281,7 +281,7 @@ def make_update(given: Any) -> Any:
     if not number:
         return given
     field = UPDATES[name].number if name in UPDATES else None
-    if field is None or not number.isdecimal():
+    if field is None or not _is_count(number):
         raise InvalidInput(f"an update with a number is {' or '.join(update_names(with_number=True))}, got {given!r}")
     return UPDATES[name](**{field: int(number)})
 
@@ -310,7 +310,7 @@ def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str
 
 
 def _fixed_table(given: Any) -> dict[int, int]:
-    if not isinstance(given, dict) or not all(str(row).isdecimal() for row in given):
+    if not isinstance(given, dict) or not all(_is_count(row) for row in given):
         raise InvalidInput(f"fixed must be a table of rows and states such as {{5 = 1}}, got {given!r}")
     return {int(row): state for row, state in given.items()}
 
@@ -330,7 +330,29 @@ def _check_fixed(fixed: Mapping[int, int], weights: Any) -> None:
             )
 
 
+def _is_count(text: str) -> bool:
+    """Whether a text is a whole number, and not one of so many digits that no array has that size."""
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def on_one_line(text: str) -> str:
+    r"""The text with control characters and bytes that are no UTF-8 spelled out: a file's name cannot end a comment.
+
+    >>> on_one_line("a\nb\x1b\udcff")
+    'a\\nb\\x1b\\udcff'
+    """
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
 def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                f"a setting must be UTF-8 text, got {value!r}; rename the column or the sample"
+            ) from None
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

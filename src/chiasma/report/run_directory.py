@@ -216,7 +216,8 @@ class RunDirectory:
         except (OSError, UnicodeDecodeError):
             return None
         named = re.match(r"# Settings of a fit of (.+)\.\n", settings)
-        return None if named is None else Path(named[1])
+        # A name with characters that were spelled out cannot be told apart from one with backslashes.
+        return None if named is None or "\\" in named[1] else Path(named[1])
 
     def how_to_resume(self, source: Path | None = None) -> str:
         source = source or self.source()

@@ -151,7 +151,7 @@ def is_genomic(sheet: Sheet) -> bool:
 
 def bins_of(sheet: Sheet) -> list[Bins]:
     if _is_bed_graph(sheet):
-        sheet = sheet._replace(names=["chromosome", "start", "end", "value"], has_header=True)
+        sheet = sheet.called(["chromosome", "start", "end", "value"])
         return _bins(sheet, Format("bedGraph", ()))
     if not sheet.has_header:
         raise InvalidInput(
@@ -173,7 +173,7 @@ def _is_bed_graph(sheet: Sheet) -> bool:
     """chromosome, start, end, value, and no header."""
     if sheet.has_header or len(sheet.names) != 4:
         return False
-    return all(sheet.is_numeric(column) for column in (1, 2, 3)) and not sheet.rows[0].cells[0].strip().startswith("-")
+    return all(sheet.is_numeric(column) for column in (1, 2, 3)) and not sheet.cell(0, 0).startswith("-")
 
 
 def _bins(sheet: Sheet, known: Format) -> list[Bins]:
@@ -181,7 +181,7 @@ def _bins(sheet: Sheet, known: Format) -> list[Bins]:
     names = _sample_names(sheet, roles)
     found = []
     for name in dict.fromkeys(names):
-        own = sheet._replace(rows=[row for row, other in zip(sheet.rows, names, strict=True) if other == name])
+        own = sheet.only([other == name for other in names])
         found += _one_sample(own, known, roles, name)
     return found
 
@@ -236,10 +236,10 @@ def _without_empty(sheet: Sheet, start: int, end: int, notes: list[str]) -> Shee
     if not empty.any():
         return sheet
     if empty.mean() > MOST_EMPTY:
-        line = sheet.rows[int(np.argmax(empty))].line
-        raise sheet.error(line, f"{empty.mean():.0%} of segments end before they begin; are start and end exchanged?")
+        first = int(np.argmax(empty))
+        raise sheet.error(first, f"{empty.mean():.0%} of segments end before they begin; are start and end exchanged?")
     notes.append(f"left out, as they end before they begin: {int(empty.sum())} segments")
-    return sheet._replace(rows=[row for row, bad in zip(sheet.rows, empty, strict=True) if not bad])
+    return sheet.only(~empty)
 
 
 def _roles(sheet: Sheet) -> Roles:
@@ -260,7 +260,7 @@ def _sample_names(sheet: Sheet, roles: Roles) -> list[str]:
         return sheet.texts(roles.sample)
     named = [part[3:] for line in sheet.comments for part in line.split("\t") if part.startswith("SM:")]
     stem = sheet.path.name.removesuffix(".gz")
-    return [named[0] if named else stem.rsplit(".", 1)[0]] * len(sheet.rows)
+    return [named[0] if named else stem.rsplit(".", 1)[0]] * sheet.n_rows
 
 
 def _places(
@@ -285,11 +285,11 @@ def _positions(sheet: Sheet, column: int) -> Integers:
     given = sheet.numbers(column)
     bad = ~(given >= 0) | (given != np.floor(given))
     if bad.any():
-        row = sheet.rows[int(np.argmax(bad))]
+        first = int(np.argmax(bad))
         raise sheet.error(
-            row.line,
+            first,
             f"column {sheet.names[column]!r} must hold positions in bases, whole numbers >= 0, got "
-            f"{row.cells[column].strip()!r}; correct the line or drop it",
+            f"{sheet.cell(first, column)!r}; correct the line or drop it",
         )
     return given.astype(np.int64)
 
@@ -303,29 +303,29 @@ def _counts_from_one(start: Integers, end: Integers) -> bool:
 def _check_order(sheet: Sheet, labels: npt.NDArray[np.str_], start: Integers, end: Integers) -> None:
     began: dict[str, int] = {}
     current = None
-    for t, row in enumerate(sheet.rows):
+    for t in range(sheet.n_rows):
         name = str(labels[t])
         if name.lower() in MISSING:
-            raise sheet.error(row.line, "a chromosome is missing; correct the line or drop it")
+            raise sheet.error(t, "a chromosome is missing; correct the line or drop it")
         key = same_chromosome(name)
         if key != current:
             if key in began:
                 raise sheet.error(
-                    row.line,
+                    t,
                     f"chromosome {name!r} began in line {began[key]} and appears again after {str(labels[t - 1])!r}; "
                     "sort the file by chromosome and position, or add a column that names the sample",
                 )
-            began[key], current = row.line, key
+            began[key], current = int(sheet.lines[t]), key
         else:
             labels[t] = labels[t - 1]  # one spelling
             if start[t] <= start[t - 1]:
                 raise sheet.error(
-                    row.line,
+                    t,
                     f"position {start[t]:,} comes after {start[t - 1]:,} on chromosome {name!r}; sort the file by "
                     "chromosome and position, and merge lines of one position",
                 )
         if end[t] <= start[t]:
-            raise sheet.error(row.line, f"a bin ends at {end[t]:,}, which is not after its start; correct the line")
+            raise sheet.error(t, f"a bin ends at {end[t]:,}, which is not after its start; correct the line")
 
 
 def _value_columns(sheet: Sheet, roles: Roles, known: Format, notes: list[str]) -> dict[str, int]:
@@ -394,14 +394,14 @@ def _weights(sheet: Sheet, known: Format) -> Floats:
     """(T,) precision of a bin: its markers if it is a segment, its weight if there is such a column, else 1."""
     column = column_called(sheet, MARK_NAMES if known.segments else WEIGHT_NAMES)
     if column is None or not sheet.is_numeric(column):
-        return np.ones(len(sheet.rows))
+        return np.ones(sheet.n_rows)
     weight = sheet.numbers(column)
     return np.where(weight > 0, weight, np.nanmin(weight[weight > 0], initial=1.0) if np.any(weight > 0) else 1.0)
 
 
 def _alleles(sheet: Sheet) -> Alleles | None:
     sites_column = column_called(sheet, SITES_NAMES)
-    sites = np.ones(len(sheet.rows)) if sites_column is None else sheet.numbers(sites_column)
+    sites = np.ones(sheet.n_rows) if sites_column is None else sheet.numbers(sites_column)
     sites_name = None if sites_column is None else sheet.names[sites_column]
     for names in ALLELE_NAMES:
         columns = [column for name in names if (column := column_called(sheet, (name,))) is not None]
@@ -424,9 +424,9 @@ def _alleles(sheet: Sheet) -> Alleles | None:
     baf = sheet.numbers(column)
     bad = (baf < 0) | (baf > 1)
     if bad.any():
-        row = sheet.rows[int(np.argmax(bad))]
+        first = int(np.argmax(bad))
         raise sheet.error(
-            row.line, f"column {sheet.names[column]!r} must hold fractions in 0..1, got {row.cells[column]!r}"
+            first, f"column {sheet.names[column]!r} must hold fractions in 0..1, got {sheet.cell(first, column)!r}"
         )
     seen = np.flatnonzero(~np.isnan(baf) & (sites > 0))
     return Alleles(

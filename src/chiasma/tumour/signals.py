@@ -65,7 +65,7 @@ def _of_sample(sheet: Sheet, sample: str | None) -> tuple[Sheet, tuple[str, ...]
     if column is None:
         return sheet, ()
     name, notes = _sample(sheet.path, list(dict.fromkeys(sheet.texts(column))), sample)
-    return sheet._replace(rows=[row for row in sheet.rows if row.cells[column].strip() == name]), notes
+    return sheet.only([text == name for text in sheet.texts(column)]), notes
 
 
 def _signal(bins: Bins, columns: Columns) -> Signal:
