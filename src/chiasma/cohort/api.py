@@ -190,7 +190,8 @@ def cohort(
             local_client(n_workers) if client is None else nullcontext(client) as used,
             CohortProgress(len(tasks), told, progress) as display,
         ):
-            told(f"dashboard: {used.dashboard_link}")
+            if client is not None:  # local workers have none: it would be open to every user of the machine
+                told(f"dashboard: {used.dashboard_link}")
             for outcome in run_on(used, tasks, retries, told, display.restart):
                 known[outcome.name] = outcome
                 if display.add(outcome):

@@ -68,10 +68,19 @@ def local_client(workers: int) -> Iterator[Any]:
     """A client of worker processes on this machine, one thread each."""
     dask = distributed()
     with _without_interrupts():
+        # A scheduler runs whatever it is sent: only this machine may reach it, and only who holds the certificate,
+        # which stays in memory. The default host of LocalCluster is loopback, but a user's configuration may change it.
         cluster = dask.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            protocol="tls",
+            security=dask.Security.temporary(),
+            dashboard_address=None,
+            silence_logs=50,
         )
-    with cluster, dask.Client(cluster, set_as_default=False) as client:
+    with cluster, dask.Client(cluster, security=cluster.security, set_as_default=False) as client:
         yield client
 
 
