@@ -51,8 +51,8 @@ def make_samples(folder: Path, n: int, n_sites: int) -> tuple[Path, dict[str, An
 def measure_cohort(n_samples: int, n_sites: int, draws: int, workers: int, tables_only: int) -> dict[str, float]:
     """Costs of a cohort on a local cluster, without the start of its processes."""
     from chiasma.cohort.api import cohort, merge_cohort
-    from chiasma.cohort.clusters import local_client
     from chiasma.cohort.directory import CohortDirectory
+    from chiasma.cohort.workers import local_client
     from chiasma.io.settings import Settings
 
     with tempfile.TemporaryDirectory() as name:
@@ -118,12 +118,12 @@ def measure_plain(n_samples: int, n_sites: int, draws: int, n_processes: int) ->
 def _fit_share(folder: Path, number: int, ready: Any) -> None:
     """Fit the samples of one task in this process, on one thread, after one that loads compiled code."""
     from chiasma.cohort.directory import CohortDirectory
-    from chiasma.cohort.plan import Plan
-    from chiasma.cohort.task import run_task, task_of
+    from chiasma.cohort.plan import CohortPlan
+    from chiasma.cohort.workers import run_task, task_of
 
     def fit(place: str, task: int) -> None:
         directory = CohortDirectory(folder / place)
-        plan = Plan.read(directory.plan)
+        plan = CohortPlan.read(directory.plan)
         for sample in plan.of_task(task):
             run_task(task_of(directory, plan, sample))
 

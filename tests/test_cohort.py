@@ -28,18 +28,14 @@ from typer.testing import CliRunner
 import chiasma as ch
 from chiasma.cli import app
 from chiasma.cli.examples import EXAMPLES
-from chiasma.cohort import clusters
+from chiasma.cohort import workers as clusters
 from chiasma.cohort.api import begin_cohort, cohort, cohort_settings, merge_cohort, run_cohort_task
-from chiasma.cohort.directory import CohortDirectory
-from chiasma.cohort.fit_workflow import FitWorkflow
-from chiasma.cohort.outcome import Outcome
+from chiasma.cohort.directory import CohortDirectory, Outcome, common_grid
 from chiasma.cohort.page import write_page
 from chiasma.cohort.pictures import MOST_ROWS, ROW_HEIGHT, WIDTH, in_words, write_picture
-from chiasma.cohort.progress import Progress
-from chiasma.cohort.seeds import sample_seed
-from chiasma.cohort.sheet import read_samples
-from chiasma.cohort.store import common_grid
-from chiasma.cohort.task import computing_alone, run_task, task_of
+from chiasma.cohort.plan import read_samples, sample_seed
+from chiasma.cohort.workers import CohortProgress, computing_alone, run_task, task_of
+from chiasma.cohort.workflow import FitWorkflow
 from chiasma.datasets.genome import tumour_genome
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput, StoreError
@@ -313,7 +309,7 @@ def test_merge__removes_what_killed_attempts_left(inputs, tmp_path):
 
 def test_task__a_bug_has_a_traceback(inputs, tmp_path, monkeypatch):
     directory, plan = planned(inputs, tmp_path / "out")
-    monkeypatch.setattr("chiasma.cohort.fit_workflow.fit_file", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("chiasma.cohort.workflow.fit_file", lambda *_, **__: 1 / 0)
     outcome = run_task(task_of(directory, plan, plan.samples[0]))
     assert outcome.error == "ZeroDivisionError: division by zero"
     assert "fit_file" in outcome.traceback
@@ -344,7 +340,7 @@ def test_lost_workers__are_tried_again_and_then_a_failure(inputs, tmp_path, clie
             raise KilledWorker(task.name, SimpleNamespace(address="tcp://nowhere"), 3)
         return run_task(task)
 
-    monkeypatch.setattr("chiasma.cohort.runner.run_task", lost)
+    monkeypatch.setattr("chiasma.cohort.workers.run_task", lost)
     records = [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
     done = run(inputs, tmp_path / "out", client, records, retries=1)
     assert [outcome.status for outcome in done.outcomes] == ["failed", "done"]
@@ -492,7 +488,7 @@ def test_store__samples_on_other_sites_have_nan(inputs, tmp_path, client, monkey
     records = [{"sample": "short", "path": str(tmp_path / "short.tsv")}]
     records += [{"sample": name, "path": str(inputs / f"{name}.tsv")} for name in ("a", "d")]
     # Chunks of one sample: the regions of a large cohort.
-    monkeypatch.setattr("chiasma.cohort.store.CHUNK_BYTES", 1)
+    monkeypatch.setattr("chiasma.cohort.directory.CHUNK_BYTES", 1)
     done = run(inputs, tmp_path / "out", client, records)
     assert done.on_other_sites == ("short",)
     stored = done.summaries()
@@ -742,7 +738,7 @@ def test_progress__is_a_bar_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     monkeypatch.setenv("COLUMNS", "200")
     told = []
-    with Progress(2, told.append, show=True) as display:
+    with CohortProgress(2, told.append, show=True) as display:
         assert not display.add(Outcome(name="a", status="failed", seed=1))
         assert display.add(Outcome(name="b", status="done", seed=1))
     assert told == []
@@ -752,7 +748,7 @@ def test_progress__is_a_bar_on_a_terminal(monkeypatch, capsys):
 
 def test_progress__counts_from_when_samples_begin():
     """Kernels are compiled before; that time says nothing about the samples."""
-    display = Progress(30, print, show=False)
+    display = CohortProgress(30, print, show=False)
     display.n_done, display.began = 10, display.began - 3600
     display.restart()
     display.began -= 60

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from chiasma.cli import app
 from chiasma.cohort.api import begin_cohort, cohort, merge_cohort, run_cohort_task, tumour_settings
-from chiasma.cohort.table import FIRST, LAST
+from chiasma.cohort.directory import FIRST, LAST
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.io.tables import write_table

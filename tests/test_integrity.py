@@ -15,8 +15,8 @@ import chiasma as ch
 import test_opening
 import test_store
 from chiasma.errors import ChiasmaError, StoreError
-from chiasma.npy import read_npy, read_npz
 from chiasma.storage import reading
+from chiasma.storage.reading import read_npy, read_npz
 
 FLIPS = 150
 
@@ -308,7 +308,7 @@ def test_chunk__of_another_run_is_refused_where_there_is_no_digest(tmp_path):
     from numcodecs.zstd import Zstd
 
     path, *_ = test_opening.earlier("exact", tmp_path)
-    layout = reading.Layout.read(reading.read_header(path)["layout"])
+    layout = reading.RunLayout.read(reading.read_header(path)["layout"])
     size = layout.chunk_bytes("codes")
     for n_bytes in (size // 2, size - 1, size + 1):
         content = np.random.default_rng(1).bytes(n_bytes)

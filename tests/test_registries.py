@@ -20,7 +20,7 @@ from typer.main import get_command
 import chiasma as ch
 from chiasma.cli import app
 from chiasma.cohort.api import begin_cohort, cohort_settings
-from chiasma.cohort.task import run_task, task_of
+from chiasma.cohort.workers import run_task, task_of
 from chiasma.io import plugins
 from chiasma.io.options import all_settings, parameters_of
 from chiasma.io.prior_settings import prior_names, read_prior, write_prior

@@ -220,7 +220,7 @@ def use(path):
         "[model]\nweights = 'a'\nsd = 1\nenter = 0.1\n",
         "[model]\nweights = 3\nsd = 1\nenter = 0.1\n[priors]\nweights = {dirichlet = [1, 2]}\n",
         f"[sampler]\nupdate = 'block:{'9' * 5000}'\n",
-        f"[model]\nweights = [1.0]\nsd = 1\nenter = 0.1\nfixed_rows = {{{'9' * 5000} = 1}}\n",
+        f"[model]\nweights = [1.0]\nsd = 1\nenter = 0.1\nfixed = {{{'9' * 5000} = 1}}\n",
     ],
 )
 def test_read__wrong_values_are_our_errors(tmp_path, text):

@@ -27,8 +27,8 @@ import numpy as np
 
 import chiasma as ch
 from chiasma.errors import ChiasmaError, StoreError
-from chiasma.npy import read_npy, read_npz
 from chiasma.storage import reading, store
+from chiasma.storage.reading import read_npy, read_npz
 
 if TYPE_CHECKING:
     from run import Report

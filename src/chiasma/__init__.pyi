@@ -27,8 +27,7 @@ from .sampling.optimise import optimise
 from .sampling.sampler import sample
 from .sampling.updates import BlockGibbs, Collapsed, Compose, Exact, GaussianBlocks, HammingBall, Jumps, RowGibbs
 from .sampling.vector_updates import RandomWalk, SiteGibbs
-from .storage.checking import StoreCheck, check_store
-from .storage.opening import open_posterior
+from .storage.opening import StoreCheck, check_store, open_posterior
 
 __version__: str
 

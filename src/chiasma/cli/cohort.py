@@ -29,7 +29,7 @@ from chiasma.io.plugins import program
 
 if TYPE_CHECKING:
     from chiasma.cohort.api import Cohort
-    from chiasma.cohort.outcome import Outcome
+    from chiasma.cohort.directory import Outcome
 
 OUT = Path("chiasma-cohort")
 SOME_FAILED = 1
@@ -113,7 +113,7 @@ def _all(
     **options: Any,
 ) -> None:
     from chiasma.cohort.api import Stopped, cohort
-    from chiasma.cohort.clusters import SchedulerLost, client_of
+    from chiasma.cohort.workers import SchedulerLost, client_of
 
     if tasks is not None:
         raise InvalidInput("--tasks belongs to chiasma cohort init")

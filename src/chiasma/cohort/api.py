@@ -1,4 +1,6 @@
-"""ch.cohort(): many samples on a Dask client or on local workers; and the parts that jobs without a scheduler use."""
+"""ch.cohort(): many samples on a Dask client or on local workers; the parts that jobs without a scheduler use; and
+gathering what all samples left.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,29 @@ from typing import Any
 
 import xarray as xr
 
-from chiasma.cohort.clusters import SchedulerLost, cores, distributed, local_client
-from chiasma.cohort.directory import CohortDirectory
-from chiasma.cohort.fit_workflow import plain
-from chiasma.cohort.merging import collect, merge
-from chiasma.cohort.outcome import DONE, FAILED, MISSING, Outcome
-from chiasma.cohort.plan import Plan
-from chiasma.cohort.progress import Progress
-from chiasma.cohort.runner import run_on
-from chiasma.cohort.sheet import Records, read_samples
-from chiasma.cohort.store import common_grid
-from chiasma.cohort.table import write_cohort_table
-from chiasma.cohort.task import run_task, task_of
-from chiasma.cohort.workflows import WORKFLOWS
+from chiasma.cohort.directory import (
+    DONE,
+    FAILED,
+    MISSING,
+    CohortDirectory,
+    Outcome,
+    common_grid,
+    write_cohort_store,
+    write_cohort_table,
+)
+from chiasma.cohort.page import write_page
+from chiasma.cohort.plan import WORKFLOWS, CohortPlan, Records, read_samples
+from chiasma.cohort.workers import (
+    CohortProgress,
+    SchedulerLost,
+    cores,
+    distributed,
+    local_client,
+    run_on,
+    run_task,
+    task_of,
+)
+from chiasma.cohort.workflow import plain
 from chiasma.errors import InvalidInput
 from chiasma.io.options import all_settings
 from chiasma.io.settings import Settings, fresh_seed, settings_of
@@ -176,9 +188,10 @@ def cohort(
         with (
             _resumable(directory, plan),
             local_client(n_workers) if client is None else nullcontext(client) as used,
-            Progress(len(tasks), told, progress) as display,
+            CohortProgress(len(tasks), told, progress) as display,
         ):
-            told(f"dashboard: {used.dashboard_link}")
+            if client is not None:  # local workers have none: it would be open to every user of the machine
+                told(f"dashboard: {used.dashboard_link}")
             for outcome in run_on(used, tasks, retries, told, display.restart):
                 known[outcome.name] = outcome
                 if display.add(outcome):
@@ -197,10 +210,10 @@ def begin_cohort(
     resume: bool = False,
     n_tasks: int | None = None,
     tables_only: bool = False,
-) -> tuple[CohortDirectory, Plan]:
+) -> tuple[CohortDirectory, CohortPlan]:
     """Write the plan of a new cohort, or continue that of an earlier one."""
     directory = CohortDirectory(out)
-    stored = Plan.read(directory.plan) if resume and directory.plan.exists() else None
+    stored = CohortPlan.read(directory.plan) if resume and directory.plan.exists() else None
     if stored is None:
         directory.check_new()
     if stored is not None and not any(settings.values()) and workflow in ("fit", stored.workflow):
@@ -210,7 +223,7 @@ def begin_cohort(
         raise InvalidInput(f"the number of tasks must be in 1..{len(samples)} (samples), got {n_tasks}")
     if seed is None:
         seed = fresh_seed() if stored is None else stored.seed
-    plan = Plan(
+    plan = CohortPlan(
         seed=seed,
         settings=settings,
         samples=samples,
@@ -229,7 +242,7 @@ def begin_cohort(
 def run_cohort_task(out: str | Path, task: int, note: Callable[[str], None]) -> list[Outcome]:
     """The samples of one job of an array, one after the other, on all cores; those that are done are left alone."""
     directory = CohortDirectory(out)
-    plan = Plan.read(directory.plan)
+    plan = CohortPlan.read(directory.plan)
     outcomes = []
     for sample in plan.of_task(task):
         outcome = run_task(task_of(directory, plan, sample, cores()))
@@ -238,12 +251,12 @@ def run_cohort_task(out: str | Path, task: int, note: Callable[[str], None]) -> 
     return outcomes
 
 
-def merge_cohort(directory: CohortDirectory, plan: Plan | None = None) -> Cohort:
+def merge_cohort(directory: CohortDirectory, plan: CohortPlan | None = None) -> Cohort:
     """Write cohort.tsv, cohort.zarr and index.html."""
-    return Cohort(directory.path, tuple(merge(directory, plan or Plan.read(directory.plan))))
+    return Cohort(directory.path, tuple(merge(directory, plan or CohortPlan.read(directory.plan))))
 
 
-def save_table(directory: CohortDirectory, plan: Plan) -> Cohort:
+def save_table(directory: CohortDirectory, plan: CohortPlan) -> Cohort:
     """Write cohort.tsv alone, which is quick."""
     outcomes = collect(directory, plan)
     write_cohort_table(directory.table, outcomes)
@@ -251,7 +264,7 @@ def save_table(directory: CohortDirectory, plan: Plan) -> Cohort:
 
 
 @contextmanager
-def _resumable(directory: CohortDirectory, plan: Plan) -> Iterator[None]:
+def _resumable(directory: CohortDirectory, plan: CohortPlan) -> Iterator[None]:
     """Save the table when a cohort is stopped, and say how far it came."""
     try:
         yield
@@ -290,7 +303,7 @@ def tumour_settings(model: object = None, learn: Iterable[str] = (), **own: Any)
     return found | {key: str(Path(found[key]).absolute()) for key in work.files & found.keys()}
 
 
-def _check_settings(plan: Plan) -> None:
+def _check_settings(plan: CohortPlan) -> None:
     """Raise InvalidInput if the settings of a sample are no model, before anything runs."""
     different = {repr(sorted(sample.settings.items())): sample for sample in reversed(plan.samples)}
     for sample in different.values():
@@ -306,3 +319,21 @@ def _to_stderr(text: str) -> None:
 
 def _nowhere(text: str) -> None:
     pass
+
+
+# ---- Gathering ------------------------------------------------------------------------------------------------------
+
+
+def collect(directory: CohortDirectory, plan: CohortPlan) -> list[Outcome]:
+    """What is known of every sample, in the order of the sheet."""
+    return [directory.outcome(sample.name, plan.seed_of(sample)) for sample in plan.samples]
+
+
+def merge(directory: CohortDirectory, plan: CohortPlan) -> list[Outcome]:
+    """Write the files of the whole cohort from the run directories; may be done again at any time."""
+    directory.remove_leftovers()
+    outcomes = collect(directory, plan)
+    write_cohort_table(directory.table, outcomes)
+    write_cohort_store(directory, outcomes)
+    write_page(directory, outcomes, plan.work.picture_shows)
+    return outcomes

@@ -1,10 +1,10 @@
-"""The directory of a cohort. A sample is done if, and only if, samples/NAME is there.
+"""The directory of a cohort: what is written there, and how it is read. A sample is done if samples/NAME is there.
 
     cohort.json           the plan
     cohort.tsv            one line per sample
     cohort.zarr           summaries of all samples
     index.html            a page of all samples
-    samples/NAME/         the run directory of a sample that is done
+    samples/NAME/         the run directory of a sample that is done, with its outcome.json and summaries.npz
     failures/NAME.json    why a sample failed, until it is done
     unfinished/NAME@ID/   a run directory while it is written, or where a run was stopped
 
@@ -12,20 +12,92 @@ A run directory is renamed into its place when it is complete. While it is writt
 unfinished/NAME@ID.lock. A new attempt takes over what an earlier one left, unless its owner is alive, such as a worker
 that lost its scheduler and works on what it was given: then both run, and the first to end is the one that counts. With
 one seed they write the same.
+
+Summaries are a Dataset of variables such as P(row on), (row, site), and their coordinates. Samples can stand side by
+side in cohort.zarr if all their coordinates agree: they are then on the same grid.
+
+    probability (sample, row, site) and other variables of the workflow, NaN where a sample is not done or is on another
+        grid than most; grid (sample,) tells which one
+    log_evidence, log_evidence_error (sample,)
+    parameter_mean, parameter_sd, parameter_q05, parameter_q95 (sample, parameter), NaN where it was not learned
+    coordinates: sample, parameter, row, and the labels of the sites
+
+Memory holds the samples of one chunk, however many there are. cohort.zarr takes its place when it is complete.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import shutil
-from collections.abc import Iterator
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from math import nan
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+import zarr
+
 from chiasma import atomic
-from chiasma.cohort.outcome import MISSING, Outcome
 from chiasma.errors import InvalidInput, StoreError
+from chiasma.io.tables import write_table
 from chiasma.storage.locks import only_writer
+
+# ---- Outcomes -------------------------------------------------------------------------------------------------------
+
+
+DONE, FAILED, MISSING = "done", "failed", "missing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One sample of a cohort.
+
+    status : "done", "failed" or "missing".
+    seconds : that the workflow took, in the last attempt.
+    evidence : log evidence and its standard error.
+    key_results, parameters, bands, span : as in `chiasma.cohort.workflow.Result`.
+    grid : samples with the same one have the same sites and rows; empty where there are none.
+    error, traceback : why it failed.
+    """
+
+    name: str
+    status: str
+    seed: int
+    seconds: float = math.nan
+    evidence: tuple[float, float] | None = None
+    warnings: Sequence[str] = ()
+    key_results: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    bands: Sequence[str] = ()
+    span: str = ""
+    grid: str = ""
+    error: str = ""
+    traceback: str = ""
+
+    def write(self, path: Path) -> None:
+        # NaN is not JSON, but Python writes and reads it, and nobody else needs this file.
+        atomic.write_text(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Outcome:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if content["evidence"] is not None:
+            content["evidence"] = tuple(content["evidence"])
+        for name in ("warnings", "bands"):
+            content[name] = tuple(content.get(name, ()))  # earlier versions wrote no bands
+        return cls(**content)
+
+
+# ---- The directory --------------------------------------------------------------------------------------------------
 
 
 class CohortDirectory:
@@ -139,3 +211,185 @@ def _remove_partial(own: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+# ---- Summaries ------------------------------------------------------------------------------------------------------
+
+
+VARIABLE, COORDINATE = "variable", "coordinate"
+
+
+def grid_of(summaries: xr.Dataset) -> str:
+    """A fingerprint of the sizes and the coordinates.
+
+    >>> one = xr.Dataset({"p": ("site", [0.1, 0.2])}, {"position": ("site", [0, 10])})
+    >>> grid_of(one) == grid_of(one * 2) != grid_of(one.assign_coords(position=("site", [0, 20])))
+    True
+    """
+    told = hashlib.sha256(repr(sorted(summaries.sizes.items())).encode())
+    for name, values in sorted(summaries.coords.items()):
+        told.update(f"{name} {values.dims} {values.dtype}".encode())
+        told.update(np.ascontiguousarray(values.values).tobytes())
+    return told.hexdigest()[:16]
+
+
+def save_summaries(summaries: xr.Dataset, path: Path) -> None:
+    """Write an NPZ file; an array is called by its kind, its name and its dimensions."""
+    content: dict[str, Any] = {
+        " ".join([kind, str(name), *map(str, values.dims)]): values.values
+        for kind, part in ((VARIABLE, summaries.data_vars), (COORDINATE, summaries.coords))
+        for name, values in part.items()
+    }
+    with atomic.whole_file(path) as partial, partial.open("wb") as file:
+        np.savez_compressed(file, **content)
+
+
+def load_summaries(path: Path) -> xr.Dataset:
+    """What `save_summaries` wrote."""
+    parts: dict[str, dict[str, Any]] = {VARIABLE: {}, COORDINATE: {}}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                kind, name, *dims = key.split(" ")
+                parts[kind][name] = dims, file[key]
+    except (OSError, ValueError, KeyError) as error:
+        raise StoreError(
+            f"{path} cannot be read ({error}); remove the directory {path.parent} and resume the cohort"
+        ) from error
+    return xr.Dataset(parts[VARIABLE], parts[COORDINATE])
+
+
+# ---- cohort.tsv -----------------------------------------------------------------------------------------------------
+
+
+FIRST = ("sample", "status", "seed", "seconds", "log_evidence", "log_evidence_error")
+LAST = ("warnings", "error")
+# Of a learned parameter, and what each adds to the name of the parameter.
+ENDINGS = {"mean": "", "q05": "_q05", "q95": "_q95"}
+
+
+def write_cohort_table(path: Path, outcomes: Sequence[Outcome]) -> None:
+    results = names_in_order(outcome.key_results for outcome in outcomes)
+    parameters = names_in_order(outcome.parameters for outcome in outcomes)
+    rows = (
+        [
+            *_first(one),
+            *_results(one, results),
+            *_parameters(one, parameters),
+            " | ".join(one.warnings),
+            " ".join(one.error.split()),
+        ]
+        for one in outcomes
+    )
+    columns = [f"{name}{ending}" for name in parameters for ending in ENDINGS.values()]
+    write_table(path, [*FIRST, *results, *columns, *LAST], rows)
+
+
+def names_in_order(found: Iterable[Iterable[str]]) -> list[str]:
+    """The names of all samples, in the order in which they appear."""
+    return list(dict.fromkeys(name for names in found for name in names))
+
+
+def _first(outcome: Outcome) -> list[Any]:
+    evidence = outcome.evidence or (nan, nan)
+    return [outcome.name, outcome.status, outcome.seed, round(outcome.seconds, 3), *evidence]
+
+
+def _results(outcome: Outcome, names: Sequence[str]) -> list[Any]:
+    return [outcome.key_results.get(name, nan) for name in names]
+
+
+def _parameters(outcome: Outcome, names: Sequence[str]) -> list[Any]:
+    return [outcome.parameters.get(name, {}).get(statistic, nan) for name in names for statistic in ENDINGS]
+
+
+# ---- cohort.zarr ----------------------------------------------------------------------------------------------------
+
+
+# Uncompressed size of a chunk of samples.
+CHUNK_BYTES = 8 * 2**20
+STATISTICS = ("mean", "sd", "q05", "q95")
+
+
+def write_cohort_store(directory: CohortDirectory, outcomes: Sequence[Outcome]) -> None:
+    """Write cohort.zarr, in place of an earlier one."""
+    partial = directory.store.with_name(f"{directory.store.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    _per_sample(outcomes).to_zarr(partial, mode="w", consolidated=False)
+    _along_sites(directory, outcomes, partial)
+    with warnings.catch_warnings():
+        # Not yet in the standard, but xarray looks for it first.
+        warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
+        zarr.consolidate_metadata(partial)
+    shutil.rmtree(directory.store, ignore_errors=True)
+    partial.rename(directory.store)
+
+
+def common_grid(outcomes: Sequence[Outcome]) -> str:
+    """The grid of most samples, of the first one where several have as many; empty if no sample has any."""
+    counts = Counter(outcome.grid for outcome in outcomes if outcome.grid)
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def _per_sample(outcomes: Sequence[Outcome]) -> xr.Dataset:
+    evidence = np.array([outcome.evidence or (nan, nan) for outcome in outcomes]).reshape(-1, 2)
+    parameters = names_in_order(outcome.parameters for outcome in outcomes)
+    variables: dict[str, Any] = {
+        "status": ("sample", _texts([outcome.status for outcome in outcomes])),
+        "grid": ("sample", _texts([outcome.grid for outcome in outcomes])),
+        "log_evidence": ("sample", evidence[:, 0]),
+        "log_evidence_error": ("sample", evidence[:, 1]),
+    }
+    for statistic in STATISTICS if parameters else ():
+        values = [[one.parameters.get(name, {}).get(statistic, nan) for name in parameters] for one in outcomes]
+        variables[f"parameter_{statistic}"] = (("sample", "parameter"), np.array(values, float))
+    coordinates = {"sample": _texts([outcome.name for outcome in outcomes])}
+    return xr.Dataset(variables, coordinates | ({"parameter": _texts(parameters)} if parameters else {}))
+
+
+def _along_sites(directory: CohortDirectory, outcomes: Sequence[Outcome], path: Path) -> None:
+    grid = common_grid(outcomes)
+    if not grid:
+        return
+    on_grid = [i for i, outcome in enumerate(outcomes) if outcome.grid == grid]
+    first = load_summaries(directory.samples / outcomes[on_grid[0]].name / "summaries.npz")
+    labels = {
+        name: values.copy(data=_texts(values.values)) if values.dtype.kind == "U" else values
+        for name, values in first.coords.items()
+    }
+    xr.Dataset(coords=labels).to_zarr(path, mode="a", consolidated=False)
+    group = zarr.open_group(path, mode="a")
+    arrays = {}
+    for name, variable in first.data_vars.items():
+        length = max(1, min(len(outcomes), CHUNK_BYTES // max(1, variable.nbytes)))
+        arrays[str(name)] = group.create_array(
+            str(name),
+            shape=(len(outcomes), *variable.shape),
+            chunks=(length, *variable.shape),
+            dtype=variable.dtype,
+            fill_value=nan,
+            dimension_names=("sample", *map(str, variable.dims)),
+        )
+    step = max(array.chunks[0] for array in arrays.values())
+    for begin in range(0, len(outcomes), step):
+        _write_region(directory, outcomes[begin : begin + step], begin, grid, arrays)
+
+
+def _write_region(
+    directory: CohortDirectory, outcomes: Sequence[Outcome], begin: int, grid: str, arrays: dict[str, Any]
+) -> None:
+    found = {
+        i: load_summaries(directory.samples / outcome.name / "summaries.npz")
+        for i, outcome in enumerate(outcomes)
+        if outcome.grid == grid
+    }
+    for name, array in arrays.items():
+        region = np.full((len(outcomes), *array.shape[1:]), nan, array.dtype)
+        for i, summaries in found.items():
+            region[i] = summaries[name].values
+        array[begin : begin + len(outcomes)] = region
+
+
+def _texts(texts: Sequence[str]) -> npt.NDArray[np.object_]:
+    # Texts of a fixed length have no standard form in Zarr.
+    return np.array(texts, object)

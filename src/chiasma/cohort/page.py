@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from chiasma import atomic
-from chiasma.cohort.directory import CohortDirectory
-from chiasma.cohort.outcome import DONE, FAILED, MISSING, Outcome
+from chiasma.cohort.directory import DONE, FAILED, MISSING, CohortDirectory, Outcome, names_in_order
 from chiasma.cohort.pictures import in_words
-from chiasma.cohort.table import names_in_order
 from chiasma.report.page import (
     Html,
     Tone,

@@ -1,19 +1,31 @@
-"""What is done with one sample, whatever it is: the contract of a workflow.
+"""What is done with one sample: the contract of a workflow, and the workflow of `chiasma fit`.
 
-A workflow knows the settings that a sheet may hold, turns a sample into a run directory, and says what the cohort keeps
-of it. It knows nothing of schedulers, workers and other samples.
+A workflow knows the settings that a sheet may hold, turns a sample into a run directory, and returns what the cohort
+keeps of it. It knows nothing of schedulers, workers and other samples.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
+from chiasma.errors import InvalidInput
+from chiasma.io.estimates import estimated, left_out
+from chiasma.io.options import all_settings, as_number, as_whole, parse_names
+from chiasma.io.settings import Settings
+from chiasma.io.sheets import listed
+from chiasma.io.signal import Signal
+from chiasma.report.fitting import Fit, fit_file
+from chiasma.report.run_directory import RunDirectory
+from chiasma.results.row_probabilities import names_of_rows
+from chiasma.tumour.signals import read_any
 from chiasma.types import Floats
 
 
@@ -76,3 +88,146 @@ class Workflow(ABC):
     @abstractmethod
     def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
         """Compile what samples like this one need."""
+
+
+# ---- A sample as `chiasma fit` would fit it -------------------------------------------------------------------------
+
+
+# Columns that are enough to meet every kernel.
+FIRST = 60
+ANY_NUMBER = 0.5
+
+
+class FitWorkflow(Workflow):
+    """Settings are those of a TOML file, section by section, and the names of what to learn."""
+
+    picture_shows = (
+        "one band per row of the model, dark where the row is on and blank where values are missing; sites stand one "
+        "after the other, whatever lies between them"
+    )
+
+    def check_key(self, key: str, where: str) -> None:
+        known = ["learn", *(setting.key for setting in all_settings())]
+        if key not in known:
+            raise InvalidInput(
+                f"{where}: there is no setting {key!r}; a column may be sample, path, {listed(known)}. Samples that "
+                "need rows or settings files of their own are cohorts of their own"
+            )
+
+    def value(self, key: str, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        if key == "learn":
+            return parse_names(given)
+        setting = next(one for one in all_settings() if one.key == key)
+        if setting.kind is float:
+            return as_number(key, given)
+        if setting.kind is int:
+            return as_whole(key, given)
+        return setting.parse(key, given.split(",") if setting.kind == list[str] else given)
+
+    def combined(self, settings: Mapping[str, Any], own: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        mine: dict[str, dict[str, Any]] = {}
+        for one in all_settings():
+            if one.key in own:
+                mine.setdefault(one.section, {})[one.key] = own[one.key]
+        mine.setdefault("sampler", {})["seed"] = seed
+        return plain(Settings(**settings).merged(**mine), own.get("learn", settings["learn"]))
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        given, learn = Settings(**settings), settings["learn"]
+        # What the data will tell may be any number here; that it is a number is enough to check the others.
+        unknown = dict.fromkeys(left_out(given, learn), ANY_NUMBER)
+        given.merged(model=unknown).learning(learn).model()
+        given.columns()
+        given.sampler()
+
+    def run(
+        self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool
+    ) -> Result:
+        run = RunDirectory(directory)
+        done = fit_file(
+            source,
+            Settings(**settings),
+            run,
+            learn=settings["learn"],
+            resume=run.store.exists(),
+            workers=workers,
+            tables_only=tables_only,
+            read=read_any,
+        )
+        return self._result(done)
+
+    def _result(self, done: Fit) -> Result:
+        posterior, signal, report = done.posterior, done.signal, done.report
+        summary = report.summary
+        rhats = [*(part.rhat_worst for part in summary.convergence), *(one.rhat for one in summary.parameters)]
+        marginals = posterior.marginals()
+        return Result(
+            evidence=summary.evidence,
+            warnings=(*report.notes, *summary.told),  # a row too many may be the cause of the others
+            key_results={
+                "sites": signal.data.n_columns,
+                "missing": int(signal.data.missing.sum()),
+                "segments": report.n_segments,
+                "uncertain_segments": len(report.regions),
+                "rhat": max((rhat for rhat in rhats if not math.isnan(rhat)), default=math.nan),
+            },
+            parameters={
+                one.name: {"mean": one.mean, "sd": one.sd, "q05": one.low, "q95": one.high}
+                for one in summary.parameters
+            },
+            summaries=xr.Dataset(
+                {"probability": (("row", "site"), marginals.values.astype(np.float32))},
+                {"row": [str(name) for name in marginals["row"].values], **_site_labels(signal)},
+            ),
+            picture=np.where(signal.data.missing, np.nan, marginals.values),
+            bands=names_of_rows(posterior),
+            span=_span(signal),
+        )
+
+    def compile(self, source: Path, settings: Mapping[str, Any]) -> None:
+        """Sample the first columns in the way that was chosen for all of them."""
+        from chiasma.models.observations import Observations
+        from chiasma.sampling.plan import EXACT_SECONDS
+        from chiasma.sampling.problems import pose
+        from chiasma.sampling.sampler import sample
+
+        given, learn = Settings(**settings), settings["learn"]
+        signal = read_any(source, given.columns())
+        model, chosen = estimated(given, signal.data, learn)[0].learning(learn).model(), given.sampler()
+        update, exchange, ladder = (chosen.get(name, "auto") for name in ("update", "exchange", "ladder"))
+        _, plan, _ = pose(
+            model, signal.data, update, exchange, ladder, None, chosen.get("exact_seconds", EXACT_SECONDS)
+        )
+        data = signal.data
+        first = Observations(
+            data.y[:FIRST], data.starts[data.starts < FIRST], None if data.gaps is None else data.gaps[: FIRST - 1]
+        )
+        sample(
+            model,
+            first,
+            update=plan.update,
+            exchange=plan.exchange,
+            ladder=plan.ladder,
+            draws=4,
+            warmup=4,
+            chains=1,
+            seed=0,
+            progress=False,
+        )
+
+
+def plain(settings: Settings, learn: Iterable[str]) -> dict[str, Any]:
+    """Settings, and what to learn, as plain JSON; `Settings(**plain(...))` reads all but what to learn."""
+    return {**settings.sections, "row": settings.row, "learn": list(learn)}
+
+
+def _site_labels(signal: Signal) -> dict[str, tuple[str, Any]]:
+    labels = {"chromosome": signal.chromosome, "position": signal.position}
+    return {name: ("site", np.asarray(label)) for name, label in labels.items() if label is not None}
+
+
+def _span(signal: Signal) -> str:
+    last = signal.data.n_columns - 1
+    return f"sites 0-{last}" if signal.position is None else signal.site_text(0, last)

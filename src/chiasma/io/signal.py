@@ -13,8 +13,8 @@ from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.io.times import as_zone, duration_text, time_text, times_text
 from chiasma.models.observations import Observations
-from chiasma.npy import read_npz
 from chiasma.results.spacing import Spacing, site_ends
+from chiasma.storage.reading import read_npz
 from chiasma.types import Floats
 
 

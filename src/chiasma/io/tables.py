@@ -31,7 +31,7 @@ from chiasma.io.columns import (
 from chiasma.io.sheets import Sheet, is_number, listed, read_bytes, read_sheet
 from chiasma.io.signal import Signal
 from chiasma.models.observations import Observations
-from chiasma.npy import read_npy
+from chiasma.storage.reading import read_npy
 
 # Written tables: the delimiter is that of the suffix.
 WRITTEN = {".csv": ",", ".tsv": "\t"}

@@ -49,9 +49,9 @@ from chiasma.sampling.progress import Progress
 from chiasma.sampling.scouts import SCOUTS, learn_jumps
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Collapsed, Exact, Jumps, Update
-from chiasma.storage.layout import Layout
 from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
+from chiasma.storage.reading import RunLayout
 from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import Elapsed, MemoryTrace, Trace
 from chiasma.types import Integers, as_count, shown
@@ -294,7 +294,7 @@ def new_trace(
         kept = empty._replace(states=problem.record(empty.states))
         return MemoryTrace(len(engines), n_draws, kept, log_evidence)
     n_replicas = len(engine.betas)
-    layout = Layout(
+    layout = RunLayout(
         name=problem.name,
         n_chains=len(engines),
         n_draws=n_draws,

@@ -1,9 +1,15 @@
-"""Open a stored run as a posterior, or reopen its store to resume the run."""
+"""Open a stored run as a posterior, reopen its store to resume the run, or check every file of it."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,11 +25,12 @@ from chiasma.results.assembly import assemble
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, differences, rebuild_model
 from chiasma.results.run_info import run_info
-from chiasma.storage import forks  # noqa: F401  # prepares for forks of this process
 from chiasma.storage.locks import as_path
 from chiasma.storage.reading import (
-    Run,
+    StoredRun,
     check_chunks,
+    check_static,
+    checkpoint_name,
     only_store_errors,
     read_block,
     read_draws,
@@ -33,6 +40,20 @@ from chiasma.storage.reading import (
 )
 from chiasma.storage.store import ZarrTrace
 from chiasma.types import Floats, is_count
+
+
+def forget_pools() -> None:
+    """Let dask start threads anew; a child process has none of its parent's."""
+    threaded: Any = sys.modules.get("dask.threaded")
+    if threaded is not None:
+        threaded.default_pool = None
+        threaded.pools.clear()
+        threaded.pools_lock = Lock()  # a thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_pools)
+
 
 # A run may be resumed only if these parts of its description are unchanged.
 _SAME = ("model", "data", "run")
@@ -76,7 +97,7 @@ def open_posterior(
         return _open(read_run(folder), draws, model)
 
 
-def _open(run: Run, draws: int | None, model: FactorialHMM | Density | None) -> Posterior:
+def _open(run: StoredRun, draws: int | None, model: FactorialHMM | Density | None) -> Posterior:
     layout, about = run.layout, run.header["provenance"]
     n_draws = min(run.committed)
     if n_draws == 0:
@@ -109,7 +130,7 @@ def _open(run: Run, draws: int | None, model: FactorialHMM | Density | None) -> 
     )
 
 
-def sum_counts(run: Run) -> npt.NDArray[Any]:
+def sum_counts(run: StoredRun) -> npt.NDArray[Any]:
     """(K, T): the running counts of all chains, added up one by one: each is as large as some of the draws."""
     total = run.checkpoints[0]["counts"].copy()
     for checkpoint in run.checkpoints[1:]:
@@ -137,7 +158,7 @@ def reopen_store(path: Path, about: dict[str, Any], n_draws: int, durable: bool 
         return _reopen(read_run(path), about, n_draws, durable)
 
 
-def _reopen(run: Run, about: dict[str, Any], n_draws: int, durable: bool) -> ZarrTrace:
+def _reopen(run: StoredRun, about: dict[str, Any], n_draws: int, durable: bool) -> ZarrTrace:
     stored, path = run.header["provenance"], run.path
     found = [text for part in _SAME for text in differences(stored[part], about[part], f"{part}.")]
     if found:
@@ -150,7 +171,7 @@ def _reopen(run: Run, about: dict[str, Any], n_draws: int, durable: bool) -> Zar
     return ZarrTrace.reopen(run, n_draws, durable)
 
 
-def lazy_draws(run: Run, n_draws: int) -> xr.DataArray:
+def lazy_draws(run: StoredRun, n_draws: int) -> xr.DataArray:
     """(chain, draw, site), in pieces of one chunk that are read when they are needed."""
     import dask.array
 
@@ -169,12 +190,12 @@ def lazy_draws(run: Run, n_draws: int) -> xr.DataArray:
     return xr.DataArray(values, coords, dims, layout.name)
 
 
-def _piece(run: Run, pieces: list[int], block_id: tuple[int, ...]) -> npt.NDArray[Any]:
+def _piece(run: StoredRun, pieces: list[int], block_id: tuple[int, ...]) -> npt.NDArray[Any]:
     chain, chunk, _ = block_id
     return read_block(run, run.layout.name, chain, chunk)[None, : pieces[chunk]]
 
 
-def stored_data(run: Run) -> Observations | None:
+def stored_data(run: StoredRun) -> Observations | None:
     """The data of a run, compared with the digests in its description."""
     about = run.header["provenance"]["data"]
     if not about:
@@ -192,7 +213,7 @@ def stored_data(run: Run) -> Observations | None:
     return data
 
 
-def stored_betas(run: Run) -> Floats:
+def stored_betas(run: StoredRun) -> Floats:
     """The rungs, which every checkpoint holds as well."""
     betas = read_static(run, "beta")
     for checkpoint in run.checkpoints:
@@ -201,7 +222,7 @@ def stored_betas(run: Run) -> Floats:
     return betas
 
 
-def rebuild_stored(run: Run) -> FactorialHMM | None:
+def rebuild_stored(run: StoredRun) -> FactorialHMM | None:
     """The model as the run describes it; None if it was made of a user's own functions."""
     try:
         return rebuild_model(run.header["provenance"]["model"])
@@ -212,7 +233,7 @@ def rebuild_stored(run: Run) -> FactorialHMM | None:
         ) from error
 
 
-def _check_model(run: Run, model: FactorialHMM | Density) -> None:
+def _check_model(run: StoredRun, model: FactorialHMM | Density) -> None:
     """Raise an error for another model than that of the run. Functions are compared by their names only."""
     if not isinstance(model, FactorialHMM | Density):
         raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
@@ -226,7 +247,7 @@ def _check_model(run: Run, model: FactorialHMM | Density) -> None:
         )
 
 
-def _tally(run: Run, chain: int) -> Tally:
+def _tally(run: StoredRun, chain: int) -> Tally:
     checkpoint, n_replicas = run.checkpoints[chain], run.layout.n_replicas
     made = make_tally(n_replicas)
     if not checkpoint:
@@ -235,3 +256,138 @@ def _tally(run: Run, chain: int) -> Tally:
     if not all(one.shape == other.shape for one, other in zip(found, made, strict=True)):
         raise StoreError(f"{run.path}: the checkpoint of chain {chain} counts something else; restore it from a backup")
     return Tally(*found)
+
+
+# ---- Checking a store -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreCheck:
+    """What `check_store` found.
+
+    Parameters
+    ----------
+    n_files, n_bytes : how much was read.
+    problems : what is wrong, each with the file and the remedy; empty where the store is sound.
+    n_draws, draws_wanted : draws that every chain has stored, and draws per chain that were asked for.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> found = ch.StoreCheck(n_files=12, n_bytes=4096, problems=(), n_draws=300, draws_wanted=500)
+    >>> found
+    StoreCheck(complete=False, problems=(), n_draws=300, draws_wanted=500, n_files=12, n_bytes=4096)
+    """
+
+    n_files: int
+    n_bytes: int
+    problems: tuple[str, ...]
+    n_draws: int
+    draws_wanted: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether all draws that were asked for are stored. They are sound only if there are no `problems`."""
+        return self.n_draws >= self.draws_wanted
+
+    def __repr__(self) -> str:
+        names = ("complete", "problems", "n_draws", "draws_wanted", "n_files", "n_bytes")
+        return f"StoreCheck({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+
+def check_store(path: str | Path) -> StoreCheck:
+    """Read every file of a stored run and compare it with its digest.
+
+    Parameters
+    ----------
+    path : the store, as given to sample(store=...).
+
+    Returns
+    -------
+    StoreCheck: its `problems` are empty where the store is sound; `complete` says whether all draws are there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import chiasma as ch
+    >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, store=f"{folder}/run", progress=False)
+    ...     found = ch.check_store(f"{folder}/run")
+    >>> found.problems, found.complete
+    ((), True)
+    """
+    folder = as_path("path", path)
+    header = read_header(folder)  # raises an error if there is no run
+    try:
+        run = read_run(folder)
+    except StoreError as error:
+        return _found(header, 1, 0, [str(error)])
+    n_files = n_bytes = 0
+    problems = []
+    for look in _looks(run):
+        try:
+            with only_store_errors(folder):
+                size = look()
+            n_bytes += size or 0
+            n_files += size is not None
+        except StoreError as error:
+            problems.append(str(error))
+    return _found(run.header, n_files, n_bytes, problems)
+
+
+def _found(header: dict[str, Any], n_files: int, n_bytes: int, problems: list[str]) -> StoreCheck:
+    return StoreCheck(
+        n_files=n_files,
+        n_bytes=n_bytes,
+        problems=tuple(dict.fromkeys(problems)),
+        n_draws=min(header["committed"]),
+        draws_wanted=header["layout"]["n_draws"],
+    )
+
+
+def _looks(run: StoredRun) -> Iterator[Callable[[], int | None]]:
+    """Functions that each check one file and return its size, or what several hold together and return None."""
+    layout = run.layout
+    yield partial(_size, run, "zarr.json")
+    for chain, n_draws in enumerate(run.committed):
+        if n_draws:
+            yield partial(_size, run, f"checkpoints/{checkpoint_name(chain, n_draws)}")
+    for file in run.header.get("static", ()):
+        yield partial(check_static, run, file)
+    for read in (stored_data, stored_betas, rebuild_stored):
+        yield partial(_read, read, run)
+    for name in layout.records:
+        yield partial(_check_own_metadata, run, name)
+        for chain, n_draws in enumerate(run.committed):
+            for chunk in range(-(-n_draws // layout.chunk_draws)):
+                yield partial(_check_chunk, run, name, chain, chunk)
+
+
+def _read(read: Callable[[StoredRun], object], run: StoredRun) -> None:
+    read(run)
+
+
+def _size(run: StoredRun, file: str) -> int:
+    return (run.path / file).stat().st_size
+
+
+def _check_chunk(run: StoredRun, name: str, chain: int, chunk: int) -> int:
+    read_block(run, name, chain, chunk)
+    return _size(run, str(run.layout.chunk_file(name, chain, chunk)))
+
+
+def _check_own_metadata(run: StoredRun, name: str) -> int:
+    """An array's own metadata, which only other programs read, may lag behind in the number of draws."""
+    file = run.path / name / "zarr.json"
+    whole = run.header["metadata"][name]
+    try:
+        content = file.read_bytes()
+        own = json.loads(content)
+        lags = own["shape"][1] <= whole["shape"][1]
+        own["shape"][1] = whole["shape"][1]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise StoreError(f"{file} cannot be read ({error}); restore it from a backup") from error
+    if own != whole or not lags:
+        raise StoreError(f"{file} does not match the metadata of the run; restore it from a backup")
+    return len(content)

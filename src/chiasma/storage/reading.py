@@ -2,15 +2,18 @@
 
 The header (the group's zarr.json) holds a digest of itself, of the checkpoints and of the arrays of fixed size; a
 checkpoint holds those of the chunks of draws. Whatever is damaged, missing or not ours gives a StoreError that names
-the file. Runs of format 1 have no digests; of those, sizes and the checksums of Zstandard are compared.
+the file. NumPy files (.npy, .npz) are read without pickles, and only if they hold as much as their headers claim.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +21,127 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import ChiasmaError, StoreError
-from chiasma.npy import read_npz
-from chiasma.storage.layout import Layout, check_promise
+
+# ---- NumPy files ----------------------------------------------------------------------------------------------------
+
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# Deflate, which .npz files use, shrinks nothing further.
+MOST_PACKED = 1100
+
+
+def read_npy(content: bytes) -> npt.NDArray[Any]:
+    """The array of a .npy file; raises ValueError for anything else.
+
+    >>> file = io.BytesIO()
+    >>> np.save(file, np.arange(3.0))
+    >>> read_npy(file.getvalue())
+    array([0., 1., 2.])
+    """
+    file = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(file)
+        shape, fortran, dtype = _HEADERS[version](file)
+        shape = tuple(int(n) for n in shape)
+    except Exception as error:  # a hostile header is evaluated, and may fail in many ways
+        raise ValueError(f"its header cannot be read ({_reason(error)})") from error
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are never loaded")
+    promised, held = prod(shape) * dtype.itemsize, len(content) - file.tell()
+    if any(n < 0 for n in shape) or promised != held:
+        raise ValueError(f"its header promises {promised:,} bytes of shape {shape}, it has {held:,}")
+    values = np.frombuffer(content, dtype, offset=file.tell()) if promised else np.empty(prod(shape), dtype)
+    return values.reshape(shape, order="F" if fortran else "C").copy()
+
+
+def read_npz(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a .npz file by name; raises ValueError for anything else."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > MOST_PACKED * (len(content) + 1):
+                raise ValueError("it promises more than it can hold")
+            return {member.filename.removesuffix(".npy"): read_npy(archive.read(member)) for member in members}
+    except Exception as error:
+        raise ValueError(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+# ---- The layout of a run --------------------------------------------------------------------------------------------
+
+
+class RunLayout(NamedTuple):
+    """Shapes and types of the arrays of a run."""
+
+    name: str  # of the draws: "codes" or "x"
+    n_chains: int
+    n_draws: int
+    n_sites: int
+    n_replicas: int
+    dtype: str
+    n_rows: int  # 0 for plain vectors
+    chunk_draws: int
+    n_values: int = 0  # learned parameters
+    n_pairs: int = 0  # pairs of rungs whose work is kept
+
+    @classmethod
+    def read(cls, told: Any) -> RunLayout:
+        """The layout in a header; raises ValueError where it cannot be one."""
+        layout = cls(**told)
+        counts = (layout.n_chains, layout.n_draws, layout.n_sites, layout.n_replicas, layout.chunk_draws)
+        more = (layout.n_rows, layout.n_values, layout.n_pairs)
+        if not all(type(n) is int for n in counts + more) or min(counts) < 1 or min(more) < 0:
+            raise ValueError(f"sizes must be whole numbers, got {told}")
+        if layout.name not in ("codes", "x") or np.dtype(layout.dtype).kind not in "biuf":
+            raise ValueError(f"draws must be codes or x, of numbers, got {layout.name} of {layout.dtype}")
+        return layout
+
+    @property
+    def records(self) -> dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]]:
+        """The arrays kept for every draw, in the order of Draws: shape, type and names of the dimensions."""
+        kept: dict[str, tuple[tuple[int, ...], str, tuple[str, ...]]] = {
+            self.name: ((self.n_sites,), self.dtype, ("site",)),
+            "replica_log_likelihood": ((self.n_replicas,), "float64", ("replica",)),
+            "log_prior": ((), "float64", ()),
+        }
+        if self.n_values:
+            kept["parameters"] = ((self.n_values,), "float64", ("parameter",))
+        if self.n_pairs:
+            kept["work"] = ((self.n_pairs, 2), "float64", ("pair", "side"))
+        return kept
+
+    @property
+    def static(self) -> dict[str, int]:
+        """How long the arrays of fixed size are at most; `starts` may be shorter."""
+        return {"beta": self.n_replicas, "y": self.n_sites, "starts": self.n_sites, "gaps": self.n_sites - 1}
+
+    def chunk_file(self, name: str, chain: int, chunk: int) -> Path:
+        return Path(name, ".".join(["c", str(chain), str(chunk), *("0" for _ in self.records[name][0])]))
+
+    def chunk_bytes(self, name: str) -> int:
+        """Uncompressed."""
+        last, dtype, _ = self.records[name]
+        return self.chunk_draws * prod(last) * np.dtype(dtype).itemsize
+
+
+# Zstandard packs 128 KiB of zeros into 4 bytes, and no more into fewer.
+MOST_PACKED_ZSTD = 2**16
+
+
+def check_promise(file: Path, promised: int, held: int) -> None:
+    """Refuse an array of more bytes than the bytes on disk can hold, before memory is taken for it."""
+    if promised > MOST_PACKED_ZSTD * (held + 16):
+        raise StoreError(
+            f"{file} has {held:,} bytes, which cannot hold the {promised:,} that the run says; it is damaged or was "
+            "not written by chiasma: restore it from a backup"
+        )
+
 
 FORMAT = 2
 FORMATS = (1, 2)
@@ -34,7 +156,7 @@ _REMEDIES = {
 _RESTORE = "it is damaged or was changed by another program: restore it from a backup"
 
 
-class Run(NamedTuple):
+class StoredRun(NamedTuple):
     """One committed state of a run: its header, and the checkpoint of every chain, empty where it has none."""
 
     path: Path
@@ -42,8 +164,8 @@ class Run(NamedTuple):
     checkpoints: list[dict[str, npt.NDArray[Any]]]
 
     @property
-    def layout(self) -> Layout:
-        return Layout(**self.header["layout"])
+    def layout(self) -> RunLayout:
+        return RunLayout(**self.header["layout"])
 
     @property
     def committed(self) -> list[int]:
@@ -138,7 +260,7 @@ def _completed(header: dict[str, Any]) -> dict[str, Any]:
 
 def _checked(header: dict[str, Any]) -> dict[str, Any]:
     """Raise ValueError, KeyError or TypeError where a part is missing or cannot be right."""
-    layout, committed = Layout.read(header["layout"]), header["committed"]
+    layout, committed = RunLayout.read(header["layout"]), header["committed"]
     if len(committed) != layout.n_chains or not all(type(n) is int and n >= 0 for n in committed):
         raise ValueError(f"committed draws must be one count per chain, got {committed}")
     if header["format"] > 1 and len(header["checkpoints"]) != layout.n_chains:
@@ -164,12 +286,12 @@ def checkpoint_name(chain: int, n_draws: int) -> str:
     return f"chain-{chain}-{n_draws}.npz"
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> StoredRun:
     """The header and the checkpoints that belong to it; works while a running process replaces them."""
     while True:
         header = read_header(path)
         try:
-            return Run(path, header, [read_checkpoint(path, header, c) for c in range(len(header["committed"]))])
+            return StoredRun(path, header, [read_checkpoint(path, header, c) for c in range(len(header["committed"]))])
         except StoreError:
             if read_header(path)["committed"] == header["committed"]:
                 raise
@@ -185,7 +307,7 @@ def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str,
         content = file.read_bytes()
         if header["format"] > 1 and fingerprint(content) != header["checkpoints"][chain]:
             raise ValueError("it does not match its digest")
-        return _checked_checkpoint(read_npz(content), Layout(**header["layout"]), n_draws)
+        return _checked_checkpoint(read_npz(content), RunLayout(**header["layout"]), n_draws)
     except (OSError, ValueError, KeyError) as error:
         reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
         raise StoreError(
@@ -195,7 +317,7 @@ def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str,
 
 
 def _checked_checkpoint(
-    found: dict[str, npt.NDArray[Any]], layout: Layout, n_draws: int
+    found: dict[str, npt.NDArray[Any]], layout: RunLayout, n_draws: int
 ) -> dict[str, npt.NDArray[Any]]:
     """Raise ValueError or KeyError where a part is missing or has another shape than the run needs."""
     if int(found["n_draws"]) != n_draws:
@@ -217,7 +339,7 @@ def _checked_checkpoint(
 # ---- Chunks of draws ------------------------------------------------------------------------------------------------
 
 
-def unpack_chunk(file: Path, layout: Layout, name: str, content: bytes) -> npt.NDArray[Any]:
+def unpack_chunk(file: Path, layout: RunLayout, name: str, content: bytes) -> npt.NDArray[Any]:
     """(chunk_draws, ...): the content of one chunk."""
     from numcodecs.zstd import Zstd  # type: ignore[import-untyped]  # not needed by runs in memory
 
@@ -249,7 +371,7 @@ def _unpacked_bytes(frame: bytes) -> int | None:
     return stated if n_bytes else None
 
 
-def read_block(run: Run, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
+def read_block(run: StoredRun, name: str, chain: int, chunk: int) -> npt.NDArray[Any]:
     """(n, ...): the committed draws of one chunk, compared with their digest."""
     layout, column = run.layout, list(run.layout.records).index(name)
     checkpoint, n_draws = run.checkpoints[chain], run.committed[chain]
@@ -276,7 +398,7 @@ def draws_fingerprint(values: npt.NDArray[Any]) -> int:
     return fingerprint(np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False)))
 
 
-def read_draws(run: Run, name: str, n_draws: int) -> npt.NDArray[Any]:
+def read_draws(run: StoredRun, name: str, n_draws: int) -> npt.NDArray[Any]:
     """(chain, n_draws, ...): the first draws of every chain."""
     layout = run.layout
     last, dtype, _ = layout.records[name]
@@ -288,7 +410,7 @@ def read_draws(run: Run, name: str, n_draws: int) -> npt.NDArray[Any]:
     return out
 
 
-def check_chunks(run: Run) -> None:
+def check_chunks(run: StoredRun) -> None:
     """Look for damage without reading everything: sizes of full chunks, and the content of partly filled ones.
 
     The size of a partly filled chunk proves nothing: a killed process may have replaced it by a fuller one.
@@ -307,7 +429,7 @@ def check_chunks(run: Run) -> None:
             read_block(run, name, chain, n_full)
 
 
-def damaged(path: Path, layout: Layout, name: str, chain: int, chunk: int, what: str) -> StoreError:
+def damaged(path: Path, layout: RunLayout, name: str, chain: int, chunk: int, what: str) -> StoreError:
     first = chunk * layout.chunk_draws
     before = f", or open the draws before it with open_posterior(path, draws={first})" if first else ""
     return StoreError(
@@ -325,7 +447,7 @@ def static_digests(path: Path, names: list[str]) -> dict[str, int]:
     return {file.relative_to(path).as_posix(): fingerprint(file.read_bytes()) for file in files}
 
 
-def check_static(run: Run, file: str) -> int:
+def check_static(run: StoredRun, file: str) -> int:
     """Compare a file with its digest in the header; returns its size."""
     path = run.path / file
     try:
@@ -338,7 +460,7 @@ def check_static(run: Run, file: str) -> int:
     return len(content)
 
 
-def read_static(run: Run, name: str) -> npt.NDArray[Any]:
+def read_static(run: StoredRun, name: str) -> npt.NDArray[Any]:
     """An array of fixed size: beta, y, starts or gaps."""
     import zarr
 

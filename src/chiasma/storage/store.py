@@ -30,13 +30,13 @@ from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.kernels.counting import add_counts
 from chiasma.kernels.layout import make_layout, on_bits
-from chiasma.storage.layout import Layout
 from chiasma.storage.locks import make_parent
 from chiasma.storage.reading import (
     FORMAT,
     KEY,
     NO_DIGEST,
-    Run,
+    RunLayout,
+    StoredRun,
     check_chunks,
     checkpoint_name,
     clear_errors,
@@ -70,7 +70,7 @@ def draws_per_chunk(n_sites: int, n_replicas: int, dtype: npt.DTypeLike, piece: 
 class ChainBuffer:
     """The part of one chain in memory: the Zarr chunk being filled, running counts, and how many draws are on disk."""
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: RunLayout):
         self.filled = 0
         self.flushed = 0
         self.chunk: list[npt.NDArray[Any]] = [
@@ -87,7 +87,7 @@ class ChainBuffer:
 class ZarrTrace:
     """Streams the draws of a run into a store."""
 
-    def __init__(self, path: Path, layout: Layout, header: dict[str, Any], durable: bool = True):
+    def __init__(self, path: Path, layout: RunLayout, header: dict[str, Any], durable: bool = True):
         """durable: sync every write, so that a power cut loses nothing that was committed."""
         self.path = path
         self.layout = layout
@@ -106,7 +106,7 @@ class ZarrTrace:
     def create(
         cls,
         path: Path,
-        layout: Layout,
+        layout: RunLayout,
         static: dict[str, tuple[npt.NDArray[Any], str]],
         provenance: dict[str, Any],
         log_evidence: float | None = None,
@@ -143,7 +143,7 @@ class ZarrTrace:
         return trace
 
     @classmethod
-    def reopen(cls, run: Run, n_draws: int, durable: bool = True) -> ZarrTrace:
+    def reopen(cls, run: StoredRun, n_draws: int, durable: bool = True) -> ZarrTrace:
         """Continue a run that was read, up to n_draws."""
         most = max(run.committed)
         if n_draws < most:
@@ -293,7 +293,7 @@ class ZarrTrace:
         torn = [file for name in ("", *self.arrays, "checkpoints") for file in (self.path / name).glob("*.partial")]
         atomic.remove([*unused, *torn, *atomic.partials(self.path.parent, [self.path.name])])
 
-    def _take_up(self, index: int, checkpoint: dict[str, Any], run: Run) -> None:
+    def _take_up(self, index: int, checkpoint: dict[str, Any], run: StoredRun) -> None:
         """Continue after the draws on disk: read a partly filled chunk back, to replace it by a fuller one."""
         buffer = self.buffers[index]
         buffer.filled = buffer.flushed = int(checkpoint["n_draws"])
@@ -309,7 +309,7 @@ class ZarrTrace:
             for values, name in zip(buffer.chunk, self.layout.records, strict=True):
                 values[:kept] = read_block(run, name, index, n_full)
 
-    def _first_digests(self, run: Run, index: int, number: int) -> list[int]:
+    def _first_digests(self, run: StoredRun, index: int, number: int) -> list[int]:
         """Digests of a chunk of format 1, which has none, once it has proved sound."""
         for name in self.layout.records:
             read_block(run, name, index, number)
