@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
@@ -67,6 +68,8 @@ def cores() -> int:
 def local_client(workers: int) -> Iterator[Any]:
     """A client of worker processes on this machine, one thread each."""
     dask = distributed()
+    if find_spec("cryptography") is None:  # makes the certificate
+        raise InvalidInput(f"workers on this machine need the package cryptography; install it: {INSTALL}")
     with _without_interrupts():
         # A scheduler runs whatever it is sent: only this machine may reach it, and only who holds the certificate,
         # which stays in memory. The default host of LocalCluster is loopback, but a user's configuration may change it.
