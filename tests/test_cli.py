@@ -442,7 +442,7 @@ def test_demo__does_the_main_job_again_and_again(here, monkeypatch):
     assert re.search(r"The truth: purity 0.65, ploidy .* right in [\d.]+% of bins", result.stdout)
     assert (here / "chiasma-demo/answer/figures/solutions.png").exists()
     (here / "chiasma-demo").rename(here / "another-tumour")
-    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_patients", lambda *_, **__: 1 / 0)
     again = run("demo", "--sites", 100, *another)
     assert isinstance(again.exception, ZeroDivisionError)  # the analysis begins
     assert "$ chiasma simulate another-tumour/tumour.bb --tumour --seed 7 --sites 100" in again.stderr

@@ -142,7 +142,8 @@ def solved(samples: Any, job: Job) -> list[Any]:
     best = SimpleNamespace(
         parameters=SimpleNamespace(clone_fractions=[0.4, 0.6]), states=states, main=np.ones((300, 1))
     )
-    return [SimpleNamespace(solutions=[SimpleNamespace(best=best, purity=0.6, ploidy=2.0)])]
+    answer = SimpleNamespace(solutions=[SimpleNamespace(best=best, purity=0.6, ploidy=2.0)])
+    return [SimpleNamespace(answers=[answer])]
 
 
 def test_demo__never_touches_files_that_it_did_not_make(tmp_path, monkeypatch):
@@ -159,7 +160,7 @@ def test_demo__never_touches_files_that_it_did_not_make(tmp_path, monkeypatch):
 
 
 def test_demo__replaces_its_own_and_refuses_what_was_added(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", solved)
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_patients", solved)
     out = tmp_path / "demo"
     for _ in range(2):
         assert call("demo", "--out", out, "--sites", 300).exit_code == 0
@@ -178,9 +179,9 @@ def test_demo__that_was_killed_begins_anew(tmp_path, monkeypatch):
         solved(samples, job)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", killed)
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_patients", killed)
     assert call("demo", "--out", out, "--sites", 300).exit_code == 130
-    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_apart", solved)
+    monkeypatch.setattr(sys.modules["chiasma.cli.demo"], "solve_patients", solved)
     assert call("demo", "--out", out, "--sites", 300).exit_code == 0
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-import test_opening
 import test_store
 from chiasma.errors import ChiasmaError, StoreError
 from chiasma.storage import reading
@@ -123,24 +122,6 @@ def test_damage__of_whole_files_is_named(how, copy):
         assert problems(copy), file
         assert refusal is None or file.name in refusal or file.parent.name in refusal
         file.write_bytes(contents[file])
-
-
-def test_damage__of_data_is_named_in_runs_of_version_0_1_as_well(tmp_path):
-    path, model, data, options = test_opening.earlier("exact", tmp_path)
-    for file in ("y/c/0", "gaps/c/0"):
-        kept = (path / file).read_bytes()
-        (path / file).unlink()  # zarr reads zeros
-        with pytest.raises(StoreError, match=f"{file[0]}.* does not match its digest|data that cannot be right"):
-            ch.open_posterior(path)
-        (path / file).write_bytes(kept)
-    assert ch.check_store(path).problems == ()
-    ch.sample(model, data, draws=45, **options, store=path, resume=True)
-    assert reading.read_header(path)["format"] == 2
-    assert ch.check_store(path).problems == ()
-    content = bytearray((path / "codes" / "c.0.0.0").read_bytes())
-    content[len(content) // 2] ^= 4
-    (path / "codes" / "c.0.0.0").write_bytes(bytes(content))
-    assert len(ch.check_store(path).problems) == 1
 
 
 def test_model__of_another_run_is_refused(copy):
@@ -301,20 +282,6 @@ def test_model__that_cannot_be_rebuilt_is_refused(copy):
         StoreError, match=r"describes a model that cannot be rebuilt .*open_posterior\(path, model=model"
     ):
         ch.open_posterior(copy)
-
-
-def test_chunk__of_another_run_is_refused_where_there_is_no_digest(tmp_path):
-    """Fewer draws than there is room for must not leave the rest of the room to chance."""
-    from numcodecs.zstd import Zstd
-
-    path, *_ = test_opening.earlier("exact", tmp_path)
-    layout = reading.RunLayout.read(reading.read_header(path)["layout"])
-    size = layout.chunk_bytes("codes")
-    for n_bytes in (size // 2, size - 1, size + 1):
-        content = np.random.default_rng(1).bytes(n_bytes)
-        (path / layout.chunk_file("codes", 0, 0)).write_bytes(Zstd().encode(content))
-        with pytest.raises(StoreError, match=f"cannot be decompressed .{n_bytes} bytes instead of {size}"):
-            ch.open_posterior(path).draws.load()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("odd"), ZeroDivisionError(), KeyError("x")])
