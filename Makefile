@@ -21,7 +21,7 @@ PLAIN = $(shell grep -l 'mark\.jit_off' tests/test_*.py)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test kernels test-plain test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs paper bench verify recompile clean
+.PHONY: help install demo test kernels test-plain test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs paper bench verify clean
 
 help: ## show this help
 	@echo "usage: make TARGET [PYTHON=python3] [WORKERS=2]"
@@ -117,9 +117,6 @@ $(VENV)/.bench: $(STAMP) constraints-bench.txt
 
 verify: $(STAMP) ## run the long statistical verification
 	$(PY) verification/run.py
-
-recompile: ## forget compiled kernels; a change in one file does not reach what its callers in others have inlined
-	find src tests -name '*.nb[ic]' -delete
 
 clean: ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -21,7 +21,7 @@ import chiasma as ch
 from chiasma._jit import vector_njit
 from chiasma.exact.passes import CHUNK, Passes, draw_paths
 from chiasma.kernels.alignment import aligned_empty
-from chiasma.kernels.tensor import filter_block
+from chiasma.kernels.passes import filter_block
 from chiasma.sampling.engines import CompiledEngine
 from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams

@@ -16,8 +16,10 @@ from limits import _multiply_add, verdict
 
 import chiasma as ch
 from chiasma._jit import vector_njit
-from chiasma.kernels import expected_moves, log_state_passes, state_passes
+from chiasma.kernels import expected_moves, log_passes
+from chiasma.kernels import passes as kernels
 from chiasma.kernels.layout import Layout, make_layout
+from chiasma.kernels.transitions import Matrices
 from chiasma.types import Floats
 
 if TYPE_CHECKING:
@@ -72,12 +74,12 @@ def run(report: Report) -> None:
 def filter_columns(problem: Problem, stay: Floats) -> float:
     """The log evidence of all columns, no messages kept; stay probabilities if there is room for them."""
     n_states = problem.n_states
-    message, alpha, scratch = np.eye(n_states)[0], np.empty((2, n_states)), np.empty((3, n_states))
+    message, alpha, scratch = np.eye(n_states)[0], np.empty((2, n_states)), np.empty(3 * n_states)
     total = 0.0
     for first in range(0, COLUMNS, KEPT):
         lik = problem.lik[: COLUMNS - first]
         arrays = message, alpha, stay[: len(lik)], scratch
-        total += state_passes.filter_block(lik, problem.trans, problem.layout, problem.edge, first, *arrays)
+        total += kernels.filter_block(lik, Matrices(problem.trans, problem.layout), problem.edge, first, *arrays)
     return total
 
 
@@ -196,24 +198,25 @@ def passes(report: Report) -> None:
         n_states = problem.n_states
         edge = edge[:KEPT]
         alpha, stay, log_alpha = np.empty((3, KEPT, n_states))
-        scratch, many = np.empty((3, n_states)), np.empty((len(sizes) + 1, n_states))
-        log_trans, log_lik = np.log(trans), np.log(lik)
+        scratch, many = np.empty(3 * n_states), np.empty((len(sizes) + 1, n_states))
+        log_trans, log_lik = Matrices(np.log(trans), layout), np.log(lik)
+        weights, trans = np.empty((2, n_states)), Matrices(trans, layout)
         uniforms = np.random.default_rng(2).random((DRAWS, KEPT))
         paths, gamma = np.empty((DRAWS, KEPT), np.int64), np.empty(n_states)
-        marginals, counts = np.empty((KEPT, sum(sizes))), np.zeros_like(trans)
+        marginals, counts = np.empty((KEPT, sum(sizes))), np.zeros_like(trans.table)
 
-        def log_filter(best, log_alpha=log_alpha, log_lik=log_lik, log_trans=log_trans, layout=layout, edge=edge):
+        def log_filter(best, log_alpha=log_alpha, log_lik=log_lik, log_trans=log_trans, edge=edge):
             message = np.full(log_lik.shape[1], -np.inf)
             message[0] = 0.0
-            log_state_passes.log_filter_block(log_lik, 1.0, log_trans, layout, edge, 0, message, log_alpha, best)
+            log_passes.log_filter_block(log_lik, 1.0, log_trans, edge, 0, message, log_alpha, best)
 
         message = np.eye(n_states)[0]
-        state_passes.filter_block(lik, trans, layout, edge, 0, message, alpha, stay, scratch)
+        kernels.filter_block(lik, trans, edge, 0, message, alpha, stay, scratch)
         times = fastest(
-            partial(state_passes.draw_blocks, alpha, stay, trans, layout, edge, 0, uniforms, paths, gamma.copy()),
-            partial(state_passes.draw_block, alpha, trans, layout, edge, uniforms[0], paths[0].copy(), scratch[:2]),
-            partial(state_passes.smooth_block, alpha, trans, layout, edge, 0, gamma, marginals, scratch[:2]),
-            partial(expected_moves.count_block, alpha, trans, layout, edge, 0, gamma, alpha[:0], counts, many),
+            partial(kernels.draw_blocks, alpha, stay, trans, edge, 0, uniforms, paths, gamma.copy()),
+            partial(kernels.draw_block, alpha, trans, edge, uniforms[0], paths[0].copy(), weights),
+            partial(kernels.smooth_block, alpha, trans, edge, 0, gamma, marginals, scratch),
+            partial(expected_moves.count_block, trans, alpha, edge, 0, gamma, alpha[:0], counts, many),
             partial(log_filter, False),
             partial(log_filter, True),
         )

@@ -18,8 +18,7 @@ from chiasma import plots
 from chiasma.models.density import BlockModes, Vector
 from chiasma.report.figures.style import BLACK, BLUE, ORANGE, SKY, STATES, entitle
 from chiasma.results.posterior import Posterior
-from chiasma.sampling.exchanges import AugmentedCrossover
-from chiasma.sampling.vector_exchanges import AugmentedPair, bind_exchange, exchange_candidate
+from chiasma.sampling.vector_exchanges import crossover_weights, exchange_candidate
 from chiasma.types import Floats
 from paper.result import ExperimentResult, Figure, Finding
 
@@ -84,11 +83,9 @@ def run(folder: Path, quick: bool, seed: int) -> ExperimentResult:
 def auxiliary_weights() -> tuple[tuple[Vector, Vector], Floats]:
     """The auxiliary pair (u, v) of figure 1, and the probability of each of its crossovers."""
     target = BlockModes(blocks=2, size=len(X_I), alpha=0.2)
-    pair = bind_exchange(AugmentedCrossover(), target, 1.0, 0.2)
-    assert isinstance(pair, AugmentedPair)
     u, v = np.array(X_I, np.int8), np.array(X_J, np.int8)
     exchange_candidate(u, v, CUT)
-    log_weights = pair.weights(u, v)
+    log_weights = crossover_weights(target, u, v, 1.0, 0.2)
     weights = np.exp(log_weights - log_weights.max())
     return (u, v), weights / weights.sum()
 

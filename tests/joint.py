@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import gammaln
 
 import chiasma as ch
+from chiasma.kernels.layout import pack_states, unpack_codes
 from chiasma.models.additive import Additive
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
@@ -32,7 +33,20 @@ COUNTS = np.arange(120)
 LOG_FACTORIALS = gammaln(COUNTS + 1)
 
 
+def states_model() -> ch.FactorialHMM:
+    """A row of three states with any matrix, which starts from its stationary distribution, and two equal lamps."""
+    rows = [
+        ch.Row(
+            ch.Normal([0, 1.5, 4], 0.4), ch.Markov([ch.Dirichlet(own) for own in ([4, 1, 1], [1, 4, 1], [2, 1, 3])])
+        ),
+        ch.Row([0, 1], ch.Switch(ch.Beta(2, 6), 0.4), "lamp", copies=2, weight=ch.Gamma(4, 2)),
+    ]
+    return ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=ch.HalfNormal(1)))
+
+
 def model_of(kind: str, initial: float | None = 0.4, **chains) -> ch.FactorialHMM:
+    if kind == "states":
+        return states_model()
     emission = {
         "gaussian": lambda: ch.Gaussian(ch.Dirichlet([2, 2]), depth=ch.Normal(3, 1), sd=ch.HalfNormal(1)),
         "weights": lambda: ch.Gaussian(ch.Normal([1, 2], 0.5), depth=2.0, sd=ch.LogNormal(0, 0.3)),
@@ -46,10 +60,15 @@ def model_of(kind: str, initial: float | None = 0.4, **chains) -> ch.FactorialHM
 
 
 def draw_data(
-    emission: Additive, states: np.ndarray, beta: float, rng: np.random.Generator
+    model: ch.FactorialHMM, states: np.ndarray, beta: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
     """y (T,) from a density proportional to p(y | states)^beta, and the log of its mass."""
-    level = states.T.astype(float) @ emission.weights
+    emission = model.emission
+    assert isinstance(emission, Additive)
+    if model.rows is None:
+        level = states.T.astype(float) @ emission.weights
+    else:
+        level = sum(own[path] for own, path in zip(model.rows.contributions(emission.weights), states, strict=True))
     if isinstance(emission, ch.Poisson):
         mean = (emission.depth * level + emission.background)[:, None]
         powers = beta * (COUNTS * np.log(mean) - mean - LOG_FACTORIALS)
@@ -80,7 +99,7 @@ def joint_scores(kind: str, update: str, beta: float, n: int, n_columns: int = 6
         values = parameters.sample(rng)
         placed = model.at(parameters.unpack(values))
         states = placed.simulate(n_columns, rng)[0]
-        y, mass = draw_data(placed.emission, states, beta, rng)
+        y, mass = draw_data(placed, states, beta, rng)
         forward.append(features(values, states, y))
         masses.append(mass)
     learning = Learning(model, Observations(y))
@@ -89,19 +108,16 @@ def joint_scores(kind: str, update: str, beta: float, n: int, n_columns: int = 6
         [1.0],
         0,
         Streams(seed, 0),
-        Start(
-            learning.typical.reduce((states.astype(np.int64) << np.arange(2)[:, None]).sum(axis=0)),
-            parameters.unpack(values),
-        ),
+        Start(pack_states(states.astype(np.int64), model.layout), parameters.unpack(values)),
     )
     engine.betas = np.array([beta])
     chain = np.empty((n, len(forward[0])))
     for i in range(n):
         engine._bind()  # the data have changed
-        engine.advance(1, thin=1)
+        codes = engine.advance(1, thin=1).states[0]
         values = engine.values[0]
-        states = engine.states[0] >> np.arange(2)[:, None] & 1
-        learning.data.y[:], _ = draw_data(model.at(parameters.unpack(values)).emission, states, beta, rng)
+        states = unpack_codes(codes, model.layout)
+        learning.data.y[:], _ = draw_data(model.at(parameters.unpack(values)), states, beta, rng)
         chain[i] = features(values, states, learning.data.y)
     ahead = np.array(forward)
     weights = np.exp(np.array(masses) - np.max(masses))

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from chiasma.kernels import ball, crossover, jumps, logspace, mixing, picking, rows, sweeps, tensor
+from chiasma.kernels import ball, crossover, jumps, log_passes, mixing, passes, picking, rows, step, sweeps
 from chiasma.models.target import Target, tempered_table
-from chiasma.sampling import updates
+from chiasma.sampling import loop_sweeps, updates
 
 EPSILON = 1e-3
 
@@ -26,12 +26,13 @@ def forgotten_beta(patch: Any, target: Target) -> Target:
 
 
 def forgotten_beta_streamed(patch: Any, target: Target) -> Target:
-    patch.setattr(updates, "scale_columns", lambda columns, beta: ball.scale_columns(columns, 1.0))
+    real = ball.scale_columns
+    patch.setattr(loop_sweeps.ball, "scale_columns", lambda columns, beta: real(columns, 1.0))
     return target
 
 
 def forgotten_beta_log(patch: Any, target: Target) -> Target:
-    real = logspace.log_filter_block
+    real = log_passes.log_filter_block
     patch.setattr(sweeps, "log_filter_block", lambda log_lik, beta, *rest: real(log_lik, 1.0, *rest))
     return target
 
@@ -91,25 +92,25 @@ def wrong_edge_row(patch: Any, target: Target) -> Target:
 
 
 def wrong_edge_block(patch: Any, target: Target) -> Target:
-    patch.setattr(sweeps, "draw_block", wrong_edge(tensor.draw_block, 2))
+    patch.setattr(sweeps, "draw_block", wrong_edge(passes.draw_block, 2))
     return target
 
 
 def wrong_edge_ball(patch: Any, target: Target) -> Target:
     patch.setattr(sweeps, "draw_ball", wrong_edge(ball.draw_ball, 4))
-    patch.setattr(sweeps, "draw_block", wrong_edge(tensor.draw_block, 2))
+    patch.setattr(sweeps, "draw_block", wrong_edge(passes.draw_block, 2))
     return target
 
 
 def wrong_edge_exact(patch: Any, target: Target) -> Target:
-    patch.setattr(tensor, "draw_blocks", wrong_edge(tensor.draw_blocks, 3))
+    patch.setattr(passes, "draw_blocks", wrong_edge(passes.draw_blocks, 3))
     return target
 
 
 def kept_centre(patch: Any, target: Target) -> Target:
     """A Hamming ball around the path itself: no auxiliary draw."""
 
-    def stay(codes: Any, offsets: Any, uniforms: Any, centres: Any) -> None:
+    def stay(trans: Any, codes: Any, offsets: Any, uniforms: Any, centres: Any) -> None:
         centres[:] = codes
 
     patch.setattr(sweeps, "draw_centres", stay)
@@ -119,7 +120,7 @@ def kept_centre(patch: Any, target: Target) -> Target:
 def lopsided_centre(patch: Any, target: Target) -> Target:
     """An auxiliary draw that never flips a row from 1 to 0: u is near s, but s is not as near to u."""
 
-    def draw(codes: Any, offsets: Any, uniforms: Any, centres: Any) -> None:
+    def draw(trans: Any, codes: Any, offsets: Any, uniforms: Any, centres: Any) -> None:
         for t in range(len(codes)):
             centres[t] = codes[t] | offsets[int(uniforms[t] * len(offsets))]
 
@@ -130,8 +131,9 @@ def lopsided_centre(patch: Any, target: Target) -> Target:
 def one_row_of_a_jump(patch: Any, target: Target) -> Target:
     """The transitions of the first row that a difference flips, and not those of the others."""
 
-    def broken(trans: Any, logs: Any, edge: Any, codes: Any, rows: Any, difference: int, *out: Any) -> None:
-        jumps.jump_tables(trans, logs, edge, codes, rows, difference & -difference, *out)
+    def broken(trans: Any, logs: Any, edge: Any, codes: Any, rows: Any, a: int, b: int, *out: Any) -> None:
+        first = (a ^ b) & -(a ^ b)
+        jumps.jump_tables(trans, logs, edge, codes, rows, a & first, b & first, *out)
 
     patch.setattr(sweeps, "jump_tables", broken)
     return target
@@ -143,7 +145,7 @@ def jump_without_a_past(patch: Any, target: Target) -> Target:
     def broken(*args: Any) -> None:
         jumps.jump_tables(*args)
         tables = args[-2]
-        tables[:, -1, 2:] = tables[:, -1, :2]
+        tables[:, -2:] = tables[:, -4:-2]
 
     patch.setattr(sweeps, "jump_tables", broken)
     return target
@@ -170,7 +172,7 @@ def epsilon_row(patch: Any, target: Target) -> Target:
 
 def epsilon_pick(patch: Any, target: Target) -> Target:
     real = picking.pick
-    for module in (tensor, ball):
+    for module in (passes, step, ball):
         patch.setattr(module, "pick", lambda weights, uniform: real(weights / sum(weights) + EPSILON, uniform))
     return target
 
@@ -198,13 +200,13 @@ def forgotten_others_block(patch: Any, target: Target) -> Target:
 
 def whole_uniform_elsewhere(patch: Any, target: Target) -> Target:
     """The uniform of a column that moves is read as if it were fresh, though it failed the stay test."""
-    real = tensor._pick_neighbour
+    real = passes.pick_near
 
     def pick(*given: Any) -> Any:
         *before, chance, uniform = given
         return real(*before, chance, uniform + chance)
 
-    patch.setattr(tensor, "_pick_neighbour", pick)
+    patch.setattr(passes, "pick_near", pick)
     return target
 
 

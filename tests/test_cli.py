@@ -96,10 +96,10 @@ def test_simulate__writes_data_truth_and_settings(here):
 
 def test_simulate__refuses(genome):
     assert refused("simulate", "genome.tsv") == "error: genome.tsv exists already; choose another name or remove it"
-    assert "a genome needs at least 22 bins" in refused("simulate", "a.tsv", "--tumour", "--sites", 9)
+    assert "the number of bins must be a whole number in 22" in refused("simulate", "a.tsv", "--tumour", "--sites", 9)
     assert "purity must be above 0" in refused("simulate", "a.tsv", "--tumour", "--purity", 1.5)
     assert "clones must be 1 or 2, got 3" in refused("simulate", "a.tsv", "--tumour", "--clones", 3)
-    assert "a genome needs at least 22 sites" in refused("simulate", "a.tsv", "--sites", 9)
+    assert "the number of sites must be a whole number in 22" in refused("simulate", "a.tsv", "--sites", 9)
     assert "tables are written as .tsv or .csv, got the suffix '.dat'" in refused("simulate", "a.dat")
     assert "cannot be written" in refused("simulate", "nowhere/a.tsv", "--sites", 60)
 
@@ -146,9 +146,8 @@ def test_fit__resume_remembers_tables_only(genome):
     assert json.loads((genome / "run/summary.json").read_text())["run"]["draws"] == 25
     text = (genome / "run/settings.toml").read_text()
     (genome / "run/settings.toml").write_text(text.replace("tables_only = true", "tables_only = 1"))
-    assert refused("fit", "genome.tsv", "--out", "run", "--resume") == (
-        "error: tables_only of [output] must be true or false, got 1; correct it in the settings file"
-    )
+    line = refused("fit", "genome.tsv", "--out", "run", "--resume")
+    assert "settings.toml: tables_only of [output] must be true or false, got 1" in line
 
 
 def test_fit__tables_only_says_that_an_earlier_page_stays(fitted):
@@ -262,9 +261,9 @@ def test_fit__refuses_what_would_spoil_a_run(fitted):
         "fit", "genome.tsv", "--model", "genome.toml", "--out", "run"
     )
     line = refused("fit", "genome.tsv", "--out", "run", "--resume", "--sd", 9)
-    assert "sd is 12.0 in the store, got 9.0; give the same options as before, or another --out" in line
+    assert "sd is 12.0 in the store, got 9.0" in line
     line = refused("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 5)
-    assert line.endswith("got --draws 5; ask for at least as many, or look at it with chiasma show")
+    assert "got draws=5; ask for at least as many" in line
     values = (fitted / "genome.tsv").read_text().splitlines()
     (fitted / "another.tsv").write_text("\n".join(values[:30]))
     line = refused("fit", "another.tsv", "--out", "run", "--resume")

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 
 import numpy as np
 import pytest
@@ -165,19 +164,20 @@ def test_priors__of_the_file_are_kept_by_learn_and_replaced_by_a_number(here):
 
 
 def test_fit__remedies_of_counts_can_be_typed(here):
-    """What the warning of a Poisson fit says is an option that this fit takes, and it helps."""
+    def found(out):
+        return json.loads((here / out / "summary.json").read_text())["findings"]
+
+    """What the finding of a Poisson fit names is an option that this fit takes, and it helps."""
     emission = ch.NegativeBinomial([20.0, 40.0], dispersion=0.15, background=8.0)
     model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.02), emission=emission)
     (here / "photons.csv").write_text("".join(f"{y:g}\n" for y in model.simulate(600, seed=3)[1]))
     counts = ["fit", "photons.csv", "--weights", "20,40", "--background", 8, "--enter", 0.02, "--seed", 1]
     counts += ["--draws", 40, "--warmup", 40, "--chains", 2, "--tables-only"]
-    assert run(*counts, "--emission", "poisson", "--out", "first").exit_code == 0
-    told = "\n".join(json.loads((here / "first/summary.json").read_text())["warnings"])
-    assert "counts vary more than Poisson counts do" in told
-    assert "--learn sd" not in told
-    remedy = re.findall(r"(--emission|--learn) ([a-z-]+)", told.partition("counts vary more")[2])
-    assert remedy == [("--emission", "negative-binomial"), ("--learn", "dispersion")]
-    options = [word for pair in remedy for word in pair]
+    first = run(*counts, "--emission", "poisson", "--out", "first")
+    assert first.exit_code == 0
+    assert "--emission negative-binomial" in " ".join(first.stdout.split())
+    assert "noise-underestimated" in {one["code"] for one in found("first")}
+    options = ["--emission", "negative-binomial", "--learn", "dispersion"]
     result = run(*counts, *options, "--update", "exact", "--exchange", "none", "--out", "second")
     assert result.exit_code == 0, result.output
-    assert "times the width" not in "\n".join(json.loads((here / "second/summary.json").read_text())["warnings"])
+    assert "noise-underestimated" not in {one["code"] for one in found("second")}

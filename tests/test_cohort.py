@@ -43,6 +43,7 @@ from chiasma.io.settings import Settings, settings_of
 from chiasma.io.tables import write_table
 from chiasma.report.fitting import fit_file
 from chiasma.report.run_directory import RunDirectory
+from chiasma.storage.digests import write_sealed
 from chiasma.tumour.bins import simulated_bins
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -283,9 +284,9 @@ def test_task__that_was_given_up_does_no_harm(inputs, serial, tmp_path):
         with ThreadPoolExecutor(1) as elsewhere:
             assert elsewhere.submit(run_task, task).result().status == "done"
         assert (slow / "data.npz").read_text() == "half"
-        kept = directory.complete(slow, Outcome(name="a", status="done", seed=0))
+        kept = directory.complete(slow, Outcome(name="a", status="done", seed=0, mark=task.mark))
     assert kept.seed == plan.seed_of(plan.samples[0])
-    assert directory.fail(Outcome(name="a", status="failed", seed=0, error="late")).status == "done"
+    assert directory.fail(Outcome(name="a", status="failed", seed=0, error="late", mark=task.mark)).status == "done"
     assert list(directory.unfinished.iterdir()) == []
     assert differences(serial / "samples/a", directory.samples / "a") == []
 
@@ -313,7 +314,7 @@ def test_task__a_bug_has_a_traceback(inputs, tmp_path, monkeypatch):
     outcome = run_task(task_of(directory, plan, plan.samples[0]))
     assert outcome.error == "ZeroDivisionError: division by zero"
     assert "fit_file" in outcome.traceback
-    assert directory.outcome("a", 0) == outcome
+    assert directory.outcome("a", 0, plan.mark(plan.samples[0])) == outcome
 
 
 def test_task__an_interrupt_leaves_it_unfinished(inputs, tmp_path, monkeypatch):
@@ -327,7 +328,7 @@ def test_task__an_interrupt_leaves_it_unfinished(inputs, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_task(task_of(directory, plan, plan.samples[0]))
     assert len(list(directory.unfinished.glob("a@*"))) == 1
-    assert directory.outcome("a", 3).status == "missing"
+    assert directory.outcome("a", 3, plan.mark(plan.samples[0])).status == "missing"
 
 
 def test_lost_workers__are_tried_again_and_then_a_failure(inputs, tmp_path, client, monkeypatch):
@@ -471,7 +472,7 @@ switch = {{enter = {{beta = [1, 20]}}, leave = 0.1}}
 
 
 @pytest.mark.parametrize("copies", [2, 3])
-def test_warnings__of_a_sample_with_fewer_equal_rows_than_its_model(tmp_path, copies):
+def test_findings__of_a_sample_with_fewer_equal_rows_than_its_model(tmp_path, copies):
     """Two lamps, and a model of two or of three."""
     lamp = ch.Row([0, 1], ch.Switch(0.1, 0.1), copies=2)
     y = ch.FactorialHMM(rows=[lamp], emission=ch.Gaussian(sd=0.1)).simulate(100, seed=1)[1]
@@ -479,8 +480,9 @@ def test_warnings__of_a_sample_with_fewer_equal_rows_than_its_model(tmp_path, co
     (tmp_path / "lamps.toml").write_text(LAMPS.format(copies=copies))
     sheet = [{"sample": "room", "path": str(tmp_path / "lamps.tsv")}]
     run_serially(tmp_path, tmp_path / "out", sheet, model="lamps.toml")
-    spare = "Of the 3 equal rows lamp_1 to lamp_3, at most 2 are on at once."
-    assert (spare in table(tmp_path / "out/cohort.tsv")["room"]["warnings"]) == (copies == 3)
+    row = table(tmp_path / "out/cohort.tsv")["room"]
+    assert ("rows-never-all-on" in row["findings"].split()) == (copies == 3)
+    assert row["trust"] in ("good", "limited", "none")
 
 
 def test_store__samples_on_other_sites_have_nan(inputs, tmp_path, client, monkeypatch):
@@ -535,7 +537,7 @@ def test_page__lists_links_and_shows_every_sample(serial):
 
 
 def outcome_of_many_words(name):
-    """As many key results as a tumour has, and long warnings."""
+    """As many key results as a tumour has, and many findings."""
     results = ("probability", "purity", "ploidy", "clones", "doubled", "altered", "unexplained", "solutions", "bins")
     return Outcome(
         name=name,
@@ -543,7 +545,8 @@ def outcome_of_many_words(name):
         seed=1,
         seconds=27.018,
         evidence=(-106.66437, 0.0074),
-        warnings=("the chains disagree: R-hat of x is above 1.01 in 7 of 12 series, 1.021 at site 1",) * 3,
+        trust="limited",
+        findings=("chains-disagree", "noise-underestimated", "rows-never-all-on") * 3,
         key_results=dict.fromkeys(results, 0.12345),
         parameters={f"weights[{k}]": {"mean": k + 0.25, "q05": k + 0.125, "q95": k + 0.5} for k in range(4)},
         bands=("lamp", "<kettle>"),
@@ -613,16 +616,12 @@ def test_page__escapes_what_users_write(inputs, tmp_path):
 def test_files__that_are_damaged(serial, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(serial, out)
-    (out / "samples/a/summaries.npz").write_bytes(b"PK")
-    with pytest.raises(
-        StoreError, match=r"summaries.npz cannot be read .*; remove the directory .*/samples/a and resume"
-    ):
-        merge_cohort(CohortDirectory(out))
-    (out / "cohort.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"cohort\.json cannot be read"):
-        merge_cohort(CohortDirectory(out))
-    (out / "cohort.json").write_text('{"format": 99}')
-    with pytest.raises(StoreError, match="written in format 99, this version reads format 1"):
+    for content in ("{}", '{"format": 99}', "[]", "[" * 100_000, '{"digest": ' + "1" * 5000 + "}", ""):
+        (out / "cohort.json").write_text(content)
+        with pytest.raises(StoreError, match=r"cohort\.json cannot be read"):
+            merge_cohort(CohortDirectory(out))
+    write_sealed(out / "cohort.json", {"format": 99, "chiasma": "9.9"})
+    with pytest.raises(StoreError, match="in another format"):
         merge_cohort(CohortDirectory(out))
     with pytest.raises(InvalidInput, match="there is no cohort in"):
         merge_cohort(CohortDirectory(tmp_path / "none"))
@@ -682,7 +681,7 @@ def test_jobs__a_failure_is_the_exit_code(inputs, damaged):
 def test_command__refuses(inputs, tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "PATIENCE", 0.1)
     sheet = inputs / "sheet.tsv"
-    assert "expected SHEET, init SHEET, run DIR or merge DIR, got 'start x'" in refused("start", "x")
+    assert "expected SHEET, init SHEET, run DIR, merge DIR or check DIR, got 'start x'" in refused("start", "x")
     assert "got 'a b c'" in refused("a", "b", "c")
     assert "--task says which task to run" in refused(sheet, "--task", 1)
     assert "--task says which task to run" in refused("run", tmp_path)
@@ -759,7 +758,7 @@ def test_command__says_how_to_get_dask(inputs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     line = refused(inputs / "sheet.tsv", "--model", inputs / "model.toml", "--out", tmp_path / "out")
     assert "needs dask.distributed, which is not installed" in line
-    assert "install it in the source directory: pip install -c constraints.txt '.[cohort]', or run the samples" in line
+    assert clusters.INSTALL in line
     assert clusters.INSTALL in (Path(__file__).parents[1] / "docs/cohort-laptop.md").read_text(encoding="utf-8")
     assert not (tmp_path / "out").exists()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from chiasma.cohort.workers import distributed, local_client
+from chiasma.cohort.workers import distributed, local_client, unencrypted
 
 LISTENING, LOOPBACK = "0A", "0100007F"
 
@@ -49,3 +51,44 @@ def test_local_cluster__listens_on_loopback_and_refuses_strangers():
         for stranger in (address.replace("tls://", "tcp://"), address):
             with pytest.raises((OSError, TypeError, ValueError)):
                 distributed().Client(stranger, timeout=2, set_as_default=False)
+
+
+NOBODY = 65534
+INTRUDER = """
+import os, sys
+import distributed
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+try:
+    client = distributed.Client(sys.argv[1], timeout=3, set_as_default=False)
+    print("inside" if client.submit(abs, -3).result(timeout=10) == 3 else "outside")
+except BaseException as error:
+    print(type(error).__name__)
+"""
+
+
+def intrude(address):
+    """What another user of this machine gets from a scheduler."""
+    words = [sys.executable, "-c", INTRUDER, address, str(NOBODY)]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to become another user")
+def test_local_cluster__refuses_another_user_of_the_machine():
+    """Such a user reaches loopback as well: without a certificate a function ran with the rights of the owner."""
+    with distributed().LocalCluster(
+        1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None, silence_logs=50
+    ) as open_to_all:
+        assert intrude(open_to_all.scheduler_address) == "inside"  # so the intruder is able to
+    with local_client(1) as client:
+        address = client.scheduler.address
+        for tried in (address, address.replace("tls://", "tcp://")):
+            assert intrude(tried) not in ("", "inside")
+
+
+def test_foreign_cluster__without_encryption_is_told():
+    for address in ("tcp://10.0.0.1:8786", "ws://10.0.0.1:8786", "ucx://10.0.0.1:8786"):
+        assert address in unencrypted(address)
+    for address in ("tls://10.0.0.1:8786", "wss://10.0.0.1:8786", "inproc://10.0.0.1/1/1"):
+        assert unencrypted(address) == ""

@@ -29,7 +29,7 @@ def test_compare__exact_models():
     np.testing.assert_array_equal(found.low, found.high)
     assert found.best == found.names[int(np.argmax(log))]
     assert not found.posteriors
-    assert "warnings" not in str(found)
+    assert "trust" not in str(found)
     assert str(found).count("exact") == 4  # the errors and the intervals
     assert found.to_dict()["2 rows"]["log_evidence"] == pytest.approx(ch.exact.log_evidence(models[1], y))
 
@@ -55,12 +55,13 @@ def test_compare__samples_where_it_must():
         text.print(found)
     assert "known" in captured.get()
     assert "exact" in captured.get()
-    # One chain of 40 draws is worth warnings, and the table marks the model that has them.
-    unknown = found.posteriors["unknown"].summary()
-    assert found.warnings == {"unknown": (*unknown.warnings, f"what to try: {unknown.remedies[0]}")}
+    # One chain of 40 draws has findings, and the table marks the model.
+    unknown = found.posteriors["unknown"]
+    assert found.findings == {"unknown": unknown.findings}
+    assert "one-chain" in {one.code for one in unknown.findings}
     marks = {line.split("│")[1].strip(): line.split("│")[6].strip() for line in str(found).splitlines() if "│" in line}
-    assert marks == {"known": "", "unknown": str(len(unknown.warnings))}
-    assert "attribute warnings" in str(found)
+    assert marks == {"known": "good", "unknown": unknown.trust}
+    assert "attribute findings" in str(found)
 
 
 def test_compare__shows_an_interval_that_rounds_to_nothing():

@@ -12,7 +12,7 @@ import chiasma as ch
 import reference
 from chiasma.errors import InvalidInput
 from chiasma.kernels.crossover import filter_mosaic
-from chiasma.sampling.exchanges import StreamedPair, TabulatedPair
+from chiasma.sampling.exchanges import LoopPair, TabulatedPair
 
 JIT = not numba.config.DISABLE_JIT
 T = 400 if JIT else 60
@@ -54,7 +54,7 @@ def test_tables_and_streams_exchange_the_same(exchange, enter, own):
     tabulated = exchange.prepare(first, second, 1.0, 0.3)
     streamed = exchange.prepare(replace(first, table_bytes=0), replace(second, table_bytes=0), 1.0, 0.3)
     assert isinstance(tabulated, TabulatedPair)
-    assert isinstance(streamed, StreamedPair)
+    assert isinstance(streamed, LoopPair)
     rng = np.random.default_rng(1)
     moved = 0
     for mean_run in (1, 3, 10, 40):

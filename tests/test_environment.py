@@ -38,8 +38,9 @@ print(kernel.triple(14), sum(kernel.triple.stats.cache_hits.values()))
 
 
 @pytest.fixture
-def module(tmp_path: Path) -> Path:
-    """A folder with a kernel of its own."""
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a kernel of its own, and a cache of its own beside it."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "place").mkdir()
     (tmp_path / "place" / "kernel.py").write_text(KERNEL)
     return tmp_path / "place"
@@ -69,7 +70,7 @@ def call(place: Path, **environment: str | None) -> tuple[str, str]:
 
 
 def kept(place: Path) -> dict[str, Path]:
-    return {file.suffix: file for file in (place / "__pycache__").glob("kernel.triple*")}
+    return {file.suffix: file for file in place.parent.glob("cache/*/kernel.triple*")}
 
 
 @needs_jit
@@ -82,7 +83,7 @@ def test_cache__is_used_and_what_is_damaged_is_compiled_again(module):
     contents = {suffix: file.read_bytes() for suffix, file in files.items()}
     flipped = bytearray(contents[".nbc"])
     flipped[len(flipped) // 2] ^= 16
-    # An index that names a class which an upgrade has renamed cannot be unpickled.
+    # An index that names a class which no longer exists cannot be unpickled.
     renamed = pickle.dumps(numba.__version__) + b"\x80\x04\x8c\x07chiasma\x8c\x07Renamed\x93."
     half = {suffix: content[: len(content) // 2] for suffix, content in contents.items()}
     damage = [(".nbi", b""), (".nbi", half[".nbi"]), (".nbi", contents[".nbi"][:-1]), (".nbi", renamed)]
@@ -96,15 +97,43 @@ def test_cache__is_used_and_what_is_damaged_is_compiled_again(module):
     assert loaded(module) == (42, 1)
 
 
-def test_cache__of_another_version_is_not_used(tmp_path, monkeypatch):
-    first = cache.KernelFile(str(tmp_path), "kernel", b"source")
-    first.save("key", ("code",))
-    assert first.load("key") == ("code",)
-    monkeypatch.setattr("chiasma.__version__", "99.0")
-    second = cache.KernelFile(str(tmp_path), "kernel", b"source")
-    assert second.load("key") is None
-    second.save("key", ("new code",))
-    assert second.load("key") == ("new code",)
+@needs_jit
+def test_cache__names_kernels_by_content(module):
+    """A copy elsewhere finds the kernel, touched or not; a change of the file or of what it imports does not."""
+    assert loaded(module) == (42, 0)
+    copy = module.parent / "copy"
+    copy.mkdir()
+    (copy / "kernel.py").write_text(KERNEL)
+    assert loaded(copy) == (42, 1)
+    cache.source_digest.cache_clear()
+    # Of another length: Python takes a module edited within one second, and as long as before, from its bytecode.
+    (copy / "kernel.py").write_text(KERNEL.replace("3 *", "20 *"))
+    assert loaded(copy) == (280, 0)
+
+
+def test_cache__digest_depends_on_imported_modules(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "PACKAGE", tmp_path)
+    inner, middle, outer = (tmp_path / f"{name}.py" for name in ("inner", "middle", "outer"))
+    inner.write_text("x = 1")
+    middle.write_text("from chiasma.inner import x")
+    outer.write_text("from chiasma.middle import x")
+    cache._imported.cache_clear()
+    found = []
+    for content in ("x = 1", "x = 2", "x = 1"):
+        inner.write_text(content)
+        cache.source_digest.cache_clear()
+        found.append(cache.source_digest(outer))
+    assert found[0] == found[2] != found[1]
+
+
+def test_cache__removes_outdated_versions_of_a_kernel(tmp_path):
+    files = [cache.KernelFile(str(tmp_path), f"kernel-{version}", version) for version in "abc"]
+    files[0].save("key", ("a",))
+    for file in tmp_path.glob("kernel-a*"):
+        os.utime(file, (0, 0))
+    files[1].save("key", ("b",))
+    files[2].save("key", ("c",))
+    assert [file.load("key") for file in files] == [None, ("b",), ("c",)]
 
 
 def test_cache__of_many_processes_that_compile_at_once(tmp_path):
@@ -143,7 +172,7 @@ def test_cache__where_nothing_can_be_written(tmp_path, monkeypatch, caplog):
         for _ in range(2):
             assert Path(cache.TemporaryLocator.folder()).parent == tmp_path
     assert len(caplog.records) == 1
-    assert "set NUMBA_CACHE_DIR to keep them elsewhere" in caplog.text
+    assert "NUMBA_CACHE_DIR" in caplog.text
     folder = Path(cache.TemporaryLocator.folder())
     assert folder.stat().st_mode & 0o777 == 0o700
     # Code is never taken from a directory that others can write to.
@@ -154,9 +183,8 @@ def test_cache__where_nothing_can_be_written(tmp_path, monkeypatch, caplog):
 
 
 @needs_jit
-def test_cache__of_a_read_only_package_without_a_home(module, tmp_path):
+def test_cache__without_a_home(module, tmp_path):
     """Being root, nothing is read-only for us: a file in the place of the directory does the same."""
-    (module / "__pycache__").write_text("in the way")
     (tmp_path / "file").write_text("no home")
     surroundings = {
         "HOME": str(tmp_path / "file"),
@@ -168,7 +196,7 @@ def test_cache__of_a_read_only_package_without_a_home(module, tmp_path):
     answer, errors = call(module, **surroundings)
     assert answer.startswith("42")
     assert errors.count("\n") == 1
-    assert "chiasma keeps compiled kernels in" in errors
+    assert "NUMBA_CACHE_DIR" in errors
     assert call(module, **surroundings)[0] == "42 1\n"
 
 

@@ -14,10 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import poisson
 
 import chiasma as ch
-from chiasma.kernels.ensemble import make_tally
-from chiasma.results.evidence import Evidence, batch_error, ladder_evidence
-from chiasma.results.exchange_stats import pair_stats
-from chiasma.results.warnings import ladder_warnings
+from chiasma.results.evidence import Evidence, batch_error, chain_error, ladder_evidence
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
@@ -168,7 +165,7 @@ def test_evidence__none_where_the_prior_is_no_distribution(tmp_path):
         assert posterior.betas[0] == 0
         assert posterior.log_evidence is None
         assert posterior.info["plan"].endswith("; no evidence, for there is no log_prior")
-        assert not any("evidence" in text for text in posterior.summary().warnings)
+        assert not any(one.about == "evidence" for one in posterior.findings)
     with pytest.raises(ch.InvalidInput, match=r"evidence=True needs a log_prior: .*; give ch\.Density a log_prior"):
         ch.sample(flat, evidence=True, **options)
     proper = ch.Density(log_density, 1, [0.0], ch.RandomWalk(scale=1.0), log_prior=log_density)
@@ -262,13 +259,29 @@ def test_impossible_prior_draws__all_of_them():
     assert (posterior.codes.values[..., y > 0] == 1).all()
 
 
-@pytest.mark.parametrize(("rejection", "lowest", "warned"), [(0.95, 0.0, True), (0.5, 0.0, False), (0.95, 0.1, False)])
-def test_evidence_without_a_bridge_between_two_rungs_is_warned_of(rejection, lowest, warned):
-    tally = make_tally(3)
-    tally.steps[0] = 100
-    tally.moves[:] = tally.changed[:] = 50
-    tally.acceptance[:] = 100 * (1 - np.array([0.3, rejection]))
-    stats = pair_stats([tally], np.array([lowest, 0.5, 1.0]))
-    found = [text for text in ladder_warnings(False, stats) if "log evidence" in text]
-    assert bool(found) == warned
-    assert all("rungs 1 and 2 (beta 0.5 and 1) hardly overlap" in text and "Ladder.adapted" in text for text in found)
+def autoregressive(n_chains: int, n: int, memory: float, rng: np.random.Generator) -> np.ndarray:
+    """Chains of mean 0 and variance 1 that forget a share 1 / memory of themselves per draw."""
+    rho = 1 - 1 / memory
+    values = np.empty((n_chains, n))
+    values[:, 0] = rng.normal(size=n_chains)
+    for t in range(1, n):
+        values[:, t] = rho * values[:, t - 1] + math.sqrt(1 - rho**2) * rng.normal(size=n_chains)
+    return values
+
+
+def test_chain_error__is_that_of_batches_where_chains_agree():
+    """Of 1,000 repeats ten differ, on average; more than 26 have a probability of 1e-5."""
+    rng = np.random.default_rng(1)
+    repeats = rng.normal(size=(1000, 4, 200))
+    assert sum(chain_error(values) != batch_error(values) for values in repeats) <= 26
+    assert chain_error(repeats[0, :1]) == batch_error(repeats[0, :1])
+    assert math.isnan(chain_error(repeats[0, :, :3]))
+
+
+def test_chain_error__widens_where_chains_remember_longer_than_a_batch():
+    """Batches of 50 draws, chains that remember 200: the mean is often many batch errors off, and no longer."""
+    rng = np.random.default_rng(2)
+    repeats = [autoregressive(4, 1000, 200.0, rng) for _ in range(200)]
+    far = [sum(abs(values.mean()) > 4 * error(values) for values in repeats) for error in (batch_error, chain_error)]
+    assert far[0] >= 20
+    assert far[1] <= far[0] / 2

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 import chiasma as ch
 import reference
 from chiasma.exact import passes as exact_passes
-from chiasma.kernels import tensor
+from chiasma.kernels import passes
 
 pytestmark = pytest.mark.jit_off
 
@@ -306,7 +306,7 @@ def test_draws_repeat_with_a_seed_and_differ_with_another():
 
 
 def test_draws_of_more_columns_than_a_tile_follow_the_same_order():
-    problem = reference.random_problem(np.random.default_rng(16), 2, 2 * tensor.LONGEST_TILE + 7, scale=0.5)
+    problem = reference.random_problem(np.random.default_rng(16), 2, 2 * passes.LONGEST_TILE + 7, scale=0.5)
     model, data = build(problem)
     codes = ch.exact.draws(model, data, 2, seed=17)
     for path, uniforms in zip(codes, np.random.default_rng(17).random(codes.shape), strict=True):
@@ -395,7 +395,7 @@ def test_messages_of_three_rows_or_more_begin_a_line_of_the_cache():
     for n_rows, stay in product((3, 4, 6), (False, True)):
         model, data = build(reference.random_problem(np.random.default_rng(16), n_rows, 5))
         kept.append(exact_passes.Passes(model.target(data), 1.0, stay=stay))
-        assert kept[-1].kernels.diagonal.ctypes.data % 64 == 0
+        assert kept[-1].kernels.scratch.ctypes.data % 64 == 0
         for segment in kept[-1].backward():
             assert segment.alpha.ctypes.data % 64 == 0
             assert segment.stay.ctypes.data % 64 == 0

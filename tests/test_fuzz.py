@@ -220,9 +220,7 @@ def test_fuzz__of_settings(tmp_path_factory, content):
 @pytest.mark.parametrize("value", ["2020-01-01", "07:32:00", "1979-05-27T07:32:00Z", "[1, 2020-01-01]"])
 def test_settings__refuse_times(value, tmp_path):
     (tmp_path / "a.toml").write_text(f"[model]\nweights = {value}\n")
-    with pytest.raises(
-        InvalidInput, match=r"a\.toml: weights must be a number, a text, a list or a table, got the time"
-    ):
+    with pytest.raises(InvalidInput, match=r"a\.toml: weights of \[model\] must be numbers"):
         Settings.read(tmp_path / "a.toml")
 
 

@@ -21,9 +21,7 @@ from chiasma.kernels import gaussian_blocks
 from chiasma.kernels.codes import unpack
 from chiasma.models.independent_parts import independent_parts
 from chiasma.models.rival_sums import rival_sets
-from chiasma.sampling import gaussian_engine
-from chiasma.sampling.engines import CompiledEngine, StepEngine
-from chiasma.sampling.gaussian_engine import GaussianEngine, state_engine
+from chiasma.sampling.engines import CompiledEngine, GaussianEngine, StepEngine, path_engine
 from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams
 from chiasma.sampling.updates import GaussianSweep
@@ -87,11 +85,11 @@ def test_likelihoods__are_those_of_the_emission(name, rows, beta):
     target = model.target(y)
     sweep = ch.GaussianBlocks(size=5).prepare(target, beta).sweep
     assert isinstance(sweep, GaussianSweep)
-    codes = np.random.default_rng(1).integers(0, 1 << target.n_rows, target.n_columns)
+    codes = np.random.default_rng(1).integers(0, 1 << target.n_axes, target.n_columns)
     chosen = np.array(rows)
     noise, scratch = sweep.noise, sweep.scratch
     scratch.resid[:] = noise.y
-    others = np.setdiff1d(np.arange(target.n_rows), chosen)
+    others = np.setdiff1d(np.arange(target.n_axes), chosen)
     gaussian_blocks.add_rows(noise.steps, others, -1.0, codes, scratch.resid)
     block = gaussian_blocks.make_block(noise.steps[chosen], noise.precision)
     lik = np.empty((target.n_columns, 1 << len(rows)))
@@ -351,7 +349,7 @@ def test_prior__at_beta_zero():
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_engine__does_what_step_by_step_does(name, buffer, monkeypatch):
     """The same uniforms in the same places, however many sweeps a call makes; log-likelihoods up to rounding."""
-    monkeypatch.setattr(gaussian_engine, "BUFFER", buffer)
+    monkeypatch.setattr("chiasma.sampling.engines.BUFFER", buffer)
     model, y = PROBLEMS[name]()
     problem = PathProblem(model.exact_target(y, table_bytes=0), ch.GaussianBlocks(size=2), None)
     engines = [kind(problem, (0.7,), 0, Streams(3, 0), Start()) for kind in (StepEngine, GaussianEngine)]
@@ -374,7 +372,7 @@ def test_engine__does_what_step_by_step_does(name, buffer, monkeypatch):
 )
 def test_engine__serves_one_replica(update, betas, kind):
     model, y = channels(n_columns=10)
-    assert state_engine(PathProblem(model.exact_target(y), update, None), betas) is kind
+    assert path_engine(PathProblem(model.exact_target(y), update, None), betas) is kind
 
 
 def test_size__does_not_depend_on_a_table():

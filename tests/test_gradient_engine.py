@@ -16,7 +16,7 @@ from scipy.stats import multivariate_t
 import chiasma as ch
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
-from chiasma.results.optima import connection_warnings
+from chiasma.results.optima import connection_findings
 from chiasma.results.parameters import named_parameters
 from chiasma.sampling import laplace
 from chiasma.sampling.gradient_engine import GradientEngine
@@ -302,7 +302,7 @@ def test_modes__have_the_masses_of_a_fine_grid():
             evidence = posterior.log_evidence
             assert abs(evidence.value - log_evidence) < 3 * evidence.standard_error + 0.01
             assert evidence.standard_error < 0.1
-            assert not any("went between" in text for text in posterior.summary().warnings)
+            assert "optima-apart" not in {one.code for one in posterior.findings}
 
 
 # ---- Runs -----------------------------------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ def test_optima__rows_that_are_the_same_have_one_order():
     assert best.log_evidence == pytest.approx(np.log(density.sum() * (grid[1] - grid[0]) ** 2), abs=0.02)
 
 
-def test_warning__names_optima_that_no_chain_connects():
+def test_findings__of_optima_that_no_chain_connects():
     model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
     optima = [
         {"values": {"sd": 1.0}, "sd": {"sd": 0.1}, "log_evidence": -10.0, "share": 0.7},
@@ -442,17 +442,18 @@ def test_warning__names_optima_that_no_chain_connects():
         {"values": {"sd": 9.0}, "sd": {"sd": 0.1}, "log_evidence": -40.0, "share": 1e-13},
     ]
     apart = named_parameters(np.array([[[1.0], [1.1]], [[3.0], [2.9]]]), model)
-    (text,) = connection_warnings(optima, apart)
-    assert text.startswith(
-        "no chain went between optimum 1 (visited by chain 0) and optimum 2 (visited by chain 1; log evidence -0.8; sd "
-        "3 in place of 1). "
-    )
-    (text,) = connection_warnings(optima, named_parameters(np.array([[[1.0], [1.1]]]), model))
-    assert "optimum 2 (not visited; log evidence -0.8; sd 3 in place of 1)" in text
-    assert connection_warnings(optima, named_parameters(np.array([[[1.0], [3.1]], [[3.0], [2.9]]]), model)) == []
-    assert connection_warnings(optima[:1], apart) == []
+    (found,) = connection_findings(optima, apart)
+    assert (found.code, found.severity, found.facts["optima"]) == ("optima-apart", "none", [2])
+    assert found.facts["names"] == ["optimum 2 (visited by chain 1; log evidence -0.8; sd 3 in place of 1)"]
+    alone = named_parameters(np.array([[[1.0], [1.1]]]), model)
+    (found,) = connection_findings(optima, alone)
+    assert found.facts["names"] == ["optimum 2 (not visited; log evidence -0.8; sd 3 in place of 1)"]
+    rare = [optima[0], optima[1] | {"share": 0.05}]
+    assert [one.severity for one in connection_findings(rare, alone)] == ["limited"]
+    assert connection_findings(optima, named_parameters(np.array([[[1.0], [3.1]], [[3.0], [2.9]]]), model)) == []
+    assert connection_findings(optima[:1], apart) == []
     wide = [optima[0], optima[2] | {"sd": {"sd": 20.0}}]  # does not claim what belongs to its narrow neighbour
-    assert connection_warnings(wide, named_parameters(np.array([[[1.0], [1.25]]]), model)) == []
+    assert connection_findings(wide, named_parameters(np.array([[[1.0], [1.25]]]), model)) == []
 
 
 def test_collapsed__refuses():

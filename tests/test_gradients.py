@@ -10,9 +10,10 @@ import pytest
 import chiasma as ch
 from chiasma.exact.gradients import evidence_slopes
 from chiasma.exact.passes import Passes
-from chiasma.kernels import binary_moves, expected_moves, log_expected_moves
+from chiasma.kernels import expected_moves, log_expected_moves
 from chiasma.kernels import priors as prior_kernel
 from chiasma.kernels.layout import make_layout
+from chiasma.kernels.transitions import Matrices
 from chiasma.kernels.weighted_sums import add_weighted
 from chiasma.models.additive import Additive
 from chiasma.models.emissions import EMISSIONS
@@ -392,7 +393,7 @@ def test_binary_moves__are_the_expected_moves(n_rows):
     counts, gamma, scratch = np.zeros_like(trans), np.empty(1 << n_rows), np.empty((n_rows + 1, 1 << n_rows))
     by_row = trans.reshape(len(trans), n_rows, 4)
     for a, b in ((5, 9), (0, 5)):
-        binary_moves.count_block(alpha[a:b], by_row, edge, a, gamma, alpha[a:b], counts, scratch)
+        expected_moves.count_block(by_row, alpha[a:b], edge, a, gamma, alpha[a:b], counts, scratch)
     np.testing.assert_allclose(counts, expected, rtol=1e-10)
     np.testing.assert_allclose(alpha, smoothed, rtol=1e-10)
 
@@ -409,7 +410,9 @@ def expected_of(sizes):
     edge = np.array([0, 1, 2, 1, 0, 1, 1, 2, 1], np.int32)
     alpha = rng.dirichlet(np.ones(n_states), n_columns)
     counts, smoothed, scratch = np.zeros_like(trans), alpha.copy(), np.empty((len(sizes) + 1, n_states))
-    expected_moves.count_block(smoothed, trans, layout, edge, 0, np.empty(n_states), smoothed, counts, scratch)
+    expected_moves.count_block(
+        Matrices(trans, layout), smoothed, edge, 0, np.empty(n_states), smoothed, counts, scratch
+    )
     return alpha, trans, edge, layout, counts, smoothed
 
 
@@ -422,7 +425,9 @@ def test_expected_moves__in_logarithms(sizes):
     scratch = np.empty((len(sizes) + 1, alpha.shape[1]))
     for a, b in ((5, 9), (0, 5)):
         piece = found[a:b]
-        log_expected_moves.log_count_block(piece, np.log(trans), layout, edge, a, gamma, piece, counts, scratch)
+        log_expected_moves.log_count_block(
+            Matrices(np.log(trans), layout), piece, edge, a, gamma, piece, counts, scratch
+        )
     np.testing.assert_allclose(counts, expected, rtol=1e-10)
     np.testing.assert_allclose(found, smoothed, rtol=1e-10)
 

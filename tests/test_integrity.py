@@ -14,8 +14,8 @@ import pytest
 import chiasma as ch
 import test_store
 from chiasma.errors import ChiasmaError, StoreError
-from chiasma.storage import reading
-from chiasma.storage.reading import read_npy, read_npz
+from chiasma.storage import digests
+from chiasma.storage.reading import only_store_errors, read_npy, read_npz
 
 FLIPS = 150
 
@@ -192,8 +192,8 @@ def hostile(path: Path, change: Any) -> None:
     """Change the header of a run and seal it again, as somebody would who knows the format."""
     group = json.loads((path / "zarr.json").read_bytes())
     change(group["attributes"]["chiasma"])
-    group["attributes"]["chiasma"]["digest"] = reading.NO_DIGEST
-    (path / "zarr.json").write_bytes(reading.seal(json.dumps(group).encode()))
+    group["attributes"]["chiasma"]["digest"] = digests.NO_DIGEST
+    (path / "zarr.json").write_bytes(digests.seal(json.dumps(group).encode()))
 
 
 @pytest.mark.parametrize("key", ["n_sites", "n_replicas", "chunk_draws", "n_chains", "n_values", "n_pairs"])
@@ -220,7 +220,7 @@ def test_static_array__that_promises_more_than_it_has_is_refused(shape, copy):
     metadata = json.loads(file.read_text())
     metadata["shape"] = shape
     file.write_text(json.dumps(metadata))
-    hostile(copy, lambda header: header["static"].update({"y/zarr.json": reading.fingerprint(file.read_bytes())}))
+    hostile(copy, lambda header: header["static"].update({"y/zarr.json": digests.fingerprint(file.read_bytes())}))
     assert peak(lambda: ch.open_posterior(copy), StoreError, "y") < 30 * 10**6
 
 
@@ -242,7 +242,7 @@ def test_checkpoint__with_a_code_that_the_model_does_not_have_is_refused(copy):
         content["states"][:, :-1],
     ):
         np.savez(file, **content | {"states": states})
-        hostile(copy, lambda header: header["checkpoints"].__setitem__(0, reading.fingerprint(file.read_bytes())))
+        hostile(copy, lambda header: header["checkpoints"].__setitem__(0, digests.fingerprint(file.read_bytes())))
         with pytest.raises(StoreError, match=r"chain.0"):
             test_store.run("compiled", copy, resume=True, draws=30)
 
@@ -262,7 +262,7 @@ def test_checkpoint__that_contradicts_itself_is_refused(name, change, message, c
     file = copy / "checkpoints" / "chain-0-21.npz"
     content = dict(np.load(file))
     np.savez(file, **content | {name: change(content[name])})
-    hostile(copy, lambda header: header["checkpoints"].__setitem__(0, reading.fingerprint(file.read_bytes())))
+    hostile(copy, lambda header: header["checkpoints"].__setitem__(0, digests.fingerprint(file.read_bytes())))
     with pytest.raises(StoreError, match=message):
         test_store.run("compiled", copy, resume=True, draws=30)
 
@@ -271,7 +271,7 @@ def test_betas__that_differ_from_those_of_the_checkpoints_are_refused(copy):
     file = copy / "checkpoints" / "chain-0-21.npz"
     content = dict(np.load(file))
     np.savez(file, **content | {"betas": content["betas"] / 2})
-    hostile(copy, lambda header: header["checkpoints"].__setitem__(0, reading.fingerprint(file.read_bytes())))
+    hostile(copy, lambda header: header["checkpoints"].__setitem__(0, digests.fingerprint(file.read_bytes())))
     with pytest.raises(StoreError, match="beta does not match the checkpoints; restore it from a backup"):
         ch.open_posterior(copy)
 
@@ -288,6 +288,6 @@ def test_model__that_cannot_be_rebuilt_is_refused(copy):
 def test_reading__whatever_another_package_raises_is_a_store_error(error, tmp_path):
     with (
         pytest.raises(StoreError, match=f"run cannot be read .{type(error).__name__}"),
-        reading.only_store_errors(tmp_path / "run"),
+        only_store_errors(tmp_path / "run"),
     ):
         raise error

@@ -25,8 +25,7 @@ import chiasma as ch
 import mutants
 from branches import Path, Proof, distribution, pair_step, path_step, prove, prove_pair, transition_matrix
 from chiasma.exact.passes import Passes
-from chiasma.kernels import sweeps
-from chiasma.kernels.ball import draw_centres
+from chiasma.kernels import ball, sweeps
 from chiasma.models.additive import Emission
 from chiasma.models.target import Target
 from chiasma.sampling import updates
@@ -420,7 +419,7 @@ class Ball(ch.HammingBall):
     def steps(self, target: Target) -> list[updates.Step]:
         (step,) = super().steps(target)
         kind = sweeps.BALL_DENSE if self.dense else sweeps.BALL_TENSOR
-        return [step._replace(kind=kind, width=step.width if self.dense else 1 << target.n_rows)]
+        return [step._replace(kind=kind, width=step.width if self.dense else 1 << target.n_axes)]
 
 
 @STEPS
@@ -448,10 +447,10 @@ def ball_proof(name: str, update: Ball, beta: float, target: Target, patch: pyte
 
     def centres(path: Path, uniforms: np.ndarray) -> Path:
         out = np.empty(len(path), np.int64)
-        draw_centres(np.array(path), offsets, uniforms, out)
+        ball.draw_centres(target.transitions, np.array(path), offsets, uniforms, out)
         return tuple(out.tolist())
 
-    def keep(codes: np.ndarray, offsets: np.ndarray, uniforms: np.ndarray, out: np.ndarray) -> None:
+    def keep(trans: np.ndarray, codes: np.ndarray, offsets: np.ndarray, uniforms: np.ndarray, out: np.ndarray) -> None:
         out[:] = codes
 
     pi = posterior(name, beta)
@@ -461,7 +460,7 @@ def ball_proof(name: str, update: Ball, beta: float, target: Target, patch: pyte
     second = np.zeros((len(every), len(pi)))
     with patch.context() as patched:
         patched.setattr(sweeps, "draw_centres", keep)
-        patched.setattr(updates, "draw_centres", keep)
+        patched.setattr(ball, "draw_centres", keep)
         for u in np.flatnonzero(first.any(axis=0)):
             step = lambda uniforms, u=u: path_step(sweep)(every[u], uniforms)  # noqa: E731
             for path, chance in distribution(step, sweep.n_uniforms).items():

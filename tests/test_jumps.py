@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.kernels.jumps import jump_tables, list_jumps, state_jump_tables, swap_states
+from chiasma.kernels.jumps import jump_tables, list_jumps, swap_states
 from chiasma.kernels.layout import make_layout, sub_layout
+from chiasma.kernels.transitions import Matrices
 from chiasma.sampling.differences import Differences, count_pairs, find_differences, parts_of
 from reference import applied, jump_matrices
 
@@ -47,9 +48,11 @@ def test_jump_tables(logs):
     trans = rng.uniform(0.1, 0.9, (3, 5, 4))
     edge = np.array([0, 1, 1, 1, 2, 0, 1, 1], np.int32)
     codes = np.array([3, 3, 3, 3, 17, 17, 30, 1])
-    rows, difference = np.array([3, 0]), 0b10110
+    rows = np.array([3, 0])
     tables, kinds = np.empty((8, 3, 4)), np.empty(8, np.int32)
-    jump_tables(np.log(trans) if logs else trans, logs, edge, codes, rows, difference, tables, kinds)
+    jump_tables(
+        np.log(trans) if logs else trans, logs, edge, codes, rows, 0b00100, 0b10010, tables.reshape(8, 12), kinds
+    )
     found = np.exp(tables[kinds]) if logs else tables[kinds]
     np.testing.assert_allclose(found[:, :2], trans[edge][:, rows])
     matrices = trans.reshape(3, 5, 2, 2)
@@ -74,7 +77,8 @@ def test_state_jump_tables(logs):
     a, b = (sum(pair[i] << int(layout.shifts[k]) for k, pair in pairs.items()) for i in (0, 1))
     axes = np.array([3, 1])
     tables, kinds = np.empty((5, 9 + 4 + 4)), np.empty(5, np.int32)
-    state_jump_tables(np.log(trans) if logs else trans, logs, layout, edge, codes, axes, a, b, tables, kinds)
+    given = Matrices(np.log(trans) if logs else trans, layout)
+    jump_tables(given, logs, edge, codes, axes, a, b, tables, kinds)
     found = np.exp(tables[kinds]) if logs else tables[kinds]
     for t in range(5):
         np.testing.assert_allclose(found[t, :9], matrices[edge[t]][3].ravel())
@@ -84,9 +88,9 @@ def test_state_jump_tables(logs):
     )
     candidates = np.empty((5, 12), np.int64)
     block = sub_layout(layout, axes)
-    list_jumps(codes, block, a, b, layout, candidates)
+    list_jumps(codes, block, a, b, given, candidates)
     for t in range(5):
-        assert swap_states(swap_states(codes[t], a, b, layout), a, b, layout) == codes[t]
+        assert swap_states(swap_states(codes[t], a, b, given), a, b, given) == codes[t]
         plain, swapped = list(states[t]), applied(pairs, states[t])
         expected = [
             sum(x << int(s) for x, s in zip((own[0], j // 3, own[2], j % 3), layout.shifts, strict=True))

@@ -15,13 +15,15 @@ from chiasma.kernels import (
     ball,
     codes,
     gaussian,
+    log_passes,
     logspace,
     mixing,
+    passes,
     picking,
     rows,
     side_by_side,
+    step,
     sweeps,
-    tensor,
     transitions,
 )
 from chiasma.kernels.alignment import aligned_empty
@@ -43,6 +45,11 @@ def make(seed, shape, **options):
     problem = reference.random_problem(rng, *shape, starts=True, gaps=True, **options)
     edge, trans = reference.kernel_arrays(problem)
     return rng, problem, edge, trans
+
+
+def matrices(table):
+    """Transition probabilities of rows of two states in the other form."""
+    return transitions.Matrices(table.reshape(len(table), -1), make_layout([2] * table.shape[1]))
 
 
 def binary_ball(n_rows, radius):
@@ -96,17 +103,6 @@ def test_subset_sums_are_the_levels_of_all_codes(seed, n_rows, channels):
     np.testing.assert_allclose(codes.subset_sums(weights), expected, rtol=TIGHT, atol=TIGHT)
 
 
-@given(seed=SEEDS, n_rows=st.integers(1, 63), n_channels=st.integers(1, 3))
-def test_add_levels_adds_the_level_of_each_code(seed, n_rows, n_channels):
-    rng = np.random.default_rng(seed)
-    weights = rng.normal(size=(n_rows, n_channels))
-    given_codes = rng.integers(0, 2**n_rows, size=6, dtype=np.int64)
-    base = rng.normal(size=(6, n_channels))
-    out = base.copy()
-    codes.add_levels(given_codes, weights, out)
-    np.testing.assert_allclose(out - base, [reference.level(s, weights) for s in given_codes], atol=1e-11)
-
-
 @pytest.mark.parametrize("n_rows", [1, 2, 3, 5, 7])
 def test_ball_offsets_are_the_codes_of_few_bits_each_once_and_zero_first(n_rows):
     for radius in range(n_rows + 1):
@@ -136,7 +132,7 @@ def test_count_bits_counts_the_bits(code):
 @given(seed=SEEDS, shape=SHAPES, zeros=st.booleans())
 def test_products_over_rows_are_the_entries_of_the_dense_matrix(seed, shape, zeros):
     _, problem, edge, trans = make(seed, shape, zeros=zeros)
-    log_trans = reference.log(trans)
+    log_trans = matrices(reference.log(trans))
     n_states = 2**problem.n_rows
     out = np.empty(n_states)
     for t in range(problem.n_columns):
@@ -147,11 +143,12 @@ def test_products_over_rows_are_the_entries_of_the_dense_matrix(seed, shape, zer
         for code in range(n_states):
             transitions.into_products(trans, e, code, out)
             np.testing.assert_allclose(out, dense[:, code], rtol=TIGHT)
-            transitions.into_log_sums(log_trans, e, code, out)
+            log_passes.into_log_sums(log_trans, e, code, out)
             np.testing.assert_allclose(out, problem.log_column_matrix(t)[:, code], rtol=TIGHT)
         a, b = seed % n_states, seed // 7 % n_states
         assert transitions.move(trans, e, a, b) == pytest.approx(dense[a, b], rel=TIGHT)
-        assert transitions.log_move(log_trans, e, a, b) == pytest.approx(problem.log_column_matrix(t)[a, b], rel=TIGHT)
+        for form in (reference.log(trans), log_trans):
+            assert transitions.log_move(form, e, a, b) == pytest.approx(problem.log_column_matrix(t)[a, b], rel=TIGHT)
 
 
 @given(seed=SEEDS, shape=SHAPES, zeros=st.booleans(), constant=st.booleans())
@@ -272,7 +269,7 @@ def test_prior_rows_follow_the_inverse_of_their_transition(seed, shape):
 @given(seed=SEEDS, n_rows=st.integers(1, 9))
 def test_one_step_of_a_message_is_the_product_with_the_dense_matrix(seed, n_rows):
     rng, problem, edge, trans = make(seed, (n_rows, 2))
-    log_trans = reference.log(trans)
+    log_trans = matrices(reference.log(trans))
     log_dense = problem.log_column_matrix(1)
     dense = np.exp(log_dense)
     message = rng.random(2**n_rows)
@@ -285,7 +282,9 @@ def test_one_step_of_a_message_is_the_product_with_the_dense_matrix(seed, n_rows
     np.testing.assert_allclose(backward, dense @ message, rtol=TIGHT)
     for best, fold in ((False, logsumexp), (True, np.max)):
         out = np.log(message)
-        logspace.log_predict(log_trans, edge[1], out, best)
+        kept = np.empty((1, len(out)))
+        top, _ = log_passes.log_filter_block(np.zeros_like(kept), 0.0, log_trans, edge[1:2], 0, out, kept, best)
+        out += top
         np.testing.assert_allclose(out, fold(np.log(message)[:, None] + log_dense, axis=0), rtol=TIGHT, atol=TIGHT)
 
 
@@ -298,7 +297,7 @@ def linear_messages(problem, edge, trans, cut):
     alpha, stay = np.empty((n_columns, n_states)), np.empty((n_columns + 1, n_states))
     total = top.sum()
     for a, b in ((0, cut), (cut, n_columns)):
-        total += tensor.filter_block(lik[a:b], trans, edge, a, message, alpha[a:b], stay[a:b], diagonal)
+        total += passes.filter_block(lik[a:b], trans, edge, a, message, alpha[a:b], stay[a:b], diagonal)
     np.testing.assert_allclose(message / message.sum(), alpha[-1] / alpha[-1].sum(), rtol=TIGHT)
     return alpha, stay, total
 
@@ -320,22 +319,21 @@ def test_linear_passes_equal_the_dense_twin(seed, shape, beta, data):
     # The edge that leaves the first piece: the same numbers as from the filter of the second.
     if cut:
         after = np.empty(n_states)
-        tensor.stay_after(trans, edge[cut], alpha[cut - 1], np.empty(n_states), after)
+        passes.stay_after(trans, edge[cut], alpha[cut - 1], np.empty(n_states), after)
         np.testing.assert_array_equal(after, stay[cut])
     uniforms = rng.random(n_columns)
     path, weights = np.empty(n_columns, np.int64), np.empty(n_states)
-    tensor.draw_blocks(alpha[cut:], stay[cut:], trans, edge, cut, uniforms[None], path[None], weights)
+    passes.draw_blocks(alpha[cut:], stay[cut:], trans, edge, cut, uniforms[None], path[None], weights)
     if cut:
-        tensor.draw_blocks(alpha[:cut], stay[: cut + 1], trans, edge, 0, uniforms[None], path[None], weights)
+        passes.draw_blocks(alpha[:cut], stay[: cut + 1], trans, edge, 0, uniforms[None], path[None], weights)
     np.testing.assert_array_equal(path, reference.draw_path(problem, uniforms, lazy=True))
     once = np.empty_like(path)
-    tensor.draw_block(alpha, trans, edge, uniforms, once, np.empty((2, n_states)))
+    passes.draw_block(alpha, trans, edge, uniforms, once, np.empty((2, n_states)))
     np.testing.assert_array_equal(once, path)
-    gamma, predicted, scratch = np.empty((3, n_states))
-    marginals = np.empty((n_columns, n_rows))
+    gamma, marginals = np.empty(n_states), np.empty((n_columns, 2 * n_rows))
     for a, b in ((cut, n_columns), (0, cut)):
-        tensor.smooth_block(alpha[a:b], trans, edge, a, gamma, marginals, predicted, scratch)
-    np.testing.assert_allclose(marginals.T, reference.dense_marginals(problem), rtol=1e-10)
+        passes.smooth_block(alpha[a:b], trans, edge, a, gamma, marginals, np.empty(2 * n_states))
+    np.testing.assert_allclose(marginals[:, 1::2].T, reference.dense_marginals(problem), rtol=1e-10)
     np.testing.assert_allclose(gamma, reference.dense_smoother(problem)[0], rtol=1e-10)
 
 
@@ -345,7 +343,7 @@ def test_a_filter_that_is_not_asked_for_stay_probabilities_gives_the_same_messag
     lik, top = reference.temper(problem.log_lik, 1.0)
     message, diagonal = np.eye(8)[0], np.empty(8)
     plain = np.empty((4, 8))
-    again = top.sum() + tensor.filter_block(lik, trans, edge, 0, message, plain, np.empty((0, 8)), diagonal)
+    again = top.sum() + passes.filter_block(lik, trans, edge, 0, message, plain, np.empty((0, 8)), diagonal)
     assert again == total
     np.testing.assert_array_equal(plain, alpha)
 
@@ -355,7 +353,7 @@ def test_a_filter_that_is_not_asked_for_stay_probabilities_gives_the_same_messag
 def test_each_code_is_drawn_over_an_interval_as_long_as_its_probability(n_rows, log_space, n_grid):
     _, problem, edge, trans = make(n_rows, (n_rows, 2), scale=1.0)
     n_states = 2**n_rows
-    log_trans = reference.log(trans)
+    log_trans = matrices(reference.log(trans))
     grid = (np.arange(n_grid) + 0.5) / n_grid
     alpha, stay, _ = linear_messages(problem, edge, trans, 0)
     weights = np.empty(n_states)
@@ -367,9 +365,9 @@ def test_each_code_is_drawn_over_an_interval_as_long_as_its_probability(n_rows, 
             # Column 1 is given: the kernel draws column 0 alone.
             path = np.array([-1, last])
             if log_space:
-                logspace.log_draw_block(np.log(alpha[:1]), log_trans, edge, 0, uniforms, path, weights)
+                log_passes.log_draw_block(np.log(alpha[:1]), log_trans, edge, 0, uniforms, path, weights)
             else:
-                tensor.draw_blocks(alpha[:1], stay[:2], trans, edge, 0, uniforms[None], path[None], weights)
+                passes.draw_blocks(alpha[:1], stay[:2], trans, edge, 0, uniforms[None], path[None], weights)
             counts[path[0]] += 1
         chance = alpha[0] * np.exp(problem.log_column_matrix(1))[:, last]
         # One interval per code, so that a grid of n points misses its length by at most 1 / n.
@@ -381,11 +379,11 @@ def test_a_state_that_is_all_but_impossible_to_stay_in_is_left_with_the_right_pr
     _, problem, edge, trans = make(3, (2, 2))
     problem.log_lik[0] = [-690.0, 0.0, -1.0, -0.5]
     alpha, stay, _ = linear_messages(problem, edge, trans, 0)
-    assert stay[1, 0] < tensor.TINY_STAY
+    assert stay[1, 0] < step.TINY_STAY
     counts, weights, uniforms = np.zeros(4), np.empty(4), np.zeros(2)
     for uniforms[0] in (np.arange(n_grid) + 0.5) / n_grid:
         path = np.array([-1, 0])
-        tensor.draw_blocks(alpha[:1], stay[:2], trans, edge, 0, uniforms[None], path[None], weights)
+        passes.draw_blocks(alpha[:1], stay[:2], trans, edge, 0, uniforms[None], path[None], weights)
         counts[path[0]] += 1
     chance = alpha[0] * np.exp(problem.log_column_matrix(1))[:, 0]
     np.testing.assert_allclose(counts / n_grid, chance / chance.sum(), rtol=0, atol=1 / n_grid + 1e-12)
@@ -397,7 +395,7 @@ def test_log_passes_equal_the_dense_twin(seed, shape, zeros, beta, data):
     problem.beta = beta
     n_rows, n_columns = shape
     n_states = 2**n_rows
-    log_trans = reference.log(trans)
+    log_trans = matrices(reference.log(trans))
     cut = data.draw(st.integers(0, n_columns - 1))
     pieces = ((0, cut), (cut, n_columns))
     alpha, best = np.empty((2, n_columns, n_states))
@@ -407,7 +405,7 @@ def test_log_passes_equal_the_dense_twin(seed, shape, zeros, beta, data):
         message[0] = 0.0
         total = 0.0
         for a, b in pieces:
-            part, impossible = logspace.log_filter_block(
+            part, impossible = log_passes.log_filter_block(
                 problem.log_lik[a:b], beta, log_trans, edge, a, message, out[a:b], maximise
             )
             assert impossible == -1
@@ -424,25 +422,24 @@ def test_log_passes_equal_the_dense_twin(seed, shape, zeros, beta, data):
     assert totals[1] == pytest.approx(score, rel=1e-11, abs=TIGHT)
     path, weights = np.empty(n_columns, np.int64), np.empty(n_states)
     for a, b in reversed(pieces):
-        logspace.best_block(best[a:b], log_trans, edge, a, path, weights)
+        log_passes.best_block(best[a:b], log_trans, edge, a, path, weights)
     assert reference.log_joint(problem, path) == pytest.approx(score, rel=1e-11, abs=TIGHT)
     uniforms = rng.random(n_columns)
     for a, b in reversed(pieces):
-        logspace.log_draw_block(alpha[a:b], log_trans, edge, a, uniforms, path, weights)
+        log_passes.log_draw_block(alpha[a:b], log_trans, edge, a, uniforms, path, weights)
     np.testing.assert_array_equal(path, reference.draw_path(problem, uniforms, lazy=False))
-    gamma, predicted, scratch = np.empty((3, n_states))
-    marginals = np.empty((n_columns, n_rows))
+    gamma, marginals = np.empty(n_states), np.empty((n_columns, 2 * n_rows))
     for a, b in reversed(pieces):
-        logspace.log_smooth_block(alpha[a:b], log_trans, edge, a, gamma, marginals, predicted, scratch)
-    np.testing.assert_allclose(marginals.T, reference.dense_marginals(problem), rtol=1e-10, atol=1e-15)
+        log_passes.log_smooth_block(alpha[a:b], log_trans, edge, a, gamma, marginals, np.empty(2 * n_states))
+    np.testing.assert_allclose(marginals[:, 1::2].T, reference.dense_marginals(problem), rtol=1e-10, atol=1e-15)
 
 
 def test_the_log_filter_names_the_first_column_that_no_path_reaches():
-    log_trans = reference.log(np.array([[[1.0, 0.0, 1.0, 0.0]], [[1.0, 0.0, 0.5, 0.5]]]))
+    log_trans = matrices(reference.log(np.array([[[1.0, 0.0, 1.0, 0.0]], [[1.0, 0.0, 0.5, 0.5]]])))
     log_lik = np.zeros((4, 2))
     log_lik[2, 0] = -np.inf
     message = np.array([0.0, -np.inf])
-    _, impossible = logspace.log_filter_block(
+    _, impossible = log_passes.log_filter_block(
         log_lik, 1.0, log_trans, np.array([0, 1, 1, 1], np.int32), 0, message, np.empty((4, 2)), False
     )
     assert impossible == 2
@@ -475,9 +472,9 @@ def test_a_uniform_that_rounding_has_put_at_the_very_end_picks_the_last_possible
     trans = np.tile([0.75, 0.25, 0.25, 0.75], (2, 2, 1))
     alpha, edge = np.full((1, 4), 0.25), np.array([0, 1], np.int32)
     stay = np.empty((2, 4))
-    tensor.stay_after(trans, 1, alpha[0], np.empty(4), stay[1])
+    passes.stay_after(trans, 1, alpha[0], np.empty(4), stay[1])
     path = np.array([-1, 3])
-    tensor.draw_blocks(alpha, stay, trans, edge, 0, np.array([[1.0, 0.0]]), path[None], np.empty(4))
+    passes.draw_blocks(alpha, stay, trans, edge, 0, np.array([[1.0, 0.0]]), path[None], np.empty(4))
     assert path.tolist() == [0, 3]
 
 
@@ -485,9 +482,9 @@ def test_a_uniform_where_staying_ends_does_not_pick_a_neighbour_of_no_weight():
     trans = np.tile([0.75, 0.25, 0.25, 0.75], (2, 2, 1))
     alpha, edge = np.array([[0.5, 0.0, 0.3, 0.2]]), np.array([0, 1], np.int32)
     stay = np.empty((2, 4))
-    tensor.stay_after(trans, 1, alpha[0], np.empty(4), stay[1])
+    passes.stay_after(trans, 1, alpha[0], np.empty(4), stay[1])
     path = np.array([-1, 0])
-    tensor.draw_blocks(alpha, stay, trans, edge, 0, np.array([[stay[1, 0], 0.0]]), path[None], np.empty(4))
+    passes.draw_blocks(alpha, stay, trans, edge, 0, np.array([[stay[1, 0], 0.0]]), path[None], np.empty(4))
     assert path.tolist() == [2, 0]
 
 
@@ -500,7 +497,7 @@ def test_nothing_and_nothing_is_nothing():
 def test_row_marginals_are_the_mass_of_the_codes_with_the_bit(seed, n_rows):
     weights = np.random.default_rng(seed).random(2**n_rows)
     out = np.empty(n_rows)
-    tensor.row_marginals(weights, out, np.empty(2**n_rows))
+    step.masses_on(weights, out, np.empty(2**n_rows))
     expected = [sum(w for s, w in enumerate(weights) if reference.bit(s, k)) for k in range(n_rows)]
     np.testing.assert_allclose(out, expected, rtol=TIGHT)
 
@@ -515,40 +512,8 @@ def test_centres_are_uniform_in_the_ball(seed, n_rows, data):
     # Three uniforms from each of as many equal intervals as there are offsets.
     uniforms = (np.arange(len(path)) + 0.5) / len(path)
     centres = np.empty_like(path)
-    ball.draw_centres(path, offsets, uniforms, centres)
+    ball.draw_centres(np.zeros((1, n_rows, 4)), path, offsets, uniforms, centres)
     np.testing.assert_array_equal(centres ^ path, np.repeat(offsets, 3))
-
-
-@given(seed=SEEDS, n_rows=st.integers(1, 6), n_channels=st.integers(1, 5), block=st.booleans())
-def test_levels_around_a_code_are_sums_over_its_rows(seed, n_rows, n_channels, block):
-    rng = np.random.default_rng(seed)
-    weights, base = rng.normal(size=(n_rows, n_channels)), rng.normal(size=n_channels)
-    centres = rng.integers(2**n_rows, size=5)
-    offsets = binary_ball(n_rows, int(rng.integers(n_rows + 1)))
-    if block:
-        rows = rng.permutation(n_rows)[: rng.integers(1, n_rows + 1)]  # in any order
-        offsets = np.empty(1 << len(rows), np.int64)
-        sweeps.spread_block(rows, offsets)
-    found = np.empty((5, len(offsets), n_channels))
-    codes.levels_around(centres, offsets, codes.without_lowest_bit(offsets), weights, base, found)
-    bits = (centres[:, None] ^ offsets)[..., None] >> np.arange(n_rows) & 1
-    np.testing.assert_allclose(found, bits @ weights + base, rtol=0, atol=1e-13)
-
-
-def test_the_level_without_any_row_is_the_base_exactly():
-    # (0.1 + 0.7) - 0.7 - 0.1 is not 0, and whether it is decides if a count is possible. The second row weighs nothing.
-    weights, base = np.array([[0.1], [0.0], [0.7]]), np.array([0.0])
-    offsets = binary_ball(3, 3)
-    found = np.empty((8, 8, 1))
-    codes.levels_around(np.arange(8), offsets, codes.without_lowest_bit(offsets), weights, base, found)
-    of_code = np.take_along_axis(found[..., 0], np.argsort(np.arange(8)[:, None] ^ offsets, axis=1), axis=1)
-    assert (of_code[:, [0, 2]] == 0.0).all()
-    assert (of_code[:, [1, 3, 4, 5, 6, 7]] > 0.05).all()
-
-
-def test_offsets_without_their_neighbours_are_refused():
-    with pytest.raises(AssertionError, match="without its neighbour"):
-        codes.without_lowest_bit(np.array([0, 6]))
 
 
 @given(seed=SEEDS, beta=st.sampled_from([0.3, 1.0, 2.0]), scale=st.sampled_from([1.0, 100.0, 3000.0]))
@@ -599,7 +564,7 @@ def test_the_filter_and_draw_of_a_ball_equal_the_dense_twin_on_its_candidates(se
         np.asfortranarray(table), problem.log_lik, 1.0, centres, offsets, trans, edge, whole, vectors, piece
     )
     np.testing.assert_allclose(normalised(whole), np.exp(filtered), rtol=1e-10)
-    tensor.draw_block(whole, trans, edge, uniforms, path, vectors)
+    passes.draw_block(whole, trans, edge, uniforms, path, vectors)
     np.testing.assert_array_equal(path, reference.draw_path(inside, uniforms, lazy=True))
     ball.log_filter_ball(log_lik, centres, offsets, reference.log(trans), edge, alpha)
     np.testing.assert_allclose(normalised(np.exp(alpha)), expected, rtol=1e-10)

@@ -21,7 +21,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels import ensemble
 from chiasma.results.evidence import batch_error
 from chiasma.results.exchange_stats import barrier, pair_lengths, suggested_size
-from chiasma.sampling import sampler
+from chiasma.sampling import running
 from chiasma.sampling.engines import CompiledEngine, Engine, StepEngine
 from chiasma.sampling.ladder import (
     LARGEST,
@@ -182,7 +182,7 @@ def test_pair_lengths__tell_distances_apart_where_rejection_saturates():
 
 def test_warmup_rounds__double_and_add_up():
     for n in range(1500):
-        rounds = sampler.warmup_rounds(n)
+        rounds = running.warmup_rounds(n)
         assert sum(rounds) == n
         assert 2 * rounds[-1] >= n
         assert all(later == 2 * earlier for earlier, later in pairwise(rounds[:-1]))
@@ -195,7 +195,7 @@ class Watched:
         self.before: list[np.ndarray] = []
         self.after: list[np.ndarray] = []
         self.sizes: list[int] = []
-        keep, set_betas = sampler.Run.keep, Engine.set_betas
+        keep, set_betas = running.Run.keep, Engine.set_betas
 
         def watched_keep(run, *args):
             self.before = [engine.betas.copy() for engine in run.engines]
@@ -209,7 +209,7 @@ class Watched:
             self.sizes.append(len(betas))
             set_betas(engine, betas)
 
-        monkeypatch.setattr(sampler.Run, "keep", watched_keep)
+        monkeypatch.setattr(running.Run, "keep", watched_keep)
         monkeypatch.setattr(Engine, "set_betas", watched_set_betas)
 
 
@@ -240,7 +240,7 @@ def test_adaptation__resizes_in_the_first_half_of_its_rounds(monkeypatch):
     assert posterior.replica_log_likelihood.sizes["replica"] == n_rungs
     assert all(np.array_equal(betas, posterior.betas) for betas in (*watched.before, *watched.after))
     placements = watched.sizes[n_chains:]  # after the first ladder of each chain
-    n_adaptations = len(sampler.warmup_rounds(warmup)) - 1
+    n_adaptations = len(running.warmup_rounds(warmup)) - 1
     assert len(placements) == n_chains * n_adaptations
     settled = placements[n_chains * ((n_adaptations + 1) // 2) :]
     assert set(settled) == {n_rungs}
@@ -260,20 +260,22 @@ def test_adaptation__without_exchanges_the_ladder_stays(options):
     """Nothing was learnt, so nothing moves; it used to grow to its largest size."""
     posterior = sample(ladder=Ladder.adapted(), warmup=40, draws=3, **options)
     np.testing.assert_array_equal(posterior.betas, Ladder.adapted().betas)
-    assert posterior.info["warnings"] == []
+    assert "ladder-gap" not in {one.code for one in posterior.findings}
 
 
-def test_warnings__a_ladder_that_is_too_short():
+def test_findings__a_ladder_that_is_too_short():
     model, y = problem(n_columns=80, sd=0.1, enter=0.05)
     options = {"update": "row", "ladder": [1, 1000], "warmup": 10, "draws": 40, "chains": 1, "seed": 1}
-    told = ch.sample(model, y, exchange="swap", progress=False, **options).info["warnings"]
-    rungs = "rungs 0 and 1 (beta 0.001 and 1)"
-    assert f"the ladder is too short: {rungs} would swap in 0% of the steps; use more rungs (ladder=" in told[0]
-    assert f"{rungs} exchange next to nothing (1 such pair); put rungs between them" in told[1]
-    assert ch.sample(model, y, exchange="mosaic", progress=False, **options).info["warnings"] == []
+
+    def gaps(exchange):
+        posterior = ch.sample(model, y, exchange=exchange, progress=False, **options)
+        return [one.facts["rung"] for one in posterior.findings if one.code == "ladder-gap"]
+
+    assert gaps("swap") == [0]
+    assert gaps("mosaic") == []
     # A pair whose turn has not come is not idle.
     options |= {"ladder": [1, 1.5, 2], "warmup": 0, "draws": 1}
-    assert ch.sample(model, y, exchange="mosaic", progress=False, **options).info["warnings"] == []
+    assert gaps("mosaic") == []
 
 
 # ---- Schedule -------------------------------------------------------------------------------------------------------

@@ -16,14 +16,13 @@ from scipy.stats import beta as beta_law
 
 import chiasma as ch
 from chiasma.kernels.ensemble import swap_probability
-from chiasma.kernels.transitions import count_moves
 from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
-from chiasma.sampling import conjugate
+from chiasma.sampling import given_paths
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import as_log_likelihoods
-from chiasma.sampling.slices import Lines, slice_along
+from chiasma.sampling.slices import SliceLines, slice_along
 from chiasma.sampling.weighted_moments import WeightedMoments
 from joint import model_of
 
@@ -65,7 +64,7 @@ def test_slice__stays_where_there_is_nothing_else():
 
 
 def test_lines__follow_what_was_seen():
-    lines = Lines(2, [np.array([0]), np.array([1, 2])])
+    lines = SliceLines(2, [np.array([0]), np.array([1, 2])], 3)
     rng = np.random.default_rng(3)
     covariance = np.array([[4.0, 0, 0], [0, 1.0, 0.9], [0, 0.9, 1.0]])
     for x in rng.multivariate_normal([5, 0, 0], covariance, 5000):
@@ -111,10 +110,7 @@ def test_conjugate_switching__is_the_normalised_joint(name, beta, monkeypatch):
             seen[len(seen)] = (a, b)
             return rng.beta(a, b)
 
-    edge, gaps = data.edge_kinds()
-    counts = np.zeros((len(gaps), 2, 4), np.int64)
-    count_moves(codes, edge, counts)
-    conjugate.draw_chains(model, data, counts, values, Spy())
+    learning.given_paths.draw_counted(values, learning.given_paths.count(codes), Spy())
     slot = next(i for i, slot in enumerate(model.parameters.slots) if slot.name == name)
     a, b = seen[slot]
     grid = np.linspace(0.05, 0.95, 10)
@@ -143,12 +139,11 @@ def test_conjugate_levels__have_the_moments_of_the_joint(kind, beta):
     start = learning.sample_prior(rng)
     codes = rng.integers(0, 4, 15)
     present, group = np.unique(codes, return_inverse=True)
-    on = (present[:, None] >> np.arange(2) & 1).astype(float)
     summary = model.emission.summarise(data.y, group, len(present))
-    draw = partial(conjugate.draw_gaussian, model, summary, on, beta, start)
+    draw = partial(learning.given_paths.draw_linear, start, summary, learning.given_paths.levels_of(present), beta)
     name = "depth" if kind == "gaussian" else "weights"
     own = next(slot for slot in model.parameters.slots if slot.name == name).values
-    draws = np.array([draw(rng)[0][own] for _ in range(4000)])
+    draws = np.array([draw(rng)[own] for _ in range(4000)])
     precision = np.zeros((draws.shape[1], draws.shape[1]))
     centre = draws.mean(axis=0)
 
@@ -192,18 +187,17 @@ def test_summaries__give_the_density_of_the_path(kind, monkeypatch):
         for _ in range(6):
             at = learning.sample_prior(rng)
             mixed = learning.parameters.to_free(values)
-            own = learning.parameters.of_chains if block == 0 else learning.parameters.of_emission
+            own = self.blocks[block]
             mixed[own] = learning.parameters.to_free(at)[own]
             at = learning.parameters.from_free(mixed)
-            slope = learning.log_prior_free(at) - learning.log_prior(at)
-            seen.append((block, log_density(mixed) - slope - log_joint_of(learning, at, codes, 0.6)))
+            rest = log_joint_of(learning, at, codes, 0.6) - learning.log_prior(at)
+            seen.append((block, log_density(at) - rest))
         return values
 
-    monkeypatch.setattr(Learning, "_sliced", sliced)
-    monkeypatch.setattr(
-        "chiasma.sampling.learning.draw_gaussian", lambda model, summary, on, beta, values, rng: (values, set())
-    )
-    learning.update_conditional(learning.sample_prior(rng), codes, 0.6, None, 0, rng)
+    monkeypatch.setattr(given_paths.GivenPaths, "_sliced", sliced)
+    monkeypatch.setattr(given_paths.GivenPaths, "draw_linear", lambda self, values, *rest: values)
+    values, path = learning.sample_prior(rng), learning.typical.expand(codes)
+    learning.given_paths.update(values, path, 0.6, None, 0, rng)
     for block in (0, 1):
         offsets = [offset for own, offset in seen if own == block]
         np.testing.assert_allclose(offsets, offsets[0], atol=1e-8)
@@ -286,9 +280,9 @@ def test_conjugate_depth__of_every_channel():
     present, group = np.unique(rng.integers(0, 4, 15), return_inverse=True)
     on = (present[:, None] >> np.arange(2) & 1).astype(float)
     summary = model.emission.summarise(y, group, len(present))
-    found = [conjugate.draw_gaussian(model, summary, on, beta, np.array([3.0, 1.0]), rng) for _ in range(2000)]
-    assert all(drawn == {"depth"} for _, drawn in found)
-    draws = np.array([values for values, _ in found])
+    own = Learning(model, Observations(y)).given_paths
+    levels, start = own.levels_of(present), np.array([3.0, 1.0])
+    draws = np.array([own.draw_linear(start, summary, levels, beta, rng) for _ in range(2000)])
     level = (on @ weights)[group]
     precision = beta / sd**2 * (level**2).sum(axis=0) + np.array([0.5, 2.0]) ** -2
     mean = (beta / sd**2 * (level * y).sum(axis=0) + np.array([3, 1]) * np.array([0.5, 2.0]) ** -2) / precision
@@ -296,9 +290,7 @@ def test_conjugate_depth__of_every_channel():
     assert np.all(np.abs(draws.var(axis=0) * precision - 1) < 5 * np.sqrt(2 / 2000))
     learned = ch.Gaussian(ch.Normal(weights, 1), depth=2.0, sd=sd)
     both = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=learned)
-    values, drawn = conjugate.draw_gaussian(both, summary, on, beta, weights.ravel(), rng)
-    assert drawn == set()
-    np.testing.assert_array_equal(values, weights.ravel())
+    assert Learning(both, Observations(y)).given_paths.linear == []
 
 
 def test_conditional_update__of_conjugate_parameters_alone_is_their_draw():
@@ -313,18 +305,16 @@ def test_conditional_update__of_conjugate_parameters_alone_is_their_draw():
     for model in (depth, enter):
         learning = Learning(model, Observations(y))
         start = learning.parameters.centre
-        lines = Lines(1, [learning.parameters.of_chains, learning.parameters.of_emission])
-        found = learning.update_conditional(start, codes, 0.8, lines, 0, np.random.default_rng(11))
+        lines = SliceLines(1, learning.given_paths.blocks, learning.parameters.n_free)
+        found = learning.given_paths.update(start, codes, 0.8, lines, 0, np.random.default_rng(11))
         rng = np.random.default_rng(11)
         if model is enter:
-            counts = np.zeros((2, 2, 4), np.int64)
-            count_moves(codes, learning.data.edge_kinds()[0], counts)
-            expected, _ = conjugate.draw_chains(model, learning.data, counts, start, rng)
+            expected = learning.given_paths.draw_counted(start, learning.given_paths.count(codes), rng)
         else:
             present, group = np.unique(codes, return_inverse=True)
-            on = (present[:, None] >> np.arange(2) & 1).astype(float)
             summary = model.emission.summarise(y, group, len(present))
-            expected, _ = conjugate.draw_gaussian(model, summary, on, 0.8, start, rng)
+            levels = learning.given_paths.levels_of(present)
+            expected = learning.given_paths.draw_linear(start, summary, levels, 0.8, rng)
         np.testing.assert_array_equal(found, expected)
         assert found != start
 
@@ -334,7 +324,7 @@ def test_collapsed_update__stays_where_there_is_nothing_else(monkeypatch):
     learning = Learning(model_of("gaussian"), Observations(columns("gaussian", 5)))
     start = learning.sample_prior(np.random.default_rng(12))
     monkeypatch.setattr(learning, "log_evidence", lambda values, beta: -np.inf)
-    lines = Lines(1, [np.arange(learning.parameters.n_free)])
+    lines = SliceLines(1, [np.arange(learning.parameters.n_free)], learning.parameters.n_free)
     values, log_evidence = learning.update_collapsed(start, -3.5, 1.0, lines, 0, np.random.default_rng(13))
     assert values is start
     assert log_evidence == -3.5
@@ -428,17 +418,18 @@ def test_canonical_order__moves_rows_with_their_weights():
         fixed={1: 1},
     )
     values = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1, 0.15, 0.25])  # enter, then weights; rows 0, 2, 3 are exchangeable
-    codes = np.array([0b001, 0b110, 0b011])  # of rows 0, 2, 3
+    codes = np.array([0b0011, 0b1110, 0b0111])
     moved, sorted_values = CanonicalOrder(model)(codes, values)
     np.testing.assert_array_equal(sorted_values, [0.3, 0.2, 0.4, 0.1, 0.15, 0.1, 0.25, 0.5])
-    np.testing.assert_array_equal(moved, [0b100, 0b011, 0b101])
+    np.testing.assert_array_equal(moved, [0b1010, 0b0111, 0b1011])
     many, _ = CanonicalOrder(model)(np.tile(codes, 4), values)  # more columns than codes
     np.testing.assert_array_equal(many, np.tile(moved, 4))
     again = CanonicalOrder(model)(moved, sorted_values)
     assert again[0] is moved
     learning = Learning(model, Observations(np.array([0.2, 0.5, 0.9])))
-    assert log_joint_of(learning, values, codes, 1.0) == pytest.approx(
-        log_joint_of(learning, sorted_values, moved, 1.0)
+    before, after = (learning.target(values).reduce(codes), learning.target(sorted_values).reduce(moved))
+    assert log_joint_of(learning, values, before, 1.0) == pytest.approx(
+        log_joint_of(learning, sorted_values, after, 1.0)
     )
 
 

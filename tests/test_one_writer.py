@@ -188,7 +188,6 @@ def test_leftovers__are_removed_by_the_next_writer_and_nothing_else_is(tmp_path)
     (torn / "codes").mkdir(parents=True)
     for folder in (path, path / "codes", path / "checkpoints"):
         atomic.partial_name(folder / "zarr.json").write_bytes(b"torn")
-    (path / "codes" / "c.0.1.0.partial").write_bytes(b"torn by version 0.1")
     (path / "checkpoints" / "chain-0-5.npz").write_bytes(b"of an earlier flush")
     mine = [tmp_path / "notes.partial", tmp_path / f"other.{'0' * 32}.partial", path / "notes.txt"]
     for file in mine:

@@ -13,11 +13,12 @@ from chiasma.cli import app
 from chiasma.datasets.tumours import simulate_patient, simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
-from chiasma.kernels.copy_number import forward
+from chiasma.kernels.copy_paths import forward
+from chiasma.results.findings import Finding
 from chiasma.tumour import Alleles, Bounds, solve
 from chiasma.tumour.analysis import TumourSettings
 from chiasma.tumour.bins import aligned, simulated_bins
-from chiasma.tumour.exports import draws, joint_warnings, write_patient
+from chiasma.tumour.exports import draws, joint_findings, write_patient
 from chiasma.tumour.model import (
     Columns,
     Evidence,
@@ -28,6 +29,7 @@ from chiasma.tumour.model import (
     log_evidence,
     model_of,
     observations_of,
+    runs_of,
     shared_states,
 )
 from chiasma.tumour.pieces import TumourData
@@ -99,7 +101,8 @@ def test_evidence__sums_over_all_paths():
     expected = np.log(total) + factors[0][1] + factors[1][1]
     assert log_evidence(pieces, own, 2) == pytest.approx(expected, abs=1e-9)
     none = np.empty((0, states.n_states))
-    found = forward(each, none, pieces[0].stay, prior, np.array([states.n_states]))
+    offset, ends = runs_of(np.array([0]), 2)
+    found = forward(each, none, pieces[0].stay, prior, np.array([states.n_states]), np.empty(0), offset, ends)
     assert found == pytest.approx(np.log(total), abs=1e-9)
 
 
@@ -136,11 +139,11 @@ def test_shares__of_several_samples_are_uniform_over_all_clones():
     jacobian = np.empty((2, 2))
     for j in range(2):
         moved = free.copy()
-        moved[part.start + 3 + j] += step
+        moved[part.start + 4 + j] += step
         jacobian[j] = np.subtract(line.parameters(moved)[0].fractions, line.parameters(free)[0].fractions) / step
-    own = line._each[0]._log_prior_of_shares(free[part][3:])
+    own = line._each[0]._log_prior_of_shares(free[part][4:])
     assert own == pytest.approx(np.log(2 * abs(np.linalg.det(jacobian))), abs=1e-4)
-    assert len(without.begin) == 6
+    assert len(without.begin) == 8
 
 
 # ---- Alignment -------------------------------------------------------------------------------------------------------
@@ -159,7 +162,7 @@ def test_patient__simulated_samples_share_their_clones():
     assert truth[1].purity == pytest.approx(0.5)
     with pytest.raises(InvalidInput, match="one per sample, 3, got 2"):
         simulate_patient(1, 3, purities=[0.5, 0.4])
-    with pytest.raises(InvalidInput, match="at least one sample, got 0"):
+    with pytest.raises(InvalidInput, match="number of samples must be a whole number"):
         simulate_patient(1, 0)
 
 
@@ -294,9 +297,10 @@ def test_files__of_a_patient_read_back(solved):
     assert json.loads((out / "relapse_1" / "chiasma_mqc.json").read_text())["data"].keys() == {"relapse 1"}
 
 
-def test_warnings__of_several_samples_are_told_once():
-    entries = [[{"warnings": ["waves", "few clones"]}], [{"warnings": ["few clones"]}]]
-    assert joint_warnings(["a", "b"], entries) == [("a", "waves"), ("a, b", "few clones")]
+def test_findings__of_several_samples_are_told_once():
+    waves, clones = Finding("waves", "limited", {"share": 0.1}), Finding("most-clones", "limited", {"clones": 2})
+    entries = [[{"findings": [waves, clones]}], [{"findings": [clones]}]]
+    assert joint_findings(["a", "b"], entries) == [("a", waves), ("a, b", clones)]
 
 
 def test_settings__one_entry_for_every_sample():
@@ -340,7 +344,7 @@ def test_command__one_patient(tmp_path, monkeypatch):
     for arguments, what in (
         (["tumour", "p.bb", "--one-patient", "--sample", "p_1"], "--one-patient needs two samples or more, got one"),
         (["tumour", "p.bb", "p.bb", "--one-patient"], "several samples are called 'p_1'"),
-        (["tumour", "p.bb", "--sample", "p_1", "--sample", "x"], "there is no sample 'x'; choose among 'p_1', 'p_2'"),
+        (["tumour", "p.bb", "--sample", "p_1", "--sample", "x"], "p.bb has no sample 'x'; choose one of 'p_1', 'p_2'"),
         (["tumour", "p.bb", "p.bb", "--alleles", "p.bb"], "--alleles must be given once for every file, 2 times"),
         (["tumour", "p.bb", "--purity", "0.8,0.4"], "with --one-patient one for each sample (1), got '0.8,0.4'"),
         (["simulate", "q.bb", "--tumour", "--purity", "x"], "--purity takes a number, or one for every sample"),

@@ -65,7 +65,7 @@ def wired_anew(n_sequences: int, n_rows: int = 13) -> tuple[ch.FactorialHMM, ch.
     return model, ch.Observations(np.arange(len(log_lik)), starts=np.arange(n_sequences) * 3)
 
 
-def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4, **options: Any) -> pilot.Decision:
+def decide(model: ch.FactorialHMM, y: Any, warmup: int, chains: int = 4, **options: Any) -> pilot.Chosen:
     target = model.exact_target(y, **{"table_bytes": 0} | options)
     plan = plan_paths(target, "auto", "auto", "auto", 0.0)
     assert plan.update is not None
@@ -79,12 +79,12 @@ def scores(reason: str) -> dict[str, float]:
 # ---- Scores, from shares of time as chains might have them --------------------------------------------------------
 
 
-def trial(means: np.ndarray, noise: float, seed: int, spent: float = 1.0, **plan: Any) -> pilot.Trial:
+def trial(means: np.ndarray, noise: float, seed: int, spent: float = 1.0, **plan: Any) -> pilot.Tried:
     """Chains with the given means (chain, row, column), and halves that differ from them by so much."""
     rng = np.random.default_rng(seed)
     halves = means[:, None] + noise * rng.normal(size=(len(means), 2, *means.shape[1:]))
     given = {"update": ch.GaussianBlocks(size=8), "exchange": None, "ladder": ch.Ladder.of([1.0]), "reason": "given"}
-    return pilot.Trial(
+    return pilot.Tried(
         plan=Plan(**given | plan),
         problem=None,
         iterations=8,

@@ -11,7 +11,7 @@ import pytest
 import rich.console
 
 import chiasma as ch
-from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.errors import InvalidInput
 from chiasma.exact.passes import Passes
 from chiasma.sampling import pilot
 from chiasma.sampling.ladder import Ladder
@@ -154,13 +154,17 @@ def test_evidence__refused(options, message):
 
 
 def test_exact_seconds__of_learning():
-    """Without exact passes, parameters are learned given the paths; rows with values have no other way."""
+    """Without exact passes, parameters are learned given the paths."""
     unknown = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1)))
     target = Learning(unknown, ch.Observations(np.zeros(20))).typical
     assert plan_learning(target, "auto", "auto", "auto").update == ch.Collapsed(starts=32)
     assert plan_learning(target, "auto", "auto", "auto", exact_seconds=0.0).update == ch.BlockGibbs(size=2)
-    with pytest.raises(BudgetExceeded, match=r"raise exact_seconds \(0 s\)"):
-        plan_learning(target, "auto", "auto", "auto", with_rows=True, exact_seconds=0.0)
+    rows = [ch.Row([0, 1, 2], ch.Sticky(0.1)), ch.Row([0, 3], ch.Switch(0.1, 0.1))]
+    states = Learning(
+        ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=ch.HalfNormal(1))), ch.Observations(np.zeros(9))
+    )
+    assert plan_learning(states.typical, "auto", "auto", "auto").update == ch.Collapsed(starts=32)
+    assert plan_learning(states.typical, "auto", "auto", "auto", exact_seconds=0.0).update == ch.BlockGibbs(size=2)
 
 
 def test_auto__learning_compares_effective_draws():
@@ -177,7 +181,7 @@ def test_auto__learning_compares_effective_draws():
         ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1))),
         ch.Observations(np.zeros(20)),
     ).typical
-    rows = plan_learning(few, "auto", "auto", "auto", with_rows=True)
+    rows = plan_learning(few, "auto", "auto", "auto")
     assert rows.update == ch.Collapsed(starts=32)
     assert rows.exchange is None
     assert "by gradients: about" in rows.reason

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 import chiasma as ch
-from chiasma.results.prior_conflict import conflict_warnings
+from chiasma.results.prior_conflict import conflict_findings
 
 
 def drawn(**values):
@@ -19,13 +19,13 @@ def test_conflict__names_the_value_and_what_the_prior_allows():
     kettle = model(weights=ch.LogNormal([7.5, 4.0], 0.2), sd=ch.HalfNormal(50))
     weights = np.tile([119.0, 55.0], (2, 50, 1))
     draws = drawn(weights=weights, sd=np.full((2, 50), 4.0), enter=np.full((2, 50), 0.05))
-    (text,) = conflict_warnings(kettle, draws)
-    assert text.startswith("the data and the prior disagree about weights[0] (near 119; the prior is from ")
-    assert "weights[1]" not in text
+    (found,) = conflict_findings(kettle, draws)
+    (name,) = found.facts["names"]
+    assert name.startswith("weights[0] near 119 (prior ")
     draws["weights"][0, :5, 0] = 1_800.0  # 5% of the draws are where the prior is
-    assert conflict_warnings(kettle, draws)
+    assert conflict_findings(kettle, draws)
     draws["weights"][0, :6, 0] = 1_800.0
-    assert conflict_warnings(kettle, draws) == []
+    assert conflict_findings(kettle, draws) == []
 
 
 def test_conflict__draws_from_the_prior_are_in_none():
@@ -34,8 +34,8 @@ def test_conflict__draws_from_the_prior_are_in_none():
     rng = np.random.default_rng(1)
     values = np.array([priors.parameters.sample(rng) for _ in range(20)])
     named = priors.parameters.unpack(values)
-    assert conflict_warnings(priors, drawn(**{name: array[None] for name, array in named.items()})) == []
-    assert conflict_warnings(None, drawn()) == []
+    assert conflict_findings(priors, drawn(**{name: array[None] for name, array in named.items()})) == []
+    assert conflict_findings(None, drawn()) == []
 
 
 def test_conflict__is_in_the_summary():
@@ -43,5 +43,5 @@ def test_conflict__is_in_the_summary():
     y = truth.simulate(200, seed=1)[1]
     told = model(weights=ch.LogNormal([7.5], 0.2), sd=5.0)
     options = {"update": ch.Collapsed(starts=4), "draws": 50, "warmup": 50, "seed": 1, "progress": False}
-    (text,) = [one for one in ch.sample(told, y, **options).summary().about_parameters if "disagree about" in one]
-    assert "weights[0]" in text
+    (found,) = [one for one in ch.sample(told, y, **options).findings if one.code == "prior-conflict"]
+    assert found.facts["names"][0].startswith("weights[0]")

@@ -10,18 +10,16 @@ QUICK = {"draws": 50, "warmup": 50, "update": ch.Collapsed(starts=4), "seed": 1,
 
 
 def edge(posterior):
-    return [text for text in posterior.summary().warnings if "lower edge of its prior" in text]
+    return [one for one in posterior.findings if one.code == "prior-edge"]
 
 
-@pytest.mark.parametrize(("offset", "n_warnings"), [(-0.6, 1), (0.6, 0)])
-def test_weights__of_a_fixed_row(offset, n_warnings):
+@pytest.mark.parametrize(("offset", "n_found"), [(-0.6, 1), (0.6, 0)])
+def test_weights__of_a_fixed_row(offset, n_found):
     truth = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.8], sd=0.3))
     y = truth.simulate(300, seed=1)[1] + offset
     emission = ch.Gaussian(ch.Gamma([2, 2], [1, 4]), sd=ch.HalfNormal(1))
     posterior = ch.sample(ch.FactorialHMM(rows=CHAINS, emission=emission, fixed={1: 1}), y, **QUICK)
-    warnings = edge(posterior)
-    assert len(warnings) == n_warnings
-    assert all(text.startswith("the baseline (row 1)") for text in warnings)
+    assert [one.facts["names"] for one in edge(posterior)] == [["row 1"]] * n_found
 
 
 def test_remedy__a_row_whose_weight_may_be_negative():
@@ -32,8 +30,8 @@ def test_remedy__a_row_whose_weight_may_be_negative():
 
     truth = ch.FactorialHMM(rows=CHAINS, emission=ch.Gaussian([1.8], sd=0.3))
     y = truth.simulate(300, seed=1)[1] - 0.6
-    (told,) = edge(ch.sample(model(ch.Gamma(2, 4)), y, **QUICK))
-    assert told.startswith("the baseline (offset)")
+    (found,) = edge(ch.sample(model(ch.Gamma(2, 4)), y, **QUICK))
+    assert found.facts["names"] == ["offset"]
     mended = ch.sample(model(ch.Normal(0, 1)), y, **QUICK)
     assert edge(mended) == []
     assert np.abs(mended.parameters["offset.weight"].mean() + 0.6) < 0.1

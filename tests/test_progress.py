@@ -7,7 +7,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.sampling import progress
-from chiasma.sampling.progress import COMPILING, FIRST_LINE, Lines, Pace, Progress
+from chiasma.sampling.progress import COMPILING, FIRST_LINE, LogLines, Pace, Progress
 from chiasma.storage.store import ZarrTrace
 
 MODEL = ch.FactorialHMM(rows=ch.Switches(0.2, 0.2), emission=ch.Gaussian([1.0, 2.0]))
@@ -41,7 +41,7 @@ def test_a_long_run_says_how_far_it_is(capfd, monkeypatch):
 def test_lines__waits_grow_to_a_limit(monkeypatch):
     monkeypatch.setattr(progress, "LONGEST_WAIT", 20.0)
     now, said = [0.0], []
-    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines = LogLines("why", clock=lambda: now[0], write=said.append)
     lines.begin("draws", 100)
     told = []
     for second in range(1, 80):
@@ -57,7 +57,7 @@ def test_lines__waits_grow_to_a_limit(monkeypatch):
 
 def test_lines__every_stage_is_told_soon():
     now, said = [0.0], []
-    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines = LogLines("why", clock=lambda: now[0], write=said.append)
     lines.begin("warm-up", 100)
     for now[0] in range(100):
         lines.advance(1)
@@ -73,7 +73,7 @@ def test_lines__every_stage_is_told_soon():
 
 def test_lines__a_stage_that_has_only_begun_is_not_told():
     now, said = [6.0], []
-    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines = LogLines("why", clock=lambda: now[0], write=said.append)
     now[0] = 12.0
     lines.begin("draws", 100)
     lines.tell_if_due()
@@ -86,7 +86,7 @@ def test_lines__a_stage_that_has_only_begun_is_not_told():
 def test_lines__a_resumed_run_counts_what_is_stored():
     """The time left follows from what was done since."""
     now, said = [0.0], []
-    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines = LogLines("why", clock=lambda: now[0], write=said.append)
     lines.begin("draws", 100, 60)
     lines.advance(5)
     now[0] = 6.0
@@ -99,7 +99,7 @@ def seconds_left(n_chains, pieces, workers=1):
     """What is told after each piece (second, chain) of 10 draws, 100 per chain."""
     now, said = [0.0], []
     display = Progress(False, "why", 1)
-    display._lines = Lines("why", clock=lambda: now[0], write=said.append)
+    display._lines = LogLines("why", clock=lambda: now[0], write=said.append)
     display._lines.reason = None
     display.begin("draws", 100, n_chains, at_once=workers)
     for second, chain in pieces:
@@ -124,7 +124,7 @@ def test_time_left__waits_for_the_first_piece_of_every_chain():
 
 def test_time_left__does_not_wait_for_chains_that_are_complete():
     display, said, now = Progress(False, "why", 1), [], [0.0]
-    display._lines = Lines("why", clock=lambda: now[0], write=said.append)
+    display._lines = LogLines("why", clock=lambda: now[0], write=said.append)
     display.begin("draws", 100, 2, [100, 60])
     for second in (6.0, 7.0):
         now[0] = second
@@ -136,7 +136,7 @@ def test_time_left__does_not_wait_for_chains_that_are_complete():
 @pytest.mark.parametrize(("stage", "last", "of"), [("warm-up", "draws", " of this stage"), ("draws", "draws", "")])
 def test_time_left__says_that_it_is_of_a_stage_where_others_follow(stage, last, of):
     display, said, now = Progress(False, "why", 1, last), [], [0.0]
-    display._lines = Lines("why", clock=lambda: now[0], write=said.append)
+    display._lines = LogLines("why", clock=lambda: now[0], write=said.append)
     display.begin(stage, 100, 1)
     for second in (6.0, 7.0):
         now[0] = second
@@ -229,7 +229,7 @@ def test_bars__say_that_kernels_may_be_compiling_while_nothing_is_done(monkeypat
 def test_lines__say_that_kernels_may_be_compiling_only_while_nothing_is_done():
     """A chain that goes on has its kernels, even where another has not begun."""
     now, said = [0.0], []
-    lines = Lines("why", clock=lambda: now[0], write=said.append)
+    lines = LogLines("why", clock=lambda: now[0], write=said.append)
     lines.begin("warm-up", 800, parts=4)
     now[0] = 75.0
     lines.tell_if_due()

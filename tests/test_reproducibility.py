@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.sampling import engines, sampler
+from chiasma.sampling import engines, running
 from chiasma.sampling.streams import Streams, fresh_entropy
 
 JIT = not numba.config.DISABLE_JIT
@@ -158,7 +158,7 @@ def test_pieces__do_not_matter(problem, monkeypatch):
     options |= {"draws": DRAWS // 2, "warmup": WARMUP // 3}
     whole = sample(model, y, **options)
     monkeypatch.setattr(engines, "BUFFER", 1)
-    monkeypatch.setattr(sampler, "TURN", 0.0)
+    monkeypatch.setattr(running, "TURN", 0.0)
     assert_same(whole, sample(model, y, **options))
 
 

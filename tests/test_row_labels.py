@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import chiasma as ch
-from chiasma.kernels.layout import make_layout, pack_states, unpack_codes
+from chiasma.kernels.layout import pack_states, unpack_codes
 from chiasma.models.labels import CanonicalOrder, RowSizes, exchangeable_blocks
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
-from chiasma.results.label_switching import label_warnings
+from chiasma.results.label_switching import label_findings
 from chiasma.results.parameters import named_parameters
 from chiasma.sampling.laplace import orders
 from chiasma.sampling.learning import Learning
@@ -77,16 +77,11 @@ def test_order__is_a_symmetry_of_the_joint_density(case):
     for k, state in model.fixed.items():
         states[k] = state
 
-    free = list(model.free_rows)
-
     def codes_of(states):
-        """As learning engines have them: of all rows, or a bit for each free one."""
-        return (
-            pack_states(states, layout) if model.has_states else pack_states(states[free], make_layout([2] * len(free)))
-        )
+        return pack_states(states, layout)
 
     def density(codes, values):
-        return sum(learning.log_parts(learning.target(values), codes)) + learning.log_prior(values)
+        return sum(learning.target(values).log_parts(codes)) + learning.log_prior(values)
 
     codes, sorted_values = order(codes_of(states), values)
     assert density(codes, sorted_values) == pytest.approx(density(codes_of(states), values), rel=1e-12)
@@ -152,7 +147,7 @@ def test_draws__of_both_forms_are_the_same(update):
     assert (np.diff(weights) >= 0).all()
     np.testing.assert_allclose(weights, expected.parameters["weights"], rtol=1e-6)
     np.testing.assert_array_equal(found.codes, expected.codes)
-    assert found.summary().warnings == expected.summary().warnings
+    assert [one.code for one in found.findings] == [one.code for one in expected.findings]
 
 
 @needs_jit
@@ -195,26 +190,24 @@ def test_optima__that_differ_by_names_are_one():
 
 
 @needs_jit
-def test_warning__of_rows_that_change_places_comes_in_both_forms():
+def test_findings__of_rows_that_change_places_comes_in_both_forms():
     with_rows, with_chains = both_forms((1, 0.9))
     _, y = with_chains.at({"weights": [1.0, 2.5]}).simulate(60, seed=3)
     for model, names in ((with_rows, "a and b"), (with_chains, "0 and 1")):
-        found = ch.sample(model, y, update=ch.Collapsed(starts=12), **OPTIONS).summary().warnings
-        (text,) = (one for one in found if "label switching" in one)
-        assert text.startswith(f"rows {names} change places (label switching): the data do not say which is which")
-        assert f"the smaller of rows {names} adds 1" in text
+        found = ch.sample(model, y, update=ch.Collapsed(starts=12), **OPTIONS).findings
+        assert [one.facts["names"] for one in found if one.code == "label-switching"] == [[names]]
 
 
-def test_warning__needs_two_rows_that_change():
+def test_findings__need_two_rows_that_change():
     """A row of two possible sizes beside a known one, or one of another number of states, takes no one's place."""
     chain = ch.Switch(0.1, 0.1)
     known, unknown = ch.Row([0, 2], chain, "known"), ch.Row([0, 1], chain, "unknown", weight=ch.Gamma(2, 1))
     model = model_of(known, unknown)
     values = np.where(np.arange(100) % 2, 1.0, 3.2).reshape(2, 50, 1)
-    assert label_warnings(model, named_parameters(values, model)) == []
+    assert label_findings(model, named_parameters(values, model)) == []
     several = ch.Row([0, 1, 1], ch.Sticky(0.1), "several", weight=ch.Gamma(3, 1))
     model = model_of(unknown, several)
     values = np.concatenate([values, 4.2 - values], axis=-1)
-    assert label_warnings(model, named_parameters(values, model)) == []
+    assert label_findings(model, named_parameters(values, model)) == []
     model = model_of(unknown, ch.Row([0, 1], chain, "other", weight=ch.Gamma(3, 1)))
-    assert len(label_warnings(model, named_parameters(values, model))) == 1
+    assert len(label_findings(model, named_parameters(values, model))) == 1

@@ -21,9 +21,9 @@ import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import unpack
 from chiasma.results.evidence import batch_error
-from chiasma.sampling import engines, sampler
-from chiasma.sampling.interrupts import WaitingInterrupts
+from chiasma.sampling import engines, running, sampler
 from chiasma.sampling.progress import Progress
+from chiasma.sampling.threads import WaitingInterrupts
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")
@@ -255,6 +255,50 @@ def test_fixed_rows__are_in_the_codes(update):
     assert (small(update=update).states(1) == 1).all()
 
 
+# ---- What a run knows of itself --------------------------------------------------------------------------------------
+
+
+def test_work_clock__stands_still_while_kernels_compile(caplog):
+    """Kernels that call others, and a compilation that is going on."""
+    caplog.set_level("INFO", "chiasma")
+    with running.WorkClock() as clock:
+        began = clock()
+        clock.on_start(None)
+        clock.on_start(None)
+        time.sleep(0.05)
+        clock.on_end(None)
+        assert clock.compiling >= 0.05
+        assert clock() - began < 0.05
+        clock.on_end(None)
+    before = clock.compiling
+    time.sleep(0.01)
+    assert clock.compiling == before
+    assert [record.name for record in caplog.records] == ["chiasma"]
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_work_clock__hears_of_compilation():
+    with running.WorkClock() as clock:
+        numba.njit(lambda x: x + 1)(1)
+    assert clock.compiling > 0
+    numba.njit(lambda x: x + 2)(1)
+    with running.WorkClock() as another:
+        pass
+    assert another.compiling == 0
+
+
+def test_info__says_whether_chains_share_a_start():
+    assert small(init=np.full(6, 2)).info["one_start"]
+    assert not small().info["one_start"]
+
+
+def test_blocks__that_leave_a_row_out_are_refused():
+    """Rows 0 and 2 are free; together with another update they may be left out."""
+    with pytest.raises(InvalidInput, match="blocks must update every free row, got none with row 2"):
+        small(update=ch.BlockGibbs(blocks=[(0,)]))
+    small(update=ch.Compose(updates=[ch.BlockGibbs(blocks=[(0,)]), ch.RowGibbs()]))
+
+
 # ---- Initial states -------------------------------------------------------------------------------------------------
 
 
@@ -262,14 +306,14 @@ def test_fixed_rows__are_in_the_codes(update):
 def first_states(monkeypatch) -> list[np.ndarray]:
     """The states (R, T) of every chain before anything runs."""
     seen: list[np.ndarray] = []
-    make = sampler.make_engines
+    make = sampler.build
 
     def watched(*args: Any) -> list[Any]:
         engines = make(*args)
         seen.extend(engine.states.copy() for engine in engines)
         return engines
 
-    monkeypatch.setattr(sampler, "make_engines", watched)
+    monkeypatch.setattr(sampler, "build", watched)
     return seen
 
 
@@ -326,7 +370,9 @@ def test_init__of_a_density(first_states):
 @pytest.mark.parametrize("name", ["draws", "chains", "thin", "exchange_every", "workers"])
 @pytest.mark.parametrize("count", [0, -3, 2.5, 2.0, NAN, "ten", True])
 def test_counts__refused(name, count):
-    with pytest.raises(InvalidInput, match=f"{name} must be a whole number of at least 1, got {count!r}"):
+    with pytest.raises(
+        InvalidInput, match=f"{name} must be a whole number (of at least 1|in 1..10,000), got {count!r}"
+    ):
         small(**{name: count})
 
 
@@ -349,7 +395,7 @@ def test_model_and_data__refused():
         ch.sample(y, model)
     with pytest.raises(InvalidInput, match="MosaicCrossover needs the Markov structure"):
         ch.sample(normal(), exchange="mosaic")
-    with pytest.raises(InvalidInput, match="update must be SiteGibbs"):
+    with pytest.raises(InvalidInput, match="update must be RandomWalk"):
         ch.sample(normal(update="walk"))
 
 
@@ -421,7 +467,7 @@ def interrupted(chains: int, ready: int, warmup: int = 0, **options: Any) -> ch.
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupt__returns_what_all_chains_have(workers, monkeypatch):
     """With one worker for three chains too: they take turns."""
-    monkeypatch.setattr(sampler, "TURN", 0.002)
+    monkeypatch.setattr(running, "TURN", 0.002)
     n_threads = threading.active_count()
     posterior = interrupted(chains=3, ready=3, workers=workers)
     assert_threads_end(n_threads)
@@ -443,7 +489,7 @@ def test_interrupt__waits_until_the_pool_holds_no_lock(monkeypatch):
     turns = Counter()
     sent = []
 
-    class Pool(sampler.ThreadPoolExecutor):
+    class Pool(running.ThreadPoolExecutor):
         def submit(self, task: Any, engine: Any, chain: int) -> Any:
             turns[chain] += 1
             if not sent and len(turns) == 3 and min(turns.values()) == 2:  # all of them have draws
@@ -453,8 +499,8 @@ def test_interrupt__waits_until_the_pool_holds_no_lock(monkeypatch):
                 sent.append("goes on")
             return super().submit(task, engine, chain)
 
-    monkeypatch.setattr(sampler, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(sampler, "TURN", 0.002)
+    monkeypatch.setattr(running, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(running, "TURN", 0.002)
     walk = lambda x, beta, rng: x + rng.normal(size=x.shape)  # noqa: E731
     posterior = ch.sample(
         normal(update=walk), exchange=None, draws=10**6, warmup=0, chains=3, workers=3, seed=5, progress=False
@@ -489,7 +535,7 @@ def test_waiting_interrupts__take_effect_when_asked_for_or_at_the_end():
     ids=["during warm-up", "before all chains have a draw"],
 )
 def test_interrupt__without_draws_is_an_interrupt(chains, ready, warmup, monkeypatch):
-    monkeypatch.setattr(sampler, "TURN", 1000.0)
+    monkeypatch.setattr(running, "TURN", 1000.0)
     n_threads = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         interrupted(chains=chains, ready=ready, warmup=warmup, workers=1)
@@ -498,7 +544,7 @@ def test_interrupt__without_draws_is_an_interrupt(chains, ready, warmup, monkeyp
 
 def test_interrupt__of_an_ensemble(monkeypatch):
     """Ctrl-C while the main thread shows progress, after a few pieces of draws of every chain."""
-    monkeypatch.setattr(sampler, "TURN", 0.0)
+    monkeypatch.setattr(running, "TURN", 0.0)
     monkeypatch.setattr(engines, "BUFFER", 1)
     advanced: dict[int, int] = {}
 

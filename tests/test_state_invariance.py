@@ -22,11 +22,11 @@ from scipy.linalg import expm, fractional_matrix_power
 
 import chiasma as ch
 from branches import Path, Proof, distribution, pair_step, path_step, prove, prove_pair
-from chiasma.kernels import jumps, state_ball, state_moves, state_passes, sweeps
+from chiasma.kernels import ball, crossover, jumps, passes, sweeps
 from chiasma.kernels import layout as layouts
 from chiasma.models.groups import Group
-from chiasma.models.state_target import StateTarget
-from chiasma.sampling import state_sweeps, updates
+from chiasma.models.target import Target
+from chiasma.sampling import loop_sweeps, updates
 from chiasma.sampling.differences import Differences
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.updates import UPDATES, Update
@@ -87,7 +87,7 @@ class Case:
         """One by one."""
         return [row for row in self.plain for _ in range(row.row.copies)]
 
-    def target(self, streamed: bool = False) -> StateTarget:
+    def target(self, streamed: bool = False) -> Target:
         emission = ch.Poisson() if self.sd is None else ch.Gaussian(sd=self.sd)
         model = ch.FactorialHMM(rows=[row.row for row in self.plain], emission=emission)
         data = ch.Observations(self.y, starts=self.starts, gaps=self.gaps)
@@ -353,7 +353,7 @@ def differ(a: Sequence[int], b: Sequence[int]) -> int:
 # Proofs of the sweeps.
 
 
-def sweep_proof(name: str, update: Update, target: StateTarget, beta: float = BETA) -> Proof:
+def sweep_proof(name: str, update: Update, target: Target, beta: float = BETA) -> Proof:
     sweep = update.prepare(target, beta)
     return prove(path_step(sweep), posterior(name, beta), sweep.n_uniforms)
 
@@ -507,7 +507,7 @@ def test_updates(claim):
     accept(sweep_proof(claim.name, claim.update, CASES[claim.name].target(claim.streamed)), claim.matrix())
 
 
-def ball_proof(name: str, update: Ball, target: StateTarget, patch: pytest.MonkeyPatch) -> Proof:
+def ball_proof(name: str, update: Ball, target: Target, patch: pytest.MonkeyPatch) -> Proof:
     """In two halves, path to centres and centres to path, as in test_invariance.py."""
     sweep = update.prepare(target, BETA)
     offsets = update.steps(target)[0].values
@@ -515,12 +515,12 @@ def ball_proof(name: str, update: Ball, target: StateTarget, patch: pytest.Monke
     def centres(path: Path) -> dict[Path, float]:
         def draw(uniforms: np.ndarray) -> Path:
             out = np.empty(len(path), np.int64)
-            state_ball.draw_centres(np.array(path), offsets, target.layout, uniforms, out)
+            ball.draw_centres(target.transitions, np.array(path), offsets, uniforms, out)
             return tuple(out.tolist())
 
         return distribution(draw, len(path))
 
-    def keep(codes: Any, offsets: Any, layout: Any, uniforms: Any, out: Any) -> None:
+    def keep(trans: Any, codes: Any, offsets: Any, uniforms: Any, out: Any) -> None:
         out[:] = codes
 
     pi = posterior(name, BETA)
@@ -528,7 +528,7 @@ def ball_proof(name: str, update: Ball, target: StateTarget, patch: pytest.Monke
     first = {path: centres(path) for path in pi}
     second = {}
     with patch.context() as patched:
-        patched.setattr(state_ball, "draw_centres", keep)
+        patched.setattr(ball, "draw_centres", keep)
         for around in {u for found in first.values() for u in found}:
             second[around] = distribution(lambda uniforms, u=around: path_step(sweep)(u, uniforms), sweep.n_uniforms)
     matrix = np.zeros((len(pi), len(pi)))
@@ -584,7 +584,7 @@ class Script:
 def recorded(name: str) -> dict[tuple[tuple[int, ...], ...], float]:
     """Distribution of the recorded paths of all rows, where the codes of the axes are drawn from their target."""
     case, target = CASES[name], CASES[name].target()
-    layout = target.rows.layout
+    layout = target.row_layout
     out: dict[tuple[tuple[int, ...], ...], float] = {}
     for path, mass in posterior(name, BETA).items():
 
@@ -674,7 +674,7 @@ def test_every_update_and_exchange_is_proved():
 # The proofs can fail.
 
 
-def changed(target: StateTarget, **attributes: Any) -> StateTarget:
+def changed(target: Target, **attributes: Any) -> Target:
     other = copy.copy(target)
     other.__dict__.update(attributes)
     return other
@@ -703,7 +703,7 @@ def bits_for_rows(patch: pytest.MonkeyPatch) -> None:
 
 def flipped_bits(patch: pytest.MonkeyPatch) -> None:
     """Offsets that flip bits, as those of binary rows do: a row of three states gets a fourth."""
-    patch.setattr(state_ball, "translate", lambda code, offset, layout: code ^ offset)
+    patch.setattr(ball, "translate", lambda trans, code, offset: code ^ offset)
 
 
 def padded_block(patch: pytest.MonkeyPatch) -> None:
@@ -715,8 +715,8 @@ def padded_block(patch: pytest.MonkeyPatch) -> None:
             if out[t] >> layout.shifts[k] & layout.masks[k] == layout.sizes[k] - 1:
                 out[t] |= layout.masks[k] << layout.shifts[k]
 
-    real = state_sweeps.codes_of_indices
-    patch.setattr(state_sweeps, "codes_of_indices", codes)
+    real = loop_sweeps.codes_of_indices
+    patch.setattr(loop_sweeps, "codes_of_indices", codes)
 
 
 def uneven_rows(patch: pytest.MonkeyPatch) -> None:
@@ -728,24 +728,25 @@ real = Script.random
 
 
 def forgotten_beta(patch: pytest.MonkeyPatch) -> None:
-    scale = state_sweeps.scale_columns
-    patch.setattr(state_sweeps, "scale_columns", lambda columns, beta: scale(columns, 1.0))
+    scale = ball.scale_columns
+    patch.setattr(ball, "scale_columns", lambda columns, beta: scale(columns, 1.0))
 
 
 def wrong_edge(patch: pytest.MonkeyPatch) -> None:
     """The backward draw with the edge that enters column t in place of the one that leaves it."""
-    draw = state_passes.draw_block
+    draw = passes.draw_block
 
-    def broken(alpha: Any, trans: Any, layout: Any, edge: Any, *rest: Any) -> None:
-        draw(alpha, trans, layout, np.concatenate([edge[:1], edge[:-1]]), *rest)
+    def broken(alpha: Any, trans: Any, edge: Any, *rest: Any) -> None:
+        draw(alpha, trans, np.concatenate([edge[:1], edge[:-1]]), *rest)
 
-    patch.setattr(state_sweeps, "draw_block", broken)
+    patch.setattr(loop_sweeps, "draw_block", broken)
 
 
 def wrong_swap(patch: pytest.MonkeyPatch) -> None:
     """The rows of a difference go to its states, wherever they were: there is no way back."""
 
-    def broken(code: int, a: int, b: int, layout: Any) -> int:
+    def broken(code: int, a: int, b: int, trans: Any) -> int:
+        layout = trans.layout
         fields = sum(int(m) << int(s) for m, s in zip(layout.masks, layout.shifts, strict=True) if (a ^ b) >> s & m)
         return code & ~fields | b
 
@@ -754,18 +755,18 @@ def wrong_swap(patch: pytest.MonkeyPatch) -> None:
 
 def jump_without_transitions(patch: pytest.MonkeyPatch) -> None:
     """Swaps that cost nothing at the borders of a segment."""
-    real = state_sweeps.state_jump_tables
+    real = loop_sweeps.jump_tables
 
     def broken(*args: Any) -> None:
         real(*args)
         args[-2][:, -4:] = args[-2][:, -4:-3]
 
-    patch.setattr(state_sweeps, "state_jump_tables", broken)
+    patch.setattr(loop_sweeps, "jump_tables", broken)
 
 
 def kept_others(patch: pytest.MonkeyPatch) -> None:
     """The likelihood of a block as if all other axes were in state 0."""
-    around = StateTarget.candidates.func
+    around = Target.candidates.func
 
     class Alone:
         def __init__(self, source: Any):
@@ -774,7 +775,7 @@ def kept_others(patch: pytest.MonkeyPatch) -> None:
         def around(self, centres: Any, axes: Any) -> Any:
             return self.source.around(np.zeros_like(centres), axes)
 
-    patch.setattr(StateTarget, "candidates", property(lambda self: Alone(around(self))))
+    patch.setattr(Target, "candidates", property(lambda self: Alone(around(self))))
 
 
 @pytest.mark.parametrize(
@@ -824,7 +825,7 @@ def test_mutants__rows_of_a_group_that_are_not_chosen_uniformly(monkeypatch):
 
 @pytest.mark.parametrize("exchange", [move for name, move in MOVES.items() if name != "swap"], ids=repr)
 def test_mutants__forgotten_junction(exchange, monkeypatch):
-    monkeypatch.setattr(state_moves, "edge_scores", lambda *args: (0.0,) * 4)
+    monkeypatch.setattr(crossover, "edge_table", lambda *args: (0.0,) * 4)
     assert exchange_proof(exchange, "three", "three").error > REJECTED
 
 

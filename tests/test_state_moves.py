@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import chiasma as ch
 import state_reference as twin
 from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.kernels import ball, crossover, moves, passes, transitions
 from chiasma.kernels import layout as layouts
-from chiasma.kernels import state_ball, state_moves, state_passes, state_paths
 from chiasma.kernels.layout import ball_offsets, ball_size, make_layout, sub_layout
-from chiasma.models.state_target import StateTarget
-from chiasma.sampling.exchanges import EXCHANGES, StatePair
+from chiasma.kernels.transitions import Matrices, translate
+from chiasma.sampling.exchanges import EXCHANGES, LoopPair
 from chiasma.sampling.plan import block_rows
 from chiasma.sampling.updates import UPDATES
 from reference import invert, log, temper
@@ -52,11 +52,11 @@ def test_a_ball_holds_the_codes_in_which_few_rows_differ(seed, sizes, data):
     centre = seed % len(problem.states)
     near = [i for i, x in enumerate(problem.states) if (x != problem.states[centre]).sum() <= radius]
     (code,) = problem.codes([centre])
-    found = [state_ball.translate(code, offset, layout) for offset in offsets]
+    found = [translate(Matrices(problem.trans, layout), code, offset) for offset in offsets]
     assert sorted(found) == sorted(problem.codes(near).tolist())
     # u is as likely from s as s is from u: with an offset, its inverse is one.
     for other in found:
-        assert code in [state_ball.translate(other, offset, layout) for offset in offsets]
+        assert code in [translate(Matrices(problem.trans, layout), other, offset) for offset in offsets]
 
 
 @pytest.mark.jit_off
@@ -65,16 +65,16 @@ def test_centres_and_candidates_are_translations(seed, sizes):
     rng, problem, layout = make(seed, sizes, 9)
     codes, offsets = problem.codes(rng.integers(len(problem.states), size=9)), ball_offsets(layout, 1)
     uniforms, centres = rng.random(9), np.empty(9, np.int64)
-    state_ball.draw_centres(codes, offsets, layout, uniforms, centres)
+    ball.draw_centres(Matrices(problem.trans, layout), codes, offsets, uniforms, centres)
     chosen = offsets[(uniforms * len(offsets)).astype(int)]
     for code, offset, centre in zip(codes, chosen, centres, strict=True):
         for k, size in enumerate(sizes):
             x, o, u = (int(c) >> layout.shifts[k] & layout.masks[k] for c in (code, offset, centre))
             assert u == (x + o) % size
     candidates = np.empty((9, len(offsets)), np.int64)
-    state_ball.list_candidates(centres, offsets, layout, candidates)
+    ball.list_candidates(Matrices(problem.trans, layout), centres, offsets, candidates)
     for row, centre in zip(candidates, centres, strict=True):
-        assert row.tolist() == [state_ball.translate(centre, offset, layout) for offset in offsets]
+        assert row.tolist() == [translate(Matrices(problem.trans, layout), centre, offset) for offset in offsets]
 
 
 def restricted(problem, candidates, layout):
@@ -95,18 +95,19 @@ def test_the_filter_and_draw_of_candidates_equal_the_dense_twin(seed, sizes, zer
     path = twin.draw_path(problem, rng.random(n_columns), lazy=False)
     offsets = ball_offsets(layout, 1)
     candidates = np.empty((n_columns, len(offsets)), np.int64)
-    state_ball.list_candidates(problem.codes(path), offsets, layout, candidates)  # the path itself is possible
+    centres = problem.codes(path)  # the path itself is possible
+    ball.list_candidates(Matrices(problem.trans, layout), centres, offsets, candidates)
     at = restricted(problem, candidates, layout)
     log_lik = np.take_along_axis(problem.log_lik, at, axis=1)
     expected, _, _ = twin.dense_filter(problem)
     expected = np.take_along_axis(expected, at, axis=1)
     uniforms, codes, weights = rng.random(n_columns), np.empty(n_columns, np.int64), np.empty(len(offsets))
     alpha = np.empty(log_lik.shape)
-    arrays = candidates, log(problem.trans), layout, problem.edge
-    assert state_ball.log_filter_candidates(log_lik, *arrays, alpha) == -1
+    arrays = centres, offsets, Matrices(log(problem.trans), layout), problem.edge
+    assert ball.log_filter_ball(log_lik, *arrays, alpha) == -1
     made = np.exp(alpha)
     np.testing.assert_allclose(made / made.sum(axis=1, keepdims=True), np.exp(expected), rtol=1e-9, atol=1e-200)
-    state_ball.log_draw_candidates(alpha, *arrays, uniforms, codes, weights)
+    ball.log_draw_ball(alpha, *arrays, uniforms, codes, weights)
     wanted = np.empty(n_columns, np.int64)
     for t in range(n_columns - 1, -1, -1):
         column = expected[t]
@@ -116,11 +117,11 @@ def test_the_filter_and_draw_of_candidates_equal_the_dense_twin(seed, sizes, zer
     np.testing.assert_array_equal(codes, np.take_along_axis(candidates, wanted[:, None], axis=1)[:, 0])
     if not zeros:
         lik = temper(log_lik, 1.0)[0]
-        arrays = candidates, problem.trans, layout, problem.edge
-        state_ball.filter_candidates(lik, *arrays, alpha)
+        arrays = centres, offsets, Matrices(problem.trans, layout), problem.edge
+        ball.filter_ball(lik, *arrays, alpha)
         np.testing.assert_allclose(alpha, np.exp(expected), rtol=1e-9, atol=1e-200)
         again = np.empty(n_columns, np.int64)
-        state_ball.draw_candidates(alpha, *arrays, uniforms, again, weights)
+        ball.draw_ball(alpha, *arrays, uniforms, again, weights)
         np.testing.assert_array_equal(again, codes)
 
 
@@ -129,8 +130,9 @@ def test_candidates_that_nothing_leads_to_are_told():
     never = np.log(np.array([[1.0, 1e-300, 1e-300] * 3, [1.0, 1e-300, 1e-300] * 3]))
     never[never < -1] = -np.inf
     alpha = np.empty((2, 1))
-    candidates, edge = np.array([[0], [1]]), np.array([0, 1], np.int32)
-    assert state_ball.log_filter_candidates(np.zeros((2, 1)), candidates, never, make_layout([3]), edge, alpha) == 1
+    centres, only, edge = np.array([0, 1]), np.array([0]), np.array([0, 1], np.int32)
+    logs = Matrices(never, make_layout([3]))
+    assert ball.log_filter_ball(np.zeros((2, 1)), centres, only, logs, edge, alpha) == 1
 
 
 @pytest.mark.jit_off
@@ -143,7 +145,7 @@ def test_levels_are_sums_over_rows(seed, n_channels):
     indices = rng.integers(30, size=7)
     rows = np.array([2, 0]) if seed % 2 else np.arange(3)
     out = np.ones((7, n_channels))
-    state_paths.add_levels(problem.codes(indices), sub_layout(layout, rows), places[rows], np.concatenate(own), out)
+    layouts.add_levels(problem.codes(indices), sub_layout(layout, rows), places[rows], np.concatenate(own), out)
     wanted = [1 + sum(own[k][problem.states[i, k]] for k in rows) for i in indices]
     np.testing.assert_allclose(out, wanted, rtol=TIGHT)
 
@@ -155,7 +157,7 @@ def test_moves_are_the_entries_of_the_dense_matrix(seed, sizes):
     a, b = rng.integers(len(problem.states), size=2)
     codes = problem.codes([a, b])
     for e in range(3):
-        made = state_paths.move(problem.trans, e, layout, *codes)
+        made = transitions.move(Matrices(problem.trans, layout), e, *codes)
         assert np.log(made) == pytest.approx(problem.dense[e, a, b], rel=TIGHT)
 
 
@@ -170,13 +172,13 @@ def test_passes_over_some_rows_are_those_of_a_model_with_these_rows_alone(seed, 
     n_states = int(np.prod(chosen))
     alone = twin.StateProblem(chosen, matrices, problem.edge, rng.normal(0.0, 2.0, (6, n_states)))
     block = sub_layout(layout, rows)
-    lik, alpha, scratch = temper(alone.log_lik, 1.0)[0], np.empty((6, n_states)), np.empty((3, n_states))
+    lik, alpha, scratch = temper(alone.log_lik, 1.0)[0], np.empty((6, n_states)), np.empty(3 * n_states)
     message, indices = np.eye(n_states)[0], np.empty(6, np.int64)
-    state_passes.filter_block(lik, problem.trans, block, problem.edge, 0, message, alpha, alpha[:0], scratch)
+    passes.filter_block(lik, Matrices(problem.trans, block), problem.edge, 0, message, alpha, alpha[:0], scratch)
     expected, _, _ = twin.dense_filter(alone)
     np.testing.assert_allclose(alpha / alpha.sum(axis=1, keepdims=True), np.exp(expected), rtol=1e-10)
     uniforms = rng.random(6)
-    state_passes.draw_block(alpha, problem.trans, block, problem.edge, uniforms, indices, scratch[:2])
+    passes.draw_block(alpha, Matrices(problem.trans, block), problem.edge, uniforms, indices, np.empty((2, n_states)))
     np.testing.assert_array_equal(indices, twin.draw_path(alone, uniforms, lazy=True))
     codes = np.empty(6, np.int64)
     layouts.codes_of_indices(indices, block, codes)
@@ -196,10 +198,10 @@ def test_scores_of_edges_and_rows_are_those_of_the_paths_exchanged(seed, sizes, 
     rows = np.flatnonzero(rng.random(len(sizes)) < 0.6)
     swapped = states.copy()
     swapped[:, :, rows] = states[::-1][:, :, rows]
-    log_trans = log(first.trans), log(second.trans)
-    edges = np.empty((6, 1, 4))
-    mask = state_moves.fields_of(sum(1 << int(k) for k in rows), layout)
-    state_moves.score_edges(a, b, mask, layout, *log_trans, first.edge, edges)
+    log_trans = [Matrices(log(own.trans), layout) for own in (first, second)]
+    edges = np.empty((6, 4))
+    (mask,) = moves.fields_of(np.array([sum(1 << int(k) for k in rows)]), log_trans[0])
+    crossover.score_edges(a, b, mask, *log_trans, first.edge, edges)
     for t, before, here in product(range(6), (0, 1), (0, 1)):
         differ = states[0, t] != states[1, t]
         if t:
@@ -209,14 +211,14 @@ def test_scores_of_edges_and_rows_are_those_of_the_paths_exchanged(seed, sizes, 
             for i, own in enumerate((first, second)):
                 x = (swapped if before else states)[i, t - 1, k] if t else 0
                 total += log(own.matrices[first.edge[t]][k])[x, (swapped if here else states)[i, t, k]]
-        assert edges[t, 0, 2 * before + here] == pytest.approx(total, rel=1e-11, abs=1e-11)
+        assert edges[t, 2 * before + here] == pytest.approx(total, rel=1e-11, abs=1e-11)
     scores = np.empty((len(rows), 2))
-    state_moves.score_rows(a, b, rows, layout, *log_trans, first.edge, scores)
+    crossover.score_rows(a, b, rows, *log_trans, first.edge, scores)
     for n, k in enumerate(rows):
         alone = sub_layout(layout, np.array([k]))
         for z, paths in enumerate(((a, b), (b, a))):
             parts = zip(paths, log_trans, strict=True)
-            wanted = sum(state_paths.log_prior(path, own, alone, first.edge) for path, own in parts)
+            wanted = sum(transitions.log_prior(path, own._replace(layout=alone), first.edge) for path, own in parts)
             assert scores[n, z] == pytest.approx(wanted, rel=1e-11)
 
 
@@ -317,7 +319,7 @@ def test_updates__tables_and_streams_draw_the_same(name, update):
     traces = []
     for table_bytes in (2**24, 0):
         target = model.exact_target(data, table_bytes=table_bytes)
-        assert isinstance(target, StateTarget)
+        assert not target.binary
         assert target.tabulated == (table_bytes > 0)
         sweep, rng = update.prepare(target, 0.8), np.random.default_rng(3)
         codes, trace = target.sample_prior(np.random.default_rng(2)), []
@@ -341,7 +343,7 @@ def test_exchanges__tables_and_streams_exchange_the_same(exchange):
     for table_bytes in (2**24, 0):
         first, second = (one.exact_target(data, table_bytes=table_bytes) for one in (model, own))
         step, rng = exchange.prepare(first, second, 1.0, 0.3), np.random.default_rng(1)
-        assert isinstance(step, StatePair)
+        assert isinstance(step, LoopPair)
         a, b = (first.sample_prior(np.random.default_rng(seed)) for seed in (2, 3))
         together = np.sort([a, b], axis=0)
         moved = 0
@@ -436,14 +438,10 @@ def test_sample__stores_and_resumes_bit_by_bit_for_any_number_of_workers(ladder,
     assert opened.to_datatree()["posterior"]["codes"].shape == (2, 20, 30)
 
 
-def test_sample__begins_where_it_is_told_to():
-    """Rows in no block keep the counts that they began with."""
+def test_sample__refuses_blocks_that_leave_a_row_out():
     model, data = small()
-    init = model.simulate(30, seed=9)[0]
-    posterior = ch.sample(model, data, update=ch.BlockGibbs(blocks=[(0,)]), exchange=None, init=init, **QUICK)
-    on = posterior.states("lamp_1").values + posterior.states("lamp_2").values
-    assert (on == init[1] + init[2]).all()
-    assert (posterior.states("washer").values != init[0]).any()
+    with pytest.raises(ch.InvalidInput, match="every free row"):
+        ch.sample(model, data, update=ch.BlockGibbs(blocks=[(0,)]), exchange=None, **QUICK)
 
 
 def test_sample__equal_rows_are_equally_often_on():

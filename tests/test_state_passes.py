@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 import state_reference as twin
-from chiasma.kernels import axes, expected_moves, log_state_passes, logspace, state_passes, tensor
+from chiasma.kernels import axes, expected_moves, log_passes, logspace, passes, step
 from chiasma.kernels.layout import make_layout
-from chiasma.kernels.tensor import TINY_STAY
+from chiasma.kernels.step import TINY_STAY
+from chiasma.kernels.transitions import Matrices, into_products, stay_products
 from reference import log, temper
 
 pytestmark = pytest.mark.jit_off
@@ -45,20 +46,19 @@ def test_one_step_is_a_product_with_one_matrix_per_row(sizes, back):
     rng, problem, layout = make(1, sizes, 1)
     n_states = len(problem.log_lik[0])
     plan = axes.plan_axes(layout.sizes)
-    step, scratch = axes.make_step(plan), np.empty(2 * n_states)
+    matrices, scratch = axes.make_step(plan), np.empty(2 * n_states)
     message = rng.random(n_states + 3)
     for e in (1, 0):
-        axes.load_step(problem.trans, e, layout, plan, back, step)
-        here = axes.mix(plan, n_states, step, message, 3, scratch)
+        axes.load_step(problem.trans, e, layout, plan, back, matrices)
+        here = axes.mix(plan, n_states, matrices, message, 3, scratch)
         expected = along_each_axis(problem, e, message[3:], back)
         np.testing.assert_allclose(scratch[here : here + n_states], expected, rtol=TIGHT)
         # Axis by axis into one array, with room that must stay as it is between and after them.
         places = np.full(((len(plan) + 1), n_states + 5), np.nan)
         places[0, :n_states] = message[3:]
+        flat = places.ravel()
         for g in range(len(plan)):
-            axes.mix_one(
-                plan, g, n_states, step, places.ravel(), g * (n_states + 5), places.ravel(), (g + 1) * (n_states + 5)
-            )
+            axes.mix_one(plan, g, n_states, matrices, flat, g * (n_states + 5), flat, (g + 1) * (n_states + 5))
         np.testing.assert_allclose(places[-1, :n_states], expected, rtol=TIGHT)
         assert np.isnan(places[:, n_states:]).all()
 
@@ -94,12 +94,12 @@ def test_products_over_rows_are_entries_of_the_dense_matrix(seed, sizes, zeros):
     n_states = len(problem.states)
     out = np.empty(n_states)
     for e in range(3):
-        axes.stay_products(problem.trans, e, layout, out)
+        stay_products(Matrices(problem.trans, layout), e, out)
         np.testing.assert_allclose(out, np.exp(np.diag(problem.dense[e])), rtol=TIGHT)
         for index in {0, seed % n_states, n_states - 1}:
-            axes.into_products(problem.trans, e, layout, index, out)
+            into_products(Matrices(problem.trans, layout), e, index, out)
             np.testing.assert_allclose(out, np.exp(problem.dense[e][:, index]), rtol=TIGHT)
-            log_state_passes.into_log_sums(log(problem.trans), e, layout, index, out)
+            log_passes.into_log_sums(Matrices(log(problem.trans), layout), e, index, out)
             np.testing.assert_allclose(out, problem.dense[e][:, index], rtol=TIGHT)
 
 
@@ -109,7 +109,7 @@ def test_row_marginals_are_the_masses_of_single_states(seed, sizes):
     weights = rng.random(len(problem.states))
     before = weights.copy()
     out = np.empty(sum(sizes))
-    state_passes.row_marginals(weights, layout.sizes, out, np.empty_like(weights))
+    step.row_marginals(Matrices(problem.trans, layout), weights, out, np.empty_like(weights))
     np.testing.assert_allclose(out, twin.marginals(problem, weights[None])[0], rtol=TIGHT)
     np.testing.assert_array_equal(weights, before)
 
@@ -140,13 +140,13 @@ def linear_messages(problem, layout, cut):
     """alpha and stay (one row more than columns) from filter_block in two calls, and the evidence."""
     n_columns, n_states = problem.log_lik.shape
     lik, top = temper(problem.log_lik, problem.beta)
-    message, scratch = np.zeros(n_states), np.empty((3, n_states))
+    message, scratch = np.zeros(n_states), np.empty(3 * n_states)
     message[0] = 1.0
     alpha, stay = np.empty((n_columns, n_states)), np.empty((n_columns + 1, n_states))
     total = top.sum()
     for a, b in ((0, cut), (cut, n_columns)):
         arrays = message, alpha[a:b], stay[a:b], scratch
-        total += state_passes.filter_block(lik[a:b], problem.trans, layout, problem.edge, a, *arrays)
+        total += passes.filter_block(lik[a:b], Matrices(problem.trans, layout), problem.edge, a, *arrays)
     np.testing.assert_allclose(message / message.sum(), alpha[-1] / alpha[-1].sum(), rtol=TIGHT)
     return alpha, stay, total
 
@@ -161,7 +161,7 @@ def test_linear_passes_equal_the_dense_twin(seed, sizes, n_columns, beta, data):
     rng, problem, layout = make(seed, sizes, n_columns)
     problem.beta = beta
     n_states = len(problem.states)
-    trans, edge = problem.trans, problem.edge
+    trans, edge = Matrices(problem.trans, layout), problem.edge
     cut = data.draw(st.integers(0, n_columns - 1))
     pieces = ((cut, n_columns), (0, cut))
     alpha, stay, total = linear_messages(problem, layout, cut)
@@ -169,34 +169,34 @@ def test_linear_passes_equal_the_dense_twin(seed, sizes, n_columns, beta, data):
     assert total == pytest.approx(evidence, rel=TIGHT, abs=TIGHT)
     np.testing.assert_allclose(normalised(alpha), np.exp(expected), rtol=1e-10)
     for t in range(1, n_columns):
-        step = np.diag(problem.dense[edge[t]])
-        np.testing.assert_allclose(stay[t], np.exp(expected[t - 1] + step - ahead[t]), rtol=1e-10)
+        staying = np.diag(problem.dense[edge[t]])
+        np.testing.assert_allclose(stay[t], np.exp(expected[t - 1] + staying - ahead[t]), rtol=1e-10)
     # The edge that leaves the first piece: the same numbers as from the filter of the second.
     if cut:
         after = np.empty(n_states)
-        state_passes.stay_after(trans, edge[cut], layout, alpha[cut - 1], after, np.empty((3, n_states)))
+        passes.stay_after(trans, edge[cut], alpha[cut - 1], np.empty(3 * n_states), after)
         np.testing.assert_allclose(after, stay[cut], rtol=TIGHT)
     uniforms = rng.random((2, n_columns))
     paths, weights = np.empty((2, n_columns), np.int64), np.empty(n_states)
     for a, b in pieces:
         rows = stay[a : b + 1]
-        state_passes.draw_blocks(alpha[a:b], rows, trans, layout, edge, a, uniforms, paths, weights)
+        passes.draw_blocks(alpha[a:b], rows, trans, edge, a, uniforms, paths, weights)
     once = np.empty_like(paths)
     for n in range(2):
         np.testing.assert_array_equal(paths[n], twin.draw_path(problem, uniforms[n], lazy=True))
-        state_passes.draw_block(alpha, trans, layout, edge, uniforms[n], once[n], np.empty((2, n_states)))
+        passes.draw_block(alpha, trans, edge, uniforms[n], once[n], np.empty((2, n_states)))
     np.testing.assert_array_equal(once, paths)
     smoothed = twin.dense_smoother(problem)
     gamma, marginals = np.empty(n_states), np.empty((n_columns, sum(sizes)))
     for a, b in pieces:
-        state_passes.smooth_block(alpha[a:b], trans, layout, edge, a, gamma, marginals, np.empty((2, n_states)))
+        passes.smooth_block(alpha[a:b], trans, edge, a, gamma, marginals, np.empty(2 * n_states))
     np.testing.assert_allclose(marginals, twin.marginals(problem, smoothed), rtol=1e-10)
     np.testing.assert_allclose(gamma, smoothed[0], rtol=1e-10)
-    counts, scratch = np.ones_like(trans), np.empty((len(sizes) + 1, n_states))
+    counts, scratch = np.ones_like(problem.trans), np.empty((len(sizes) + 1, n_states))
     for a, b in pieces:
-        expected_moves.count_block(alpha[a:b], trans, layout, edge, a, gamma, alpha[:0], counts, scratch)
+        expected_moves.count_block(trans, alpha[a:b], edge, a, gamma, alpha[:0], counts, scratch)
     np.testing.assert_allclose(counts - 1.0, twin.expected_counts(problem), rtol=1e-9, atol=TIGHT)
-    expected_moves.count_block(alpha, trans, layout, edge, 0, gamma, alpha, counts, scratch)
+    expected_moves.count_block(trans, alpha, edge, 0, gamma, alpha, counts, scratch)
     np.testing.assert_allclose(alpha, smoothed, rtol=1e-10)
 
 
@@ -213,8 +213,10 @@ def test_messages_do_not_depend_on_where_a_pass_is_cut_nor_on_what_is_kept(sizes
     lik, top = temper(problem.log_lik, 1.0)
     for n_kept in (1, 2):
         message = np.eye(len(problem.states))[0]
-        kept, scratch = np.empty((n_kept, len(message))), np.empty((3, len(message)))
-        part = state_passes.filter_block(lik, problem.trans, layout, problem.edge, 0, message, kept, kept[:0], scratch)
+        kept, scratch = np.empty((n_kept, len(message))), np.empty(3 * len(message))
+        part = passes.filter_block(
+            lik, Matrices(problem.trans, layout), problem.edge, 0, message, kept, kept[:0], scratch
+        )
         assert part + top.sum() == total
         np.testing.assert_array_equal(kept[39 % n_kept], whole[39])
 
@@ -225,20 +227,17 @@ def test_each_index_is_drawn_over_an_interval_as_long_as_its_probability(sizes, 
     _, problem, layout = make(4, sizes, 2, scale=1.0, starts=0.0)
     n_states = len(problem.states)
     alpha, stay, _ = linear_messages(problem, layout, 0)
-    log_alpha, log_trans = np.log(alpha), np.log(problem.trans)
+    log_alpha, log_trans = np.log(alpha), Matrices(np.log(problem.trans), layout)
+    trans = Matrices(problem.trans, layout)
     weights, uniforms = np.empty(n_states), np.zeros(2)
     for last in range(n_states):
         counts = np.zeros(n_states)
         for uniforms[0] in (np.arange(n_grid) + 0.5) / n_grid:
             path = np.array([-1, last])  # column 1 is given
             if log_space:
-                log_state_passes.log_draw_block(
-                    log_alpha[:1], log_trans, layout, problem.edge, 0, uniforms, path, weights
-                )
+                log_passes.log_draw_block(log_alpha[:1], log_trans, problem.edge, 0, uniforms, path, weights)
             else:
-                state_passes.draw_blocks(
-                    alpha[:1], stay[:2], problem.trans, layout, problem.edge, 0, uniforms[None], path[None], weights
-                )
+                passes.draw_blocks(alpha[:1], stay[:2], trans, problem.edge, 0, uniforms[None], path[None], weights)
             counts[path[0]] += 1
         chance = alpha[0] * np.exp(problem.dense[problem.edge[1]][:, last])
         # One interval per index, so that a grid of n points misses its length by at most 1 / n.
@@ -250,13 +249,13 @@ def test_a_state_that_is_all_but_impossible_to_stay_in_is_left_with_the_right_pr
     # The stay probability of index 0 is too small to serve as a normaliser, or not even precise.
     _, problem, layout = make(3, (3, 2), 2, starts=0.0)
     alpha, stay = np.array([[least, 0.3, 0.2, 0.25, 0.1, 0.15]]), np.empty((2, 6))
-    state_passes.stay_after(problem.trans, problem.edge[1], layout, alpha[0], stay[1], np.empty((3, 6)))
+    passes.stay_after(Matrices(problem.trans, layout), problem.edge[1], alpha[0], np.empty(18), stay[1])
     assert 0.0 < stay[1, 0] < TINY_STAY
     counts, weights, uniforms = np.zeros(6), np.empty(6), np.zeros(2)
     for uniforms[0] in (np.arange(n_grid) + 0.5) / n_grid:
         path = np.array([-1, 0])
-        state_passes.draw_blocks(
-            alpha, stay, problem.trans, layout, problem.edge, 0, uniforms[None], path[None], weights
+        passes.draw_blocks(
+            alpha, stay, Matrices(problem.trans, layout), problem.edge, 0, uniforms[None], path[None], weights
         )
         counts[path[0]] += 1
     chance = alpha[0] * np.exp(problem.dense[problem.edge[1]][:, 0])
@@ -270,20 +269,20 @@ def test_a_state_that_is_all_but_impossible_to_stay_in_is_left_with_the_right_pr
 def test_a_uniform_that_rounding_has_put_at_the_very_end_picks_the_last_possible_index(alpha, drawn):
     _, problem, layout = make(6, (3, 2), 2, starts=0.0)
     alpha, stay = np.array([alpha]), np.empty((2, 6))
-    state_passes.stay_after(problem.trans, problem.edge[1], layout, alpha[0], stay[1], np.empty((3, 6)))
+    passes.stay_after(Matrices(problem.trans, layout), problem.edge[1], alpha[0], np.empty(18), stay[1])
     path = np.array([-1, 0])
     uniforms = np.array([[1.0, 0.0]])
-    state_passes.draw_blocks(alpha, stay, problem.trans, layout, problem.edge, 0, uniforms, path[None], np.empty(6))
+    passes.draw_blocks(alpha, stay, Matrices(problem.trans, layout), problem.edge, 0, uniforms, path[None], np.empty(6))
     assert path[0] == drawn
 
 
 def test_a_uniform_where_staying_ends_does_not_pick_a_neighbour_of_no_weight():
     _, problem, layout = make(6, (3, 2), 2, starts=0.0)
     alpha, stay = np.array([[0.5, 0.0, 0.3, 0.2, 0.0, 0.0]]), np.empty((2, 6))
-    state_passes.stay_after(problem.trans, problem.edge[1], layout, alpha[0], stay[1], np.empty((3, 6)))
+    passes.stay_after(Matrices(problem.trans, layout), problem.edge[1], alpha[0], np.empty(18), stay[1])
     path = np.array([-1, 0])
     uniforms = np.array([[stay[1, 0], 0.0]])
-    state_passes.draw_blocks(alpha, stay, problem.trans, layout, problem.edge, 0, uniforms, path[None], np.empty(6))
+    passes.draw_blocks(alpha, stay, Matrices(problem.trans, layout), problem.edge, 0, uniforms, path[None], np.empty(6))
     assert path[0] == 2
 
 
@@ -296,10 +295,10 @@ def test_extreme_likelihoods_neither_vanish_nor_overflow(seed, scale):
     assert total == pytest.approx(evidence, rel=1e-11)
     np.testing.assert_allclose(normalised(alpha), np.exp(expected), rtol=1e-9, atol=1e-290)
     uniforms, paths = rng.random((1, 12)), np.empty((1, 12), np.int64)
-    state_passes.draw_blocks(alpha, stay, problem.trans, layout, problem.edge, 0, uniforms, paths, np.empty(12))
+    passes.draw_blocks(alpha, stay, Matrices(problem.trans, layout), problem.edge, 0, uniforms, paths, np.empty(12))
     assert np.isfinite(twin.log_joint(problem, paths[0]))
     gamma, marginals = np.empty(12), np.empty((12, 7))
-    state_passes.smooth_block(alpha, problem.trans, layout, problem.edge, 0, gamma, marginals, np.empty((2, 12)))
+    passes.smooth_block(alpha, Matrices(problem.trans, layout), problem.edge, 0, gamma, marginals, np.empty(24))
     np.testing.assert_allclose(marginals, twin.marginals(problem, twin.dense_smoother(problem)), rtol=1e-9, atol=1e-200)
 
 
@@ -311,7 +310,7 @@ def test_rows_of_two_states_give_what_the_binary_kernels_give(seed, n_rows):
     lik, top = temper(problem.log_lik, 1.0)
     trans = problem.trans.reshape(3, n_rows, 4)
     message, plain, plain_stay = np.eye(n_states)[0], np.empty((5, n_states)), np.empty((5, n_states))
-    evidence = tensor.filter_block(lik, trans, problem.edge, 0, message, plain, plain_stay, np.empty(n_states))
+    evidence = passes.filter_block(lik, trans, problem.edge, 0, message, plain, plain_stay, np.empty(n_states))
     assert total == pytest.approx(evidence + top.sum(), rel=TIGHT, abs=TIGHT)
     np.testing.assert_allclose(normalised(alpha), normalised(plain), rtol=1e-11)
     np.testing.assert_allclose(stay[1:5], plain_stay[1:], rtol=1e-11)
@@ -333,7 +332,7 @@ def test_log_passes_equal_the_dense_twin(seed, sizes, n_columns, zeros, scale, b
     rng, problem, layout = make(seed, sizes, n_columns, zeros=zeros, scale=scale)
     problem.beta = beta
     n_states = len(problem.states)
-    log_trans, edge = log(problem.trans), problem.edge
+    log_trans, edge = Matrices(log(problem.trans), layout), problem.edge
     cut = data.draw(st.integers(0, n_columns - 1))
     pieces = ((0, cut), (cut, n_columns))
     alpha, best = np.empty((2, n_columns, n_states))
@@ -343,8 +342,8 @@ def test_log_passes_equal_the_dense_twin(seed, sizes, n_columns, zeros, scale, b
         message[0] = 0.0
         total = 0.0
         for a, b in pieces:
-            part, impossible = log_state_passes.log_filter_block(
-                problem.log_lik[a:b], beta, log_trans, layout, edge, a, message, out[a:b], maximise
+            part, impossible = log_passes.log_filter_block(
+                problem.log_lik[a:b], beta, log_trans, edge, a, message, out[a:b], maximise
             )
             assert impossible == -1
             total += part
@@ -360,17 +359,15 @@ def test_log_passes_equal_the_dense_twin(seed, sizes, n_columns, zeros, scale, b
     assert totals[1] == pytest.approx(score, rel=1e-11, abs=TIGHT)
     path, weights = np.empty(n_columns, np.int64), np.empty(n_states)
     for a, b in reversed(pieces):
-        log_state_passes.best_block(best[a:b], log_trans, layout, edge, a, path, weights)
+        log_passes.best_block(best[a:b], log_trans, edge, a, path, weights)
     assert twin.log_joint(problem, path) == pytest.approx(score, rel=1e-11, abs=TIGHT)
     uniforms = rng.random(n_columns)
     for a, b in reversed(pieces):
-        log_state_passes.log_draw_block(alpha[a:b], log_trans, layout, edge, a, uniforms, path, weights)
+        log_passes.log_draw_block(alpha[a:b], log_trans, edge, a, uniforms, path, weights)
     np.testing.assert_array_equal(path, twin.draw_path(problem, uniforms, lazy=False))
     gamma, marginals = np.empty(n_states), np.empty((n_columns, sum(sizes)))
     for a, b in reversed(pieces):
-        log_state_passes.log_smooth_block(
-            alpha[a:b], log_trans, layout, edge, a, gamma, marginals, np.empty((2, n_states))
-        )
+        log_passes.log_smooth_block(alpha[a:b], log_trans, edge, a, gamma, marginals, np.empty(2 * n_states))
     expected = twin.marginals(problem, twin.dense_smoother(problem))
     np.testing.assert_allclose(marginals, expected, rtol=1e-9, atol=1e-13)
 
@@ -386,8 +383,8 @@ def test_a_state_far_below_the_others_survives_where_they_cannot_go(depth):
     problem = twin.StateProblem((3,), [[start], [matrix]], np.array([0, 1], np.int32), log_lik)
     alpha = np.empty((2, 3))
     message = np.array([0.0, -np.inf, -np.inf])
-    log_state_passes.log_filter_block(
-        log_lik, 1.0, log(problem.trans), make_layout([3]), problem.edge, 0, message, alpha, False
+    log_passes.log_filter_block(
+        log_lik, 1.0, Matrices(log(problem.trans), make_layout([3])), problem.edge, 0, message, alpha, False
     )
     assert alpha[1, 2] == pytest.approx(-depth, rel=TIGHT)
 
@@ -399,7 +396,7 @@ def test_the_log_filter_names_the_first_column_that_no_path_reaches():
     log_lik[2, 0] = -np.inf
     message = np.array([0.0, -np.inf, -np.inf])
     edge = np.array([0, 1, 1, 1], np.int32)
-    _, impossible = log_state_passes.log_filter_block(
-        log_lik, 1.0, log(trans), make_layout([3]), edge, 0, message, np.empty((4, 3)), False
+    _, impossible = log_passes.log_filter_block(
+        log_lik, 1.0, Matrices(log(trans), make_layout([3])), edge, 0, message, np.empty((4, 3)), False
     )
     assert impossible == 2

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import state_reference as twin
 from chiasma.kernels import layout as layouts
-from chiasma.kernels import state_paths, state_rows
+from chiasma.kernels import state_rows, transitions
 from chiasma.kernels.layout import make_layout
 from reference import invert, log
 
@@ -62,10 +62,10 @@ def test_log_prior_and_moves_add_up_along_the_path(seed, sizes, zeros, constant)
     if constant:
         path[:] = path[0]
     codes = problem.codes(path)
-    made = state_paths.log_prior(codes, log(problem.trans), layout, problem.edge)
+    made = transitions.log_prior(codes, transitions.Matrices(log(problem.trans), layout), problem.edge)
     assert made == pytest.approx(twin.log_joint(problem, path), rel=TIGHT)
     counts = np.ones(problem.trans.shape, np.int64)
-    state_paths.count_moves(codes, layout, problem.edge, counts)
+    transitions.count_moves(codes, problem.edge, transitions.Matrices(counts, layout))
     expected = np.ones_like(counts)
     before = 0
     for t, index in enumerate(path):

@@ -17,11 +17,11 @@ from rich.console import Console
 import chiasma as ch
 from chiasma.results import summary
 from chiasma.results.arrays import per_draw
+from chiasma.results.convergence import convergence
 from chiasma.results.evidence import Evidence
+from chiasma.results.findings import Finding, Set
 from chiasma.results.parameters import ParameterSummary
-from chiasma.results.remedies import what_to_try
-from chiasma.results.summary import convergence, some_sites, tied
-from chiasma.results.warnings import chain_warnings
+from chiasma.results.summary import some_sites, tied
 from test_configurations import by_hand
 
 
@@ -45,20 +45,20 @@ def pairs(rejection, moves=100, columns=3.0):
     )
 
 
-def about(posterior, word):
-    return [text for text in posterior.summary().warnings if word in text]
+def codes_of(posterior):
+    return [one.code for one in posterior.findings]
 
 
-def test_a_good_run_has_no_warnings():
+def test_a_good_run_has_no_findings():
     found = good_run().summary()
-    assert found.warnings == ()
+    assert (found.findings, found.trust) == ((), "good")
+    assert str(found).startswith("Trust: good.")
     joint, level = found.convergence
     assert (joint.name, joint.n, joint.constant, joint.worst_site) == ("log_joint", 1, 0, None)
     assert (level.name, level.n, level.constant, level.stuck) == ("level", 5, 1, 0)
     assert 0.99 < joint.rhat_worst < 1.01
     assert level.rhat_median <= level.rhat_worst < 1.01
     assert level.ess_median >= level.ess_worst > 1000
-    assert "warning" not in str(found)
 
 
 def test_numbers_are_those_of_arviz():
@@ -75,7 +75,7 @@ def test_numbers_are_those_of_arviz():
     assert level.worst_site == rhat.argmax()
 
 
-def test_chains_in_different_modes_are_told_of():
+def test_chains_in_different_modes_are_found():
     rng = np.random.default_rng(2)
     codes = np.where(rng.random((2, 500, 6)) < 0.1, 0, np.array([1, 6])[:, None, None])
     codes[:, :, 5] = np.array([1, 6])[:, None]
@@ -83,25 +83,26 @@ def test_chains_in_different_modes_are_told_of():
     joint, level = posterior.summary().convergence
     assert joint.rhat_worst > 1.5
     assert (level.stuck, level.rhat_worst, level.worst_site) == (1, math.inf, 5)
-    (of_joint,) = about(posterior, "R-hat of log joint")
-    (of_level,) = about(posterior, "R-hat of level")
-    assert ";" not in of_joint
-    tempered, longer = posterior.summary().remedies
-    assert "tempered replicas" in tempered
-    assert "warm up longer" in longer
-    assert "in 6 of 6 series, inf at site 5; 1 never move within a chain" in of_level
-    assert len(about(posterior, "few effective draws")) == 2
+    assert codes_of(posterior) == ["chains-disagree", "modes"]
+    found = posterior.findings[0]
+    assert (found.severity, found.facts["names"], found.facts["rhat"]) == ("none", ["level", "log joint"], math.inf)
+    assert [one.argument for one in found.remedies] == ["exchange", "draws"]
+    assert str(posterior.summary()).startswith("Trust: none.")
     text = json.dumps(posterior.summary().to_dict(), allow_nan=False)
     assert json.loads(text)["convergence"][1]["rhat_worst"] is None
 
 
 def test_the_remedy_fits_the_ladder():
     stuck = np.tile(np.array([1, 6])[:, None, None], (1, 50, 2))
-    for betas, remedy in (([1.0], "add tempered"), ([0.2, 1.0], "hotter"), ([0.0, 0.2, 1.0], "warm up longer")):
-        assert remedy in by_hand(stuck, betas=np.array(betas)).summary().remedies[0]
-    for rejection, remedy in (([0.4, 0.5], "warm up longer"), ([0.9, 0.9], "adapted(5)")):
+
+    def first(run):
+        return run.findings[0].remedies[0].python()
+
+    for betas, remedy in (([1.0], "exchange='auto'"), ([0.2, 1.0], "ladder='auto'"), ([0.0, 0.2, 1.0], "draws=")):
+        assert first(by_hand(stuck, betas=np.array(betas))).startswith(remedy)
+    for rejection, remedy in (([0.4, 0.5], "draws="), ([0.9, 0.9], "ladder=ch.Ladder.adapted(5)")):
         run = by_hand(stuck, betas=np.array(betas), exchange_stats=pairs(rejection))
-        assert remedy in run.summary().remedies[0]
+        assert first(run).startswith(remedy)
 
 
 def test_slow_chains_are_told_how_many_draws_to_take():
@@ -111,20 +112,18 @@ def test_slow_chains_are_told_how_many_draws_to_take():
         walk[:, i] = 0.9 * walk[:, i - 1] + rng.normal(size=4)
     posterior = good_run(n_draws=400)
     slow = by_hand(posterior.codes.values, log_joint=per_draw("log_joint", walk))
-    (text,) = about(slow, "few effective draws")
+    (found,) = slow.findings
     ess = slow.summary().convergence[0].ess_worst
     wanted = 1.25 * 400 * 400 / ess  # a quarter more, for the ESS is an estimate
     assert ess < 200
-    assert text.endswith(f"bulk ESS of log joint is {ess:.0f}, expected at least 400 (100 per chain)")
-    assert "What to try, in this order:\n1.  add" in str(slow.summary())
-    remedy = slow.summary().remedies[-1]
-    asked = int(remedy.split("draws=")[1].removesuffix(")"))
-    assert wanted <= asked < 1.1 * wanted
+    facts = {"names": ["log joint"], "rhat": slow.summary().convergence[0].rhat_worst, "limit": 1.01}
+    assert (found.code, found.facts) == ("chains-disagree", facts)
+    assert wanted <= found.remedies[-1].value < 1.1 * wanted
 
 
 def test_one_chain_is_told_to_be_four():
     posterior = good_run(n_chains=1)
-    assert about(posterior, "chains=4") == list(posterior.summary().warnings)
+    assert posterior.findings == (Finding("one-chain", "limited", {}, (Set("chains", 4),)),)
     joint, level = posterior.summary().convergence
     assert math.isnan(joint.rhat_worst)
     assert level.worst_site is not None
@@ -134,19 +133,19 @@ def test_one_chain_is_told_to_be_four():
 
 def test_too_few_draws_cannot_be_judged():
     found = good_run(n_draws=1).summary()
-    assert found.warnings == ("1 draw per chain are too few to judge the run; take at least 100",)
+    assert found.findings == (Finding("few-draws", "none", {"draws": 1}, (Set("draws", 100),)),)
     assert math.isnan(found.convergence[0].ess_worst)
 
 
 def test_independent_draws_need_no_chains():
     info = {"n_rows": 3, "update": "Exact(memory=1)", "independent": True}
-    assert good_run(n_chains=1, info=info, log_evidence=Evidence(-3.0, 0.0)).summary().warnings == ()
-    assert about(good_run(n_chains=1, info=info | {"independent": False}), "one chain")
+    assert good_run(n_chains=1, info=info, log_evidence=Evidence(-3.0, 0.0)).findings == ()
+    assert codes_of(good_run(n_chains=1, info=info | {"independent": False})) == ["one-chain"]
 
 
 def test_a_run_in_which_nothing_moves_has_constants_and_no_nan():
     found = by_hand(np.full((2, 50, 3), 5)).summary()
-    assert found.warnings == ()
+    assert found.findings == ()
     assert [(part.n, part.constant, part.worst_site) for part in found.convergence] == [(1, 1, None), (3, 3, None)]
     assert "nan" not in str(found)
     assert "NaN" not in json.dumps(found.to_dict())
@@ -155,17 +154,16 @@ def test_a_run_in_which_nothing_moves_has_constants_and_no_nan():
 def test_only_the_cold_replica_is_judged():
     hot = per_draw("replica_log_likelihood", np.arange(4.0)[:, None, None] + np.zeros((4, 600, 2)), "replica")
     plain, tempered = good_run().summary(), good_run(replica_log_likelihood=hot, betas=np.array([0.1, 1.0])).summary()
-    assert tempered.warnings == ()
+    assert tempered.findings == ()
     assert tempered.convergence == plain.convergence
 
 
-def test_exchanges_and_the_warnings_of_the_ladder():
+def test_exchanges():
     info = {
         "n_rows": 3,
         "exchange": "Swap(rows='all')",
         "follows_swaps": True,
         "round_trips": [3, 4],
-        "warnings": ["the ladder is too short"],
     }
     stats = pairs([0.2, 0.7])
     found = good_run(info=info, exchange_stats=stats, betas=np.array([0.0, 0.3, 1.0])).summary()
@@ -173,7 +171,6 @@ def test_exchanges_and_the_warnings_of_the_ladder():
     assert (health.worst_rejection, health.worst_pair, health.round_trips) == (0.7, 1, 7)
     assert health.barrier == pytest.approx(0.9)
     assert (health.changed, health.columns) == (0.5, 3.0)
-    assert found.warnings == ("the ladder is too short",)
     assert "0.700 (rungs 1 and 2); barrier 0.90" in str(found)
     assert "3.0 sites per exchange; 50% of exchanges change a path" in str(found)
     assert "beta 0 to 1" in str(found)
@@ -183,41 +180,6 @@ def test_exchanges_and_the_warnings_of_the_ladder():
     assert crossed.exchanges.round_trips is None
     assert "round trips" not in str(crossed)
     assert good_run(exchange_stats=pairs([0.0], moves=0)).summary().exchanges is None
-
-
-@pytest.mark.parametrize(
-    ("evidence", "expected"),
-    [
-        (None, None),
-        (Evidence(-10.0, 0.0), None),
-        (Evidence(-10.0, 0.3), None),
-        (Evidence(-10.0, 1.234), "the log evidence is 1.2 nats, above 0.5; take more draws (draws="),
-        (Evidence(-10.0, math.nan), "is unknown (too few draws)"),
-        (Evidence(-math.inf, math.inf), "a rung has impossible draws"),
-    ],
-)
-def test_a_large_error_of_the_evidence_is_told(evidence, expected):
-    found = good_run(log_evidence=evidence).summary()
-    assert [expected in text for text in found.warnings] == ([] if expected is None else [True])
-    json.dumps(found.to_dict(), allow_nan=False)
-
-
-@pytest.mark.parametrize(
-    ("evidence", "betas", "independent", "told"),
-    [
-        (Evidence(-10.0, 0.01), [0.0, 1.0], False, 1),
-        (Evidence(-10.0, 0.0), [0.0, 1.0], False, 0),
-        (Evidence(-10.0, 0.01), [1.0], False, 0),  # of parameters alone, and these do not disagree
-        (Evidence(-10.0, 0.01), [0.0, 1.0], True, 0),
-        (None, [0.0, 1.0], False, 0),
-    ],
-)
-def test_evidence_of_chains_that_disagree_is_doubted(evidence, betas, independent, told):
-    stuck = np.tile(np.array([1, 6])[:, None, None], (1, 50, 2))
-    options = {"log_evidence": evidence, "betas": np.array(betas), "info": {"n_rows": 3, "independent": independent}}
-    doubt = "the log evidence and its standard error are as uncertain as the draws"
-    assert len(about(by_hand(stuck, **options), doubt)) == told
-    assert about(good_run(**options), doubt) == []
 
 
 def test_text_and_dictionary_say_what_was_run():
@@ -244,7 +206,6 @@ def test_text_and_dictionary_say_what_was_run():
         "independent": False,
         "seed": 2**100,
         "seconds": {"warmup": 1.5, "draws": 2.0},
-        "all_timed": True,
     }
     assert content["evidence"] == {"value": -12.3456, "standard_error": 0.0123}
     text = str(found)
@@ -260,7 +221,8 @@ def test_models_without_levels_are_judged_by_their_rows_on_and_vectors_by_themse
     x = per_draw("x", np.random.default_rng(4).normal(size=(4, 300, 2)), "site")
     found = good_run(n_draws=300, draws=x, model=None, data=None, info={}).summary()
     assert (found.convergence[1].name, found.convergence[1].n) == ("x", 2)
-    assert found.warnings == ()
+    assert found.findings == ()
+    assert found.accuracy is None
     assert "4 chains x 300 draws x 2 coordinates\n" in str(found)
 
 
@@ -335,16 +297,16 @@ def test_summary__of_a_density_speaks_of_coordinates():
     Console(file=shown, width=80).print(run)
     assert "x 2 coordinates" in shown.getvalue()
     assert "coordinates per exchange" in shown.getvalue()
-    assert any(" at coordinate " in text for text in run.warnings)
+    assert "chains-disagree" in {one.code for one in run.findings}
     words = set(re.findall(r"\w+", shown.getvalue()))
     assert not words & {"site", "sites", "column", "columns", "path", "paths"}
 
 
-def test_warnings__of_r_hat_show_that_it_is_above_the_limit():
-    part = replace(good_run().summary().convergence[0], rhat_worst=1.0104, disagree=1, ess_worst=1e4)
-    (text,) = chain_warnings((part,), (), 4, 1000)
-    assert text.endswith("is above 1.01 (1.0104)")
-    found = what_to_try((part,), (), 4, 1000, [], modes_apart=False, warned=())
-    assert "take more draws (draws=2000)" in found[0]  # twice as many, where all are worth much
-    found = what_to_try((replace(part, ess_worst=50.0),), (), 4, 1000, [], modes_apart=False, warned=())
-    assert "draws=10000" in found[0]
+def test_accuracy__is_the_mean_probability_of_the_reported_states_at_sites_with_data():
+    codes = np.zeros((1, 4, 3), int)
+    codes[0, :1, 0] = 1  # 3 of 4 draws agree at site 0, all at site 1, half at site 2
+    codes[0, :2, 2] = 1
+    y = np.array([0.0, 0.0, np.nan])
+    posterior = by_hand(codes, data=ch.Observations(y))
+    assert posterior.accuracy == pytest.approx((0.75 + 1.0) / 2)
+    assert posterior.summary().to_dict()["accuracy"] == posterior.accuracy

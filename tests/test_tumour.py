@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pysam
 import pytest
+from markupsafe import escape
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -25,12 +26,16 @@ from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact
 from chiasma.kernels.copy_number import add_alleles, add_counts, add_depth, add_fractions, log_beta_binomial, or_outside
-from chiasma.tumour.analysis import TumourSettings, read_samples
+from chiasma.results.findings import message
+from chiasma.tumour.analysis import TumourSettings
 from chiasma.tumour.bins import Alleles, simulated_bins
 from chiasma.tumour.copy_states import LATE, CopyStates, learned, log_average
 from chiasma.tumour.doubts import Decision, Misfit, better_fits
 from chiasma.tumour.exports import (
     FLAT,
+    GAIN,
+    LOH,
+    NEUTRAL,
     copy_probabilities,
     draws,
     file_name,
@@ -45,10 +50,12 @@ from chiasma.tumour.landscape import Bounds, survey
 from chiasma.tumour.model import Columns, Noise, Parameters, log_evidence, model_of
 from chiasma.tumour.noise import allele_table, reference
 from chiasma.tumour.page import comparison, write_pages
-from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.pieces import TumourData, refined
+from chiasma.tumour.samples import read_samples
 from chiasma.tumour.search import surveyed, with_measured_alleles
 from chiasma.tumour.segments import expected_depth, segments
 from chiasma.tumour.solutions import Patient, solve
+from chiasma.tumour.tracks import NO_REFERENCE, RAW_COUNTS
 
 ONE_CLONE = Bounds(clones=(1, 1), purity=(0.3, 0.9), ploidy=(1.3, 5.0))
 TWO_CLONES = Bounds(clones=(2, 2), purity=(0.8, 0.8), ploidy=(1.5, 2.8))
@@ -99,7 +106,7 @@ def test_depth__of_an_amplified_state_integrates_to_one():
 
 
 @pytest.mark.jit_off
-def test_alleles__beta_binomial_and_interpolation():
+def test_alleles__beta_binomial_and_linear_interpolation():
     assert log_beta_binomial(3.0, 10.0, 0.3, 20.0) == pytest.approx(stats.betabinom.logpmf(3, 10, 6, 14))
     nodes = np.linspace(0.002, 0.5, 201)
     table = np.zeros((1, 201))
@@ -110,9 +117,18 @@ def test_alleles__beta_binomial_and_interpolation():
     out = np.zeros((1, 2))
     fraction = np.array([0.31234, 0.3])
     add_alleles(table, np.array([-7.0]), fraction, np.array([False, True]), out)
-    exact = np.zeros((1, 1))
-    add_counts(np.array([0]), np.array([30.0]), np.array([70.0]), 0.002 + 0.996 * fraction[:1], 100.0, 0.0, exact)
-    assert out[0] == pytest.approx([exact[0, 0], -7.0], abs=1e-5)
+    expected = np.log(np.interp(0.31234, np.linspace(0, 0.5, 201), np.exp(table[0])))
+    assert out[0] == pytest.approx([expected, -7.0], abs=1e-12)
+
+
+def test_alleles__of_pieces_are_refined_by_cubics():
+    """Exact for parabolas; a piece without alleles stays without."""
+    p = np.linspace(0, 0.5, 201)
+    table = np.vstack([-0.5 * ((p - 0.3) / 0.01) ** 2, np.full(201, np.nan)])
+    fine = refined(table)
+    np.testing.assert_allclose(fine[0], -0.5 * ((np.linspace(0, 0.5, 801) - 0.3) / 0.01) ** 2, atol=1e-9)
+    assert np.isnan(fine[1]).all()
+    assert refined(np.empty((2, 0))).shape == (2, 0)
 
 
 @pytest.mark.jit_off
@@ -353,9 +369,13 @@ def test_response__of_an_array_is_found_and_made_linear():
     narrow = Bounds(purity=(0.55, 0.65), ploidy=(1.5, 2.5))
     for response in (1.0, 0.55):
         bins = replace(own, depth=own.depth**response, alleles=fractions)
-        found, _ = surveyed(TumourData.of(bins), 6, narrow, 1)
+        found, heights = surveyed(TumourData.of(bins), 6, narrow, 1)
         np.testing.assert_allclose(found.bins.depth, own.depth)
+        assert max(heights, key=heights.get) == response
         assert ("copies^0.55" in " ".join(found.bins.notes)) == (response < 1)
+        given, heights = surveyed(TumourData.of(bins), 6, narrow, 1, "linear")
+        assert list(heights) == [1.0]
+        assert given.bins.depth is bins.depth
 
 
 def test_measured_alleles__precision_is_that_of_the_simulation():
@@ -394,21 +414,14 @@ def test_reference__of_few_bins_and_of_bins_that_err_together():
     assert reference(few).change_rate > 0
 
 
-def test_misfit__in_words():
-    told = Misfit(above=0.02, outliers=0.2, unexplained=0.3, autocorrelation=0.4, waves=0.08).in_words()
-    for one, words in zip(
-        told,
-        [
-            "2.0% of bins lie above",
-            "30% of the genome lies between",
-            "20% of bins are farther",
-            "wavers by 8%",
-            "(0.40)",
-        ],
-        strict=True,
-    ):
-        assert words in one
-    assert not Misfit(above=0, outliers=0, unexplained=0, autocorrelation=0, waves=0).in_words()
+def test_misfit__findings():
+    found = Misfit(above=0.02, outliers=0.2, unexplained=0.3, autocorrelation=0.4, waves=0.08).findings(rank=2)
+    assert [one.code for one in found] == ["amplified", "between-levels", "far-bins", "waves"]
+    assert found[1].facts == {"share": 0.3, "rank": 2}
+    # Waves correlate neighbours: one finding is enough.
+    (alone,) = Misfit(above=0, outliers=0, unexplained=0, autocorrelation=0.4, waves=0).findings()
+    assert (alone.code, alone.facts) == ("correlated-bins", {"r": 0.4})
+    assert not Misfit(above=0, outliers=0, unexplained=0, autocorrelation=0, waves=0).findings()
 
 
 # ---- Answers ---------------------------------------------------------------------------------------------------------
@@ -457,13 +470,25 @@ def test_solve__a_flat_profile_says_so(tmp_path, light_pictures):
     write_figures(Patient(answers=(found,)), tmp_path, None)
     write_pages(Patient(answers=(found,)), tmp_path)
     assert FLAT.capitalize() in (tmp_path / "report.html").read_text()
-    assert summary(found)["verdict"] == FLAT
-    assert summary(found)["purity"] is None
+    content = summary(found)
+    assert (content["verdict"], content["purity"]) == (FLAT, None)
+    # Two copies everywhere are as good, so no solution has a probability: not in the tables, nor on the page.
+    assert all("probability" not in entry for entry in content["solutions"])
+    assert "probability" not in solution_table(found)[0]
+    assert "probability" not in (tmp_path / "report.html").read_text().split("<table")[1].split("</tr>")[0]
+
+
+def test_findings__the_first_says_what_the_depth_lacks():
+    found = answer()
+    for lacking, code in ((RAW_COUNTS, "raw-counts"), (NO_REFERENCE, "no-reference")):
+        raw = replace(found, data=replace(found.data, bins=replace(found.bins, lacking=lacking)))
+        assert solution_entries(raw)[0]["findings"][0].code == code
+        assert code not in {one.code for one in solution_entries(found)[0]["findings"]}
 
 
 def test_files__read_back(tmp_path):
     found = answer()
-    write_patient(Patient(answers=(found,)), tmp_path, {})
+    write_patient(Patient(answers=(found,)), tmp_path, {}, known=assembly("hg38"))
     written = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
     assert all((tmp_path / name).exists() for name in written)
     solutions = pd.read_csv(tmp_path / "solutions.tsv", sep="\t")
@@ -479,9 +504,22 @@ def test_files__read_back(tmp_path):
     with pysam.VariantFile(str(tmp_path / "solution_1" / "sim_1.vcf")) as vcf:
         records = list(vcf)
         assert "##fileformat=VCFv4.4" in str(vcf.header)
+        lengths = {name: contig.length for name, contig in vcf.header.contigs.items()}
     altered = table[table["main_state"] != "1+1"]
     assert len(records) == len(altered)
-    assert [record.stop for record in records] == altered["end"].tolist()
+    assert lengths == {name: assembly("hg38").lengths[name] for name in found.bins.chromosomes}
+    ends = np.minimum(altered["end"], [lengths[str(name)] for name in altered["chromosome"]])
+    assert [record.stop for record in records] == ends.tolist()
+    totals = altered["main_total"].tolist()
+    assert [record.alts[0] for record in records] == [
+        "<CNV>" if n == 2 else "<DUP>" if n > 2 else "<DEL>" for n in totals
+    ]
+    lost = ((altered["main_minor"] == 0) & (altered["main_major"] > 0)).tolist()
+    assert [record.info["LOH"] for record in records] == lost
+    assert any(lost)
+    colours = dict(zip(table["main_state"], bed["itemRgb"], strict=True))
+    assert {colours[state] for state in altered["main_state"][lost]} == {LOH}
+    assert {GAIN, NEUTRAL} <= set(colours.values())
     assert [record.samples[0]["CN"] for record in records] == altered["main_total"].tolist()
     content = json.loads((tmp_path / "summary.json").read_text())
     assert content["solutions"][0]["purity"] == pytest.approx(found.solutions[0].purity)
@@ -612,30 +650,31 @@ def test_segments__name_the_state_of_every_clone(two_clones):
     assert all(one.clones[1].text == f"{one.clones[1].major}+{one.clones[1].minor}" for one in differing)
 
 
-BOUND = "probabilities hold for at most 2 clones, as many as solution 1 has: try --clones 1-3"
+def found_in(answer):
+    """Findings about the first solution, by code."""
+    return {one.code: one for one in solution_entries(answer)[0]["findings"]}
 
 
-def told_of(found):
-    """Warnings of the first solution."""
-    return "; ".join(solution_entries(found)[0]["warnings"])
-
-
-def test_warnings__probabilities_hold_for_so_many_clones(two_clones, monkeypatch):
+def test_findings__probabilities_hold_for_so_many_clones(two_clones, monkeypatch):
     _, found = two_clones
-    assert BOUND in told_of(found)
+    bound = found_in(found)["most-clones"]
+    assert bound.facts == {"clones": 2}
+    assert bound.remedies[0].option("--clones") == "--clones 1-3"
     # Nothing to try: more were allowed, one clone was enough, there is no signal at all, or the search can do no more.
-    assert "probabilities hold" not in told_of(replace(found, bounds=replace(found.bounds, clones=(1, 3))))
-    assert "probabilities hold" not in told_of(answer())
-    assert "probabilities hold" not in told_of(replace(found, flat=True))
+    assert "most-clones" not in found_in(replace(found, bounds=replace(found.bounds, clones=(1, 3))))
+    assert "most-clones" not in found_in(answer())
+    flat = found_in(replace(found, flat=True))
+    assert "most-clones" not in flat
+    assert flat["flat"].severity == "none"
     monkeypatch.setattr("chiasma.tumour.doubts.MOST_CLONES", 2)
-    assert "probabilities hold" not in told_of(found)
+    assert "most-clones" not in found_in(found)
 
 
-def test_warnings__clones_that_are_the_same(two_clones):
+def test_findings__clones_that_are_the_same(two_clones):
     _, found = two_clones
     (first, *others) = found.solutions
     best = first.best
-    assert "does not differ" not in told_of(found)
+    assert "equal-clones" not in found_in(found)
 
     def with_changes(*changes):
         shares = (0.2,) * len(changes)
@@ -644,43 +683,30 @@ def test_warnings__clones_that_are_the_same(two_clones):
 
     nowhere = np.zeros_like(best.changes[0])
     nowhere[:, 0] = 1
-    told = told_of(with_changes(nowhere))
-    assert "subclone_1 does not differ from main anywhere" in told
-    assert "the data need one clone fewer; lower --clones" in told
+    same = found_in(with_changes(nowhere))
+    assert same["equal-clones"].facts == {"first": "main", "second": "subclone_1"}
+    assert same["equal-clones"].remedies[0].option("--clones") == "--clones 1"
     # More clones are not what such an explanation needs.
-    assert "probabilities hold" not in told
-    told = told_of(with_changes(best.changes[0], best.changes[0]))
-    assert "subclone_2 does not differ from subclone_1 anywhere" in told
-    assert "from main" not in told
+    assert "most-clones" not in same
+    same = found_in(with_changes(best.changes[0], best.changes[0]))
+    assert same["equal-clones"].facts == {"first": "subclone_1", "second": "subclone_2"}
 
 
 def test_page__says_whether_fit_or_plausibility_decide(two_clones):
     entries = solution_entries(answer())
     assert "plausib" in comparison(entries)
     assert comparison(entries[:1]) == "There is no other solution."
-    first, second = (dict(entries[0], log_likelihood=fit, log_mass=mass) for fit, mass in ((10.0, 0.0), (0.0, -12.0)))
-    assert comparison([first, second]).endswith(
-        "known. The data fit solution 1 better than solution 2 (+10.0 in log-likelihood), and it is more plausible, "
-        "too (+2.0)."
-    )
-    assert comparison([first, dict(second, log_mass=-3.0)]).endswith("though it is less plausible (-7.0).")
-    assert "The data even fit solution 2 better (-10.0 in log-likelihood): what is usual of tumours decides for " in (
-        comparison([second, dict(first, log_mass=-15.0)])
-    )
-    # A lead in fit that is not clear does not become what is usual where that is none.
+    # A lead in fit that is not clear does not become one of the prior.
     fits = [{"rank": i, "log_likelihood": fit, "log_mass": -5.0 * i} for i, fit in enumerate([10, 8, 11, 31], start=1)]
-    assert better_fits(fits) == [
-        "the data fit solution 4 better than solution 1 (+21.0 in log-likelihood): what is usual of tumours decides "
-        "for solution 1 (+36.0), so look at both"
-    ]
+    (found,) = better_fits(fits)
+    assert found.facts == {"rank": 4, "fit": -21.0, "plausibility": 36.0}
     assert better_fits(fits[:3]) == better_fits(fits[:1]) == []
-    assert Decision(2.0, -1.0).in_words() == (
-        "neither the data (+2.0 in log-likelihood) nor what is usual of tumours (-1.0) tell solutions 1 and 2 apart"
-    )
+    by = [Decision(10.0, 2.0).by, Decision(2.0, -1.0).by, Decision(-10.0, 15.0).by]
+    assert by == ["data", "neither", "prior"]
 
 
-def test_warnings__where_what_is_usual_decides_all_files_say_so(two_clones, tmp_path, light_pictures):
-    """The same sentence, in every place that people and programs look at."""
+def test_findings__of_a_prior_that_decides_are_in_all_files(two_clones, tmp_path, light_pictures):
+    """In every place that people and programs look at."""
     _, found = two_clones
     first = found.solutions[0]
 
@@ -690,31 +716,25 @@ def test_warnings__where_what_is_usual_decides_all_files_say_so(two_clones, tmp_
         return replace(found, solutions=few)
 
     usual = rival(0.7, 20.0)
-    told = (
-        "the data hardly tell solutions 1 and 2 apart (+0.7 in log-likelihood): what is usual of tumours decides for "
-        "solution 1 (+19.3), so look at both, or give what you know by --purity or --ploidy"
-    )
-    assert told in solution_entries(usual)[0]["warnings"]
-    assert told not in solution_entries(usual)[1]["warnings"]
-    assert told in list(next(iter(solution_table(usual)[1])))[-1]
-    assert summary(usual)["decision"] == {
-        "by": "prior",
-        "fit": pytest.approx(0.7),
-        "plausibility": pytest.approx(19.3),
-        "text": told,
-    }
-    assert told in result_of(usual, seed=0).warnings
+    decides = found_in(usual)["prior-decides"]
+    assert decides.facts == {"rank": 2, "fit": pytest.approx(0.7), "plausibility": pytest.approx(19.3)}
+    assert "prior-decides" not in {one.code for one in solution_entries(usual)[1]["findings"]}
+    assert "prior-decides" in list(next(iter(solution_table(usual)[1])))[-1].split()
+    content = summary(usual)
+    assert content["decision"] == {"by": "prior", "fit": pytest.approx(0.7), "plausibility": pytest.approx(19.3)}
+    assert content["trust"] == "limited"
+    assert "prior-decides" in [one["code"] for one in content["solutions"][0]["findings"]]
+    assert "prior-decides" in result_of(usual, seed=0).findings
     write_figures(Patient(answers=(usual,)), tmp_path, None)
     write_pages(Patient(answers=(usual,)), tmp_path)
     page = (tmp_path / "report.html").read_text()
-    assert f"{told}." in page
-    assert f"T{told[1:]}." in page
-    assert BOUND in page
+    assert str(escape(message(decides))) in page
+    assert "Trust: limited." in page
     assert "of the mean depth" in page
     assert f"alleles {usual.data.alleles.noise}" in page
     # Not where the data decide, where neither does, or where there is no signal.
     for other in (rival(10.0, 20.0), rival(1.0, 2.0), replace(usual, flat=True)):
-        assert "usual" not in told_of(other)
+        assert "prior-decides" not in found_in(other)
 
 
 def test_samples__of_a_file_and_what_does_not_belong_to_them(tmp_path):

@@ -120,7 +120,7 @@ def test_paths__tabulated_and_streamed_draw_the_same(name, update):
         target = model.exact_target(data, table_bytes=table_bytes)
         assert target.tabulated == (table_bytes > 0)
         for beta in (1.0, 0.35):
-            codes = np.full(data.n_columns, 5 & (1 << target.n_rows) - 1)
+            codes = np.full(data.n_columns, 5 & (1 << target.n_axes) - 1)
             traces.append(run(update.prepare(target, beta), codes, 150 if JIT else 4, np.random.default_rng(2)))
     np.testing.assert_array_equal(traces[0], traces[2])
     np.testing.assert_array_equal(traces[1], traces[3])
@@ -446,9 +446,9 @@ def test_impossible_start__does_not_read_old_scratch(update, table_bytes):
     traces = []
     for poison in (NAN, 0.0, 5.0):
         sweep = update.prepare(target, 1.0)
-        for scratch in (sweep.work.lik, sweep.work.alpha, sweep.work.vectors):
-            scratch[:] = poison
-        sweep.work.codes[:] = 0
+        work = sweep.work._asdict() if hasattr(sweep.work, "_asdict") else vars(sweep.work)
+        for scratch in work.values():
+            scratch[:] = poison if scratch.dtype.kind == "f" else 0
         traces.append(run(sweep, np.zeros(len(y), np.int64), 5, np.random.default_rng(1)))
         assert not (traces[-1] & 1).any(), "row 0 cannot be on"
     np.testing.assert_array_equal(traces[0], traces[1])
@@ -534,7 +534,7 @@ def specialisations() -> dict[str, int]:
 
     Not on paths of one column: their transposed table is contiguous both ways, which is another type of array.
     """
-    from chiasma.kernels import ball, codes, logspace, rows, sweeps, tensor, transitions
+    from chiasma.kernels import ball, codes, log_passes, passes, rows, sweeps, transitions
 
     for n_rows, n_columns in ((1, 2), (3, 7), (6, 2)):
         rng = np.random.default_rng(n_rows)
@@ -552,7 +552,7 @@ def specialisations() -> dict[str, int]:
                         for beta in (1.0, 0.0):
                             sweep = update.prepare(target, beta)
                             run(sweep, np.zeros(n_columns, np.int64), 2, rng)
-    modules = (ball, codes, logspace, rows, sweeps, tensor, transitions)
+    modules = (ball, codes, log_passes, passes, rows, sweeps, transitions)
     kernels = {
         f"{module.__name__}.{name}": value
         for module in modules

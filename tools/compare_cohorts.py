@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 # Entries of JSON files, and columns of tables, that tell how long something took, or are a digest of such entries.
-TIMES = ("seconds", "timings", "digest")
-# It shows what is in cohort.tsv, the times among it.
-PAGE = "index.html"
+TIMES = ("seconds", "timings", "digest", "files")
+# It shows what is in cohort.tsv, the times among it; and the digests of both.
+WITH_TIMES = {"index.html", "merged.json"}
 
 
 def differences(one: Path, other: Path) -> list[str]:
     """Files that are in one directory only, or differ."""
     files = [{str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} for folder in (one, other)]
     alone = sorted(files[0] ^ files[1])
-    both = sorted((files[0] & files[1]) - {PAGE})
+    both = sorted((files[0] & files[1]) - WITH_TIMES)
     return alone + [name for name in both if content(one / name) != content(other / name)]
 
 

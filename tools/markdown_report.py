@@ -44,8 +44,8 @@ class MarkdownReport:
 
 
 def chosen_names(folder: Path, description: str) -> list[str]:
-    """The scripts of a folder that the command line names; default: all of them."""
-    names = sorted(path.stem for path in folder.glob("*.py") if path.stem != "run")
+    """The scripts of a folder, those with a function `run`, that the command line names; default: all of them."""
+    names = sorted(path.stem for path in folder.glob("*.py") if "\ndef run(" in path.read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("name", nargs="*", help=f"which ones, of: {', '.join(names)} (default: all)")
     chosen: list[str] = parser.parse_args().name or names

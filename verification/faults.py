@@ -68,10 +68,10 @@ class Tally:
 
     def __init__(self, name: str):
         self.name = name
-        self.tried = self.whole = self.refused = self.lost = self.silent = self.tracebacks = 0
+        self.tried = self.whole = self.refused = self.lost = self.silent = self.tracebacks = self.hangs = 0
 
     def row(self) -> list[str]:
-        counts = (self.tried, self.whole, self.refused, self.lost, self.silent, self.tracebacks)
+        counts = (self.tried, self.whole, self.refused, self.lost, self.silent, self.tracebacks, self.hangs)
         return [self.name, *(f"{n:,}" for n in counts)]
 
 
@@ -448,7 +448,8 @@ def run(report: Report) -> None:
         "committed; *silent* wrong answers without notice; *tracebacks* any exception that is not chiasma's own."
     )
     report.table(
-        ["fault", "tried", "went on", "refused", "lost", "silent", "tracebacks"], [tally.row() for tally in tallies]
+        ["fault", "tried", "went on", "refused", "lost", "silent", "tracebacks", "hangs"],
+        [tally.row() for tally in tallies],
     )
     report.goal("no committed draw is lost", not any(tally.lost for tally in tallies))
     report.goal("no answer is wrong without notice", not any(tally.silent for tally in tallies))

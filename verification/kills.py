@@ -1,159 +1,263 @@
-"""Runs killed with SIGKILL at random instants: does the store reopen with all that was committed, and go on bit by bit?
+"""Runs and commands killed with SIGKILL at random instants, with draws on disk: what is left, and does it go on?
 
-`python verification/kills.py KIND PATH` is the run that gets killed: it says when it begins to sample, and notes every
-commit in a file beside the store.
+Every victim is a fork of this process, so that kernels are compiled and a kill costs little more than the run. A run
+commits after every piece, so that much of its time goes into writing, and notes each commit in a file beside its store.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
+import shutil
+import signal
 import sys
 import tempfile
 import time
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from compare_cohorts import differences
+from faults import Tally, is_prefix
+from tampering import carried_out, fits, tumours
 
 import chiasma as ch
-from chiasma.datasets.genome import tumour_genome
+from chiasma.cohort.api import check_cohort
+from chiasma.errors import ChiasmaError
 from chiasma.storage import store
 from chiasma.storage.reading import read_header
 
 if TYPE_CHECKING:
     from run import Report
 
-INSTANTS = 10  # per kind of run
-COMMON: dict[str, Any] = {"chains": 2, "workers": 2, "seed": 1, "progress": False}
-KINDS: dict[str, dict[str, Any]] = {
-    "exact": {"update": "exact", "draws": 6_000},
-    "replicas": {"update": "row", "exchange": "mosaic", "ladder": [1, 5], "warmup": 50, "draws": 600},
+KILLS = 40  # of every kind of run
+COMMAND_KILLS = 20  # of every kind of command
+N_SITES = 200
+COMMON: dict[str, Any] = {"chains": 2, "workers": 2, "seed": 1, "warmup": 40, "progress": False}
+SWITCHES = ch.Switches(0.02, 0.03)
+LEARNED = ch.Gaussian([1.0, 0.6], sd=ch.HalfNormal(1.0))
+KNOWN = ch.Gaussian([1.0, 0.6, 0.4], sd=0.6)
+STATES = [ch.Row([0, 1, 2.5], ch.Sticky(renew=0.05)), ch.Row([0, 1.7], ch.Switch(0.02, 0.03))]
+
+# Model, and arguments of `sample`; exact draws and ladders are killed in faults.py.
+KINDS: dict[str, tuple[ch.FactorialHMM, dict[str, Any]]] = {
+    "learned parameters": (
+        ch.FactorialHMM(rows=SWITCHES, emission=LEARNED),
+        {"update": ch.Collapsed(starts=1), "draws": 40},
+    ),
+    "rows of several states": (
+        ch.FactorialHMM(rows=STATES, emission=ch.Gaussian(sd=0.6)),
+        {"update": "row", "draws": 800},
+    ),
+    "an offset": (
+        ch.FactorialHMM(rows=SWITCHES, emission=ch.Gaussian([1.0, 0.6], sd=0.6), offset=ch.Smooth(knots=5)),
+        {"update": ch.Collapsed(starts=1), "draws": 40},
+    ),
+    "jumps": (
+        ch.FactorialHMM(rows=SWITCHES, emission=KNOWN),
+        {"update": ch.Jumps(size=1), "draws": 800},
+    ),
 }
 
 
-class Outcome(NamedTuple):
-    after: float  # seconds from the beginning of sampling to the kill
-    noted: list[int]  # draws of each chain at the last commit that the killed run noted
-    found: list[int]  # in the store
-    torn: int  # files that the kill left half-written, beside those that they were to replace
-    reopened: bool
-    resumed: bool
-
-    @property
-    def lost(self) -> int:
-        return sum(max(0, m - n) for m, n in zip(self.noted, self.found, strict=True))
-
-
 def sample(kind: str, path: Path | None, **more: Any) -> ch.Posterior:
-    genome = tumour_genome(seed=1)
-    return ch.sample(genome.model, genome.signal.data, store=path, **COMMON | KINDS[kind] | more)
+    model, own = KINDS[kind]
+    y = np.random.default_rng(3).normal(np.repeat([0.2, 1.1, 1.6, 0.7], N_SITES // 4), 0.5)
+    return ch.sample(model, y, store=path, **COMMON | own | more)
 
 
-def to_be_killed(kind: str, path: Path) -> None:
-    """A run that commits after every piece, so that much of its time goes into writing."""
-    sample(kind, None, draws=2)  # loads compiled code
+def fork(work: Callable[[], None]) -> int:
+    """Do something in a child process, which ends with it; returns its number."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        with redirect_stderr(StringIO()), redirect_stdout(StringIO()):
+            work()
+    finally:
+        os._exit(0)
+
+
+def noting(path: Path) -> None:
+    """The run that gets killed: it notes every commit."""
     store.FLUSH_SECONDS = -1.0
     commit = store.ZarrTrace._commit
     log = os.open(f"{path}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
     def noted(trace: store.ZarrTrace) -> None:
         commit(trace)
-        os.write(log, f"{json.dumps(trace.header['committed'])}\n".encode())
+        if trace.path == path:
+            os.write(log, f"{json.dumps(trace.header['committed'])}\n".encode())
 
-    store.ZarrTrace._commit = noted  # type: ignore[assignment,method-assign]
-    print("sampling", flush=True)
-    sample(kind, path)
-
-
-def start(kind: str, path: Path) -> subprocess.Popen[str]:
-    """The run in a process of its own, which has just begun to sample."""
-    process = subprocess.Popen([sys.executable, __file__, kind, str(path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    if process.stdout.readline() != "sampling\n":
-        raise RuntimeError(f"the {kind} run failed before it began")
-    return process
+    store.ZarrTrace._commit = noted  # type: ignore[method-assign]
 
 
-def equal(found: ch.Posterior, expected: ch.Posterior) -> bool:
-    """Bitwise, as far as the draws that were found go."""
-    n = found.draws.sizes["draw"]
-    pairs = [
-        (getattr(found, name).values, getattr(expected, name).values[:, :n])
-        for name in ("draws", "log_joint", "replica_log_likelihood")
-    ]
-    return all(np.array_equal(one, other) for one, other in pairs)
-
-
-def kill(kind: str, path: Path, after: float, expected: ch.Posterior) -> Outcome:
-    process = start(kind, path)
-    time.sleep(after)
-    process.kill()
-    process.wait()
+def commits(path: Path) -> list[list[int]]:
     log = Path(f"{path}.log")
-    commits = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    noted = commits[-1] if commits else [0, 0]
-    torn = sum(1 for _ in path.rglob("*.partial"))
-    found = read_header(path)["committed"] if path.exists() else [0, 0]
-    # Without draws of both chains there is nothing to open yet, and nothing to lose either.
-    reopened = equal(ch.open_posterior(path), expected) if min(found) else True
-    resumed = sample(kind, path, resume=True)
-    same = equal(resumed, expected) and resumed.draws.shape == expected.draws.shape
-    same = same and np.array_equal(resumed.marginals(), expected.marginals())
-    return Outcome(after, noted, found, torn, reopened, same)
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def has_draws(path: Path) -> bool:
+    return any(min(noted) > 0 for noted in commits(path))
+
+
+def killed_run(kind: str, path: Path, after: float | None) -> float:
+    """Run until so many seconds after the first draws of all chains were committed, or to the end."""
+
+    def work() -> None:
+        noting(path)
+        sample(kind, path)
+
+    child = fork(work)
+    while not has_draws(path) and os.waitpid(child, os.WNOHANG) == (0, 0):
+        time.sleep(0.001)
+    began = time.perf_counter()
+    if after is not None:
+        time.sleep(after)
+        end(child)
+    else:
+        with suppress(ChildProcessError):  # it ended at once
+            os.waitpid(child, 0)
+    return time.perf_counter() - began
+
+
+def end(child: int) -> None:
+    with suppress(ProcessLookupError, ChildProcessError):  # it ended before
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def run_kills(kind: str, folder: Path, rng: np.random.Generator) -> Tally:
+    tally, whole = Tally(f"SIGKILL of a run with {kind}"), sample(kind, None)
+    lasted = killed_run(kind, folder / "whole", None)
+    for n in range(KILLS):
+        path = folder / str(n)
+        killed_run(kind, path, float(rng.random()) * lasted)
+        tally.tried += 1
+        try:
+            noted, found = commits(path)[-1], read_header(path)["committed"]
+            tally.lost += sum(max(0, was - now) for was, now in zip(noted, found, strict=True))
+            tally.silent += not is_prefix(ch.open_posterior(path), whole)
+            resumed = sample(kind, path, resume=True)
+            same = is_prefix(resumed, whole) and resumed.draws.shape == whole.draws.shape
+            same = same and np.array_equal(resumed.marginals(), whole.marginals())
+            tally.whole += same
+            tally.silent += not same
+            tally.refused += bool(ch.check_store(path).problems)
+        except ChiasmaError:
+            tally.refused += 1
+        except Exception:
+            tally.tracebacks += 1
+        shutil.rmtree(path)
+    return tally
+
+
+def cohort_kills(make: Callable[[Path, Path], None], folder: Path, rng: np.random.Generator) -> Tally:
+    """The jobs of a cohort and its merging, killed, and done again."""
+    tally = Tally(f"SIGKILL of a cohort of {make.__name__}")
+    whole = folder / "whole"
+    make(folder, whole)
+    carried_out(whole)
+    lasted = time.perf_counter()
+    make(folder, folder / "again")
+    carried_out(folder / "again")
+    lasted = time.perf_counter() - lasted
+    for n in range(COMMAND_KILLS):
+        out = folder / str(n)
+        make(folder, out)
+        child = fork(lambda out=out: carried_out(out))  # type: ignore[misc]
+        time.sleep(float(rng.random()) * lasted)
+        end(child)
+        tally.tried += 1
+        try:
+            carried_out(out)
+            different = [name for name in differences(whole, out) if name != "cohort.json"]
+            tally.silent += bool(different)
+            tally.whole += not different and not check_cohort(out).problems and not list(out.rglob("*.partial"))
+        except ChiasmaError:
+            tally.refused += 1
+        except Exception:
+            tally.tracebacks += 1
+        shutil.rmtree(out)
+    return tally
+
+
+def command_kills(words: list[str], folder: Path, rng: np.random.Generator) -> Tally:
+    """A command that writes a directory, killed anywhere: the directory is refused, or the command does it again."""
+    from typer.testing import CliRunner
+
+    from chiasma.cli import app
+
+    def command(out: Path, *more: str) -> Any:
+        return CliRunner().invoke(app, [*words, "--out", str(out), "-q", *more])
+
+    tally = Tally(f"SIGKILL of chiasma {words[0]}")
+    command(folder / "first")
+    lasted = time.perf_counter()
+    assert command(folder / "whole").exit_code == 0
+    lasted = time.perf_counter() - lasted
+    for n in range(COMMAND_KILLS):
+        out = folder / str(n)
+        child = fork(lambda out=out: command(out))  # type: ignore[misc]
+        time.sleep(float(rng.random()) * lasted)
+        end(child)
+        tally.tried += 1
+        result = command(out, *(["--resume"] if words[0] == "fit" and (out / "settings.toml").exists() else []))
+        if result.exit_code == 2:  # it does not overwrite: the files of a killed command are removed by hand
+            tally.refused += 1
+            shutil.rmtree(out)
+            result = command(out)
+        same = result.exit_code == 0 and not differences(folder / "whole", out)
+        tally.whole += same
+        tally.silent += result.exit_code == 0 and not same
+        tally.tracebacks += result.exit_code not in (0, 2)
+        shutil.rmtree(out)
+    return tally
 
 
 def run(report: Report) -> None:
+    warnings.simplefilter("ignore")
     rng = np.random.default_rng(20)
-    outcomes: list[tuple[str, Outcome]] = []
-    lasted = {}
-    with tempfile.TemporaryDirectory() as folder:
+    tallies = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def tried(made: Callable[[Path], Tally]) -> None:
+            place = folder / str(len(tallies))
+            place.mkdir()
+            tallies.append(made(place))
+            shutil.rmtree(place)
+            print(" ".join(tallies[-1].row()), flush=True)
+
         for kind in KINDS:
-            expected = sample(kind, None)
-            process = start(kind, Path(folder, kind))
-            began = time.perf_counter()
-            process.wait()
-            lasted[kind] = time.perf_counter() - began
-            for share in np.sort(rng.random(INSTANTS)):
-                path = Path(folder, f"{kind}-{share:.4f}")
-                outcomes.append((kind, kill(kind, path, share * lasted[kind], expected)))
+            tried(lambda place, kind=kind: run_kills(kind, place, rng))  # type: ignore[misc]
+        for make in (fits, tumours):
+            tried(lambda place, make=make: cohort_kills(make, place, rng))  # type: ignore[misc]
+        tumours(folder, folder / "unused")
+        tumour = ["tumour", str(folder / "a.tsv"), "--tables-only", "--clones", "1", "--ploidy", "1.6-2.4"]
+        tried(lambda place: command_kills(tumour, place, rng))
     report.text(
-        "The simulated tumour genome of the demonstration (K = 6, T = 10,877), two chains on two workers. Every run is "
-        "a separate process and commits after every piece of draws. It is killed with SIGKILL after a uniformly random "
-        f"fraction of the time that an uninterrupted run takes ({lasted['exact']:.1f} s for exact draws, "
-        f"{lasted['replicas']:.1f} s for replicas). What is in the store at the kill depends on the machine. Then the "
-        "store is opened and compared with an uninterrupted run, resumed, and compared again: draws, log joint, "
-        "log-likelihoods of every replica and, after resuming, marginals must be equal bit for bit."
+        f"Runs of T = {N_SITES} columns, two chains on two workers, which commit after every piece; cohorts of three "
+        "small samples, with their merging. Each is killed after a uniformly random fraction of its time: runs "
+        "once all chains have draws on disk. Then the store is opened and compared with an uninterrupted run, resumed, "
+        "and compared again; draws, log densities and marginals must be equal bit for bit, files of a cohort or a "
+        "command byte by byte but for times. *Refused* counts commands that do not overwrite what a killed one left, "
+        "and say so; they were repeated in an empty directory."
     )
     report.table(
-        ["run", "killed after, s", "draws at last commit", "draws in the store", "partial files", "opens", "resumes"],
-        [
-            [
-                kind,
-                f"{one.after:.2f}",
-                " + ".join(f"{n:,}" for n in one.noted),
-                " + ".join(f"{n:,}" for n in one.found),
-                str(one.torn),
-                "equal" if one.reopened else "DIFFERENT",
-                "equal" if one.resumed else "DIFFERENT",
-            ]
-            for kind, one in outcomes
-        ],
+        ["killed", "tried", "went on", "refused", "lost", "silent", "tracebacks", "hangs"],
+        [one.row() for one in tallies],
     )
-    n = len(outcomes)
-    report.text(
-        f"In {sum(one.torn > 0 for _, one in outcomes)} of {n} kills a file was being written. Writes are atomic: the "
-        "new content goes to a temporary file, which is then renamed, so the old file stays intact."
-    )
-    report.goal(
-        f"all {n} stores open, with the draws of an uninterrupted run", all(one.reopened for _, one in outcomes)
-    )
-    report.goal("no committed draw is lost", not any(one.lost for _, one in outcomes))
-    report.goal(
-        f"all {n} runs resume and end bitwise equal to an uninterrupted run", all(o.resumed for _, o in outcomes)
-    )
+    report.goal("no committed draw is lost", not any(one.lost for one in tallies))
+    report.goal("no answer is wrong without notice", not any(one.silent for one in tallies))
+    report.goal("no traceback", not any(one.tracebacks for one in tallies))
+    report.goal("everything goes on", all(one.whole == one.tried for one in tallies))
 
 
 if __name__ == "__main__":
-    to_be_killed(sys.argv[1], Path(sys.argv[2]))
+    sys.exit("run it as: python verification/run.py kills")

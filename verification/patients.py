@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, NamedTuple
@@ -159,8 +158,7 @@ def inside(answer: Answer, truth: Tumour) -> bool:
 
 def nearest_accuracy(patient: Patient, truth: Tumour) -> tuple[float, float]:
     """Promised and real accuracy of the main clone. Which of two clones is the main one is a matter of names."""
-    clones = [replace(truth, copies=truth.copies[c : c + 1]) for c in range(len(truth.copies))]
-    return max((accuracy(patient.answers[0], one) for one in clones), key=lambda pair: pair[1])
+    return max((accuracy(patient.answers[0], own) for own in truth.copies), key=lambda pair: pair[1])
 
 
 def published(report: Report) -> None:

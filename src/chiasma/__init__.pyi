@@ -1,5 +1,6 @@
 """The public names and where they live; imported when they are first used."""
 
+from . import channels as channels
 from . import exact as exact
 from . import plots as plots
 from .cohort import cohort as cohort
@@ -11,21 +12,26 @@ from .models.density import BlockModes, Density
 from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
 from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
+from .models.offsets import Covariates, Periodic, Smooth
 from .models.priors import Beta, Dirichlet, DirichletRows, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
 from .models.registering import register_emission
 from .models.row_chains import Markov, Sticky, Switch
 from .models.rows import Row
 from .results import diagnostics as diagnostics
 from .results.evidence import Evidence
+from .results.findings import Finding
+from .results.model_checks import check
 from .results.optima import Optima, Optimum
 from .results.posterior import Posterior
 from .sampling import calibration as calibration
 from .sampling.comparison import Comparison, compare
 from .sampling.exchanges import AugmentedCrossover, MosaicCrossover, RandomCrossover, Swap
 from .sampling.ladder import Ladder
-from .sampling.optimise import optimise
+from .sampling.optimise import optimise, optimize
 from .sampling.sampler import sample
 from .sampling.updates import BlockGibbs, Collapsed, Compose, Exact, GaussianBlocks, HammingBall, Jumps, RowGibbs
+from .sampling.vector_exchanges import BalancedCrossover
+from .sampling.vector_moves import Hamiltonian, LocallyInformed, Stretch
 from .sampling.vector_updates import RandomWalk, SiteGibbs
 from .storage.opening import StoreCheck, check_store, open_posterior
 
@@ -35,6 +41,7 @@ __all__ = [
     "Additive",
     "Argument",
     "AugmentedCrossover",
+    "BalancedCrossover",
     "Beta",
     "BlockGibbs",
     "BlockModes",
@@ -43,6 +50,7 @@ __all__ = [
     "Collapsed",
     "Comparison",
     "Compose",
+    "Covariates",
     "Custom",
     "Density",
     "Dirichlet",
@@ -50,16 +58,19 @@ __all__ = [
     "Evidence",
     "Exact",
     "FactorialHMM",
+    "Finding",
     "Gamma",
     "Gaussian",
     "GaussianBlocks",
     "HalfNormal",
+    "Hamiltonian",
     "HammingBall",
     "ImpossibleData",
     "IntegratedDepth",
     "InvalidInput",
     "Jumps",
     "Ladder",
+    "LocallyInformed",
     "LogNormal",
     "Markov",
     "MosaicCrossover",
@@ -68,6 +79,7 @@ __all__ = [
     "Observations",
     "Optima",
     "Optimum",
+    "Periodic",
     "Poisson",
     "Posterior",
     "Prior",
@@ -76,9 +88,11 @@ __all__ = [
     "Row",
     "RowGibbs",
     "SiteGibbs",
+    "Smooth",
     "Sticky",
     "StoreCheck",
     "StoreError",
+    "Stretch",
     "StudentT",
     "Swap",
     "Switch",
@@ -86,6 +100,8 @@ __all__ = [
     "Table",
     "Uniform",
     "calibration",
+    "channels",
+    "check",
     "check_store",
     "cohort",
     "compare",
@@ -94,6 +110,7 @@ __all__ = [
     "log_joint",
     "open_posterior",
     "optimise",
+    "optimize",
     "plots",
     "register_emission",
     "sample",

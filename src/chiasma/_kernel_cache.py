@@ -1,10 +1,11 @@
-"""Where compiled kernels are kept: numba's cache, which here survives kills, upgrades, other processes and read-only
-places.
+"""Where compiled kernels are kept: in the user's cache directory, named by what they were compiled from.
 
-What numba cannot read (a truncated file, a class that an upgrade has renamed) counts as absent and is compiled again;
-numba itself would fail until the file is deleted. Processes that compile at the same time take turns at writing, and
-code is written before the index that names it. Kernels of another version of chiasma are never used: they may have
-inlined others that have changed since.
+A kernel's file name has a digest of its module and of all modules of the package that this one imports, because numba
+inlines callees. A new checkout, environment or version of chiasma therefore finds the kernels that it shares with
+another one, and never uses outdated code. numba itself adds the signature and the processor.
+
+Damaged files count as absent: numba would fail until somebody deletes them. Processes that compile at the same time
+take turns at writing, and code is written before the index that names it.
 """
 
 from __future__ import annotations
@@ -14,101 +15,103 @@ import hashlib
 import logging
 import os
 import pickle
+import re
 import stat
 import tempfile
-from importlib import import_module
+import time
+from functools import cache
 from pathlib import Path
 
+import llvmlite
+import numba
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
     IndexDataCacheFile,
     UserWideCacheLocator,
 )
+from numba.misc.appdirs import user_cache_dir
 
 try:
     from fcntl import LOCK_EX, flock
 except ImportError:  # Windows
     flock = None  # type: ignore[assignment]
 
-# Behind the code of a kernel stand this mark and a digest.
-_MARK = b"chiasma1"
-_DIGEST_BYTES = 16
+PACKAGE = Path(__file__).parent
+IMPORT = re.compile(r"^\s*from chiasma((?:\.\w+)+) import", re.MULTILINE)
+# The code of a kernel ends with its digest.
+DIGEST_BYTES = 16
+# When a new version of a kernel is saved, versions that were saved longer ago than this are removed.
+OUTDATED_SECONDS = 30 * 86400.0
 
 
-class KernelFile(IndexDataCacheFile):
-    """The index and the code of one kernel."""
+def _digest(content, size=DIGEST_BYTES):
+    return hashlib.blake2b(content, digest_size=size)
 
-    def __init__(self, cache_path, filename_base, source_stamp):
-        # Named by a text: to those who read types, the package imports everything, and kernels nothing.
-        version = import_module("chiasma").__version__
-        super().__init__(cache_path, filename_base, (source_stamp, version))
-        # Kernels that were compiled before this file existed have no version.
-        self._stamps = self._source_stamp, source_stamp
 
-    def _load_index(self):
+@cache
+def _imported(file):
+    """Modules of the package that a file imports; all modules of a package that it imports from."""
+    found: set[Path] = set()
+    for name in IMPORT.findall(file.read_text("utf-8")):
+        place = PACKAGE.joinpath(*name.split(".")[1:])
+        found.update(place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")])
+    return frozenset(module for module in found if module.exists())
+
+
+@cache
+def source_digest(file):
+    """Digest of a file and of all modules of the package that it imports, directly or not."""
+    found, new = {file}, {file}
+    while new:
+        new = set().union(*map(_imported, new)) - found
+        found |= new
+    # Sorted by content: where the files are does not matter.
+    contents = sorted(one.read_bytes() for one in found)
+    return _digest(b"\0".join(contents), 8).hexdigest()
+
+
+class ContentLocator(UserWideCacheLocator):
+    """Names kernels by content, in NUMBA_CACHE_DIR or else the user's cache directory."""
+
+    def __init__(self, py_func, py_file):
+        self._py_file = py_file
+        self._lineno = py_func.__code__.co_firstlineno
+        folder = numba.config.CACHE_DIR or user_cache_dir("chiasma", appauthor=False)
+        self._cache_path = os.path.join(folder, f"kernels-numba-{numba.__version__}-llvmlite-{llvmlite.__version__}")
+
+    def get_source_stamp(self):
+        return source_digest(Path(self._py_file))
+
+    def get_disambiguator(self):
+        return f"{self._lineno}-{self.get_source_stamp()}"
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        locator = cls(py_func, py_file)
         try:
-            with open(self._index_path, "rb") as file:
-                if pickle.load(file) != self._version:
-                    return {}
-                stamp, overloads = pickle.load(file)
-        except Exception:  # a pickle that is not whole, or names what no longer exists
-            return {}
-        return overloads if stamp in self._stamps else {}
-
-    def save(self, key, data):
-        with self._alone():
-            overloads = self._load_index()
-            taken = set(overloads.values())
-            names = (self._data_name(number) for number in range(1, len(taken) + 2))
-            name = overloads.get(key) or next(name for name in names if name not in taken)
-            self._save_data(name, data)
-            self._save_index(overloads | {key: name})
-
-    @contextlib.contextmanager
-    def _alone(self):
-        """One process writes at a time, where the file system can lock."""
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(OSError):
-                lock = stack.enter_context(open(os.path.join(self._cache_path, "kernels.lock"), "ab"))
-                if flock is not None:
-                    flock(lock, LOCK_EX)
-            yield
-
-    def _save_data(self, name, data):
-        content = self._dump(data)
-        with self._open_for_write(self._data_path(name)) as file:
-            file.write(content + _MARK + _digest(content))
-
-    def _load_data(self, name):
-        content = Path(self._data_path(name)).read_bytes()
-        end = len(content) - _DIGEST_BYTES
-        start = end - len(_MARK)
-        if content[start:end] == _MARK and _digest(content[:start]) != content[end:]:
-            raise OSError(f"{name} is damaged")
-        return pickle.loads(content)
+            locator.ensure_cache_path()
+        except OSError:  # a home that cannot be written to
+            return None
+        return locator if os.path.exists(py_file) else None
 
 
-def _digest(content):
-    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
-
-
-class TemporaryLocator(UserWideCacheLocator):
-    """A directory of our own among the temporary files, where nothing else can be written to."""
+class TemporaryLocator(ContentLocator):
+    """The same in a directory of our own among the temporary files, if nothing else can be written to."""
 
     _folder: str | None = None
 
     def __init__(self, py_func, py_file):
         super().__init__(py_func, py_file)
-        self._cache_path = os.path.join(self.folder(), self.get_suitable_cache_subpath(py_file))
+        self._cache_path = self.folder()
 
     @classmethod
     def folder(cls):
         if TemporaryLocator._folder is None:
             TemporaryLocator._folder = _own_folder()
             logging.getLogger("chiasma").warning(
-                "chiasma keeps compiled kernels in %s: neither its own directory nor a home directory can be written "
-                "to; set NUMBA_CACHE_DIR to keep them elsewhere",
+                "compiled kernels are kept in %s, because the user's cache directory cannot be written to; set "
+                "NUMBA_CACHE_DIR to keep them elsewhere",
                 TemporaryLocator._folder,
             )
         return TemporaryLocator._folder
@@ -128,10 +131,60 @@ def _own_folder():
     return tempfile.mkdtemp(prefix="chiasma-kernels-")
 
 
-class KernelCacheImpl(CompileResultCacheImpl):
-    """numba's places, then temporary files."""
+class KernelFile(IndexDataCacheFile):
+    """The index and the code of one kernel."""
 
-    _locator_classes = (*CompileResultCacheImpl._locator_classes, TemporaryLocator)
+    def _load_index(self):
+        try:
+            return super()._load_index()
+        except Exception:  # a pickle that is not whole, or names what no longer exists
+            return {}
+
+    def save(self, key, data):
+        with self._alone():
+            overloads = self._load_index()
+            if not overloads:
+                self._remove_outdated()
+            taken = set(overloads.values())
+            names = (self._data_name(number) for number in range(1, len(taken) + 2))
+            name = overloads.get(key) or next(name for name in names if name not in taken)
+            self._save_data(name, data)
+            self._save_index(overloads | {key: name})
+
+    def _remove_outdated(self):
+        kernel = self._index_name.split("-")[0]
+        for file in Path(self._cache_path).glob(f"{kernel}-*"):
+            with contextlib.suppress(OSError):
+                if time.time() - file.stat().st_mtime > OUTDATED_SECONDS:
+                    file.unlink()
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """One process writes at a time, if the file system can lock."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):
+                lock = stack.enter_context(open(os.path.join(self._cache_path, "kernels.lock"), "ab"))
+                if flock is not None:
+                    flock(lock, LOCK_EX)
+            yield
+
+    def _save_data(self, name, data):
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(content + _digest(content).digest())
+
+    def _load_data(self, name):
+        content = Path(self._data_path(name)).read_bytes()
+        content, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+        if _digest(content).digest() != digest:
+            raise OSError(f"{name} is damaged")
+        return pickle.loads(content)
+
+
+class KernelCacheImpl(CompileResultCacheImpl):
+    """The user's cache directory, then temporary files."""
+
+    _locator_classes = (ContentLocator, TemporaryLocator)
 
 
 class KernelCache(FunctionCache):

@@ -3,7 +3,7 @@
 It is written under a temporary name of its own, synced to the disk (fsync), renamed, and then its directory is synced:
 without the first sync a power cut leaves an empty file under the right name, without the second the old one. Temporary
 names end in .partial and are never guessed or shared, so simultaneous writers do not meet and a link that somebody put
-there is not followed. Whoever is killed leaves one behind, which the next writer removes.
+there is not followed. They are locked while their writer lives: what a killed one leaves behind, the next one removes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 try:
@@ -23,7 +24,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+_flock: Any = getattr(fcntl, "flock", None)
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
+# Seconds after which a temporary file is certainly nobody's, on file systems without locks.
+OLD = 3600.0
 # Some file systems cannot sync a directory, and say so with one of these.
 _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
 
@@ -31,20 +35,35 @@ _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES, errno.EISDIR
 @contextmanager
 def whole_file(path: Path, durable: bool = True) -> Iterator[Path]:
     """A temporary path to write to: renamed to `path` at the end of the block, removed if the block fails."""
-    partial = partial_name(path)
-    try:
-        # Created here and only here, so that the name cannot be a link to somewhere else.
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    with _begun(path) as partial:
         yield partial
         if durable:
             sync_file(partial)
         partial.replace(path)
         if durable:
             sync_directory(path.parent)
+
+
+@contextmanager
+def _begun(path: Path) -> Iterator[Path]:
+    """A new temporary file beside `path`, locked while its writer lives; removed if the block fails."""
+    partial = partial_name(path)
+    # Created here and only here, so that the name cannot be a link to somewhere else.
+    handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+    if _flock is None:
+        os.close(handle)  # Windows renames no open file
+    try:
+        if _flock is not None:
+            with suppress(OSError):  # some file systems have no locks
+                _flock(handle, fcntl.LOCK_EX)
+        yield partial
     except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise
+    finally:
+        if _flock is not None:
+            os.close(handle)
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = True) -> None:
@@ -58,8 +77,8 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
 
 def write_files(contents: Mapping[Path, bytes | memoryview], durable: bool = True) -> None:
     """Several files, each atomic; syncing them together costs little more than syncing one."""
-    partials = {path: partial_name(path) for path in contents}
-    try:
+    with ExitStack() as begun:
+        partials = {path: begun.enter_context(_begun(path)) for path in contents}
         for path, content in contents.items():
             partials[path].write_bytes(content)
         if durable:
@@ -70,11 +89,6 @@ def write_files(contents: Mapping[Path, bytes | memoryview], durable: bool = Tru
         if durable:
             for folder in dict.fromkeys(path.parent for path in contents):
                 sync_directory(folder)
-    except BaseException:
-        for partial in partials.values():
-            with suppress(OSError):
-                partial.unlink()
-        raise
 
 
 def partial_name(path: Path) -> Path:
@@ -83,18 +97,39 @@ def partial_name(path: Path) -> Path:
     return path.with_name(f"{path.name[:50]}.{uuid4().hex}.partial")
 
 
-def partials(folder: Path, names: Iterable[str] | None = None, older: float = 0.0) -> list[Path]:
-    """What killed writers left in a folder: of files with these names (default: any), if older than some seconds."""
+def partials(folder: Path, names: Iterable[str] | None = None) -> list[Path]:
+    """Temporary files and directories in a folder: of files with these names, default any."""
     wanted = None if names is None else {name[:50] for name in names}
     found = []
     with suppress(OSError):
         for path in folder.iterdir():
             name, n_matches = _PARTIAL.subn("", path.name)
             if n_matches and (wanted is None or name in wanted):
-                with suppress(OSError):
-                    if time.time() - path.lstat().st_mtime >= older:
-                        found.append(path)
+                found.append(path)
     return found
+
+
+def tidy(*folders: Path) -> None:
+    """Remove the temporary files that killed writers left; those of writers that live are locked."""
+    remove(path for folder in folders for path in partials(folder) if _is_abandoned(path))
+
+
+def _is_abandoned(path: Path) -> bool:
+    try:
+        handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return False
+    try:
+        if _flock is None:
+            raise OSError
+        _flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # without locks, age tells
+        return time.time() - os.fstat(handle).st_mtime >= OLD
+    finally:
+        os.close(handle)
+    return True
 
 
 def remove(paths: Iterable[Path]) -> None:

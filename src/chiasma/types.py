@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
+from chiasma.limits import MOST_COUNT
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -29,14 +30,10 @@ def as_floats(name: str, values: Any) -> Floats:
         raise InvalidInput(f"{name} must be numbers, got {what}; pass a float or an array of floats") from error
 
 
-# Nobody waits for more of anything, and counters of kernels hold no more than twice as many.
-MOST = 2**62
-
-
-def is_count(value: Any, least: int = 1) -> bool:
-    """Whether a value is a whole number of at least `least`."""
+def is_count(value: Any, least: int = 1, most: int = MOST_COUNT) -> bool:
+    """Whether a value is a whole number from `least` to `most`."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
-    return is_whole and least <= int(value) < MOST
+    return is_whole and least <= int(value) <= most
 
 
 def is_a(value: Any, *kinds: type) -> bool:
@@ -44,10 +41,11 @@ def is_a(value: Any, *kinds: type) -> bool:
     return isinstance(value, kinds)
 
 
-def as_count(name: str, value: Any, least: int = 1) -> int:
+def as_count(name: str, value: Any, least: int = 1, most: int = MOST_COUNT) -> int:
     """A whole number, or an error that names the argument."""
-    if not is_count(value, least):
-        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {shown(value)}")
+    if not is_count(value, least, most):
+        bounds = f"of at least {least}" if most == MOST_COUNT else f"in {least}..{most:,}"
+        raise InvalidInput(f"{name} must be a whole number {bounds}, got {shown(value)}")
     return int(value)
 
 
@@ -57,6 +55,14 @@ def as_random(seed: Any) -> np.random.Generator:
         return np.random.default_rng(seed)
     except Exception as error:
         raise InvalidInput(f"seed must be a whole number of at least 0, or None, got {shown(seed)}") from error
+
+
+def count(n: int, noun: str) -> str:
+    """
+    >>> count(1, "chain"), count(2_000, "draw")
+    ('1 chain', '2,000 draws')
+    """
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def shown(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperCommand
 
+from chiasma.cli.channels import channels
 from chiasma.cli.cohort import CohortCommand, cohort
 from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
@@ -81,5 +82,5 @@ def options(
 
 OWN_OPTIONS: dict[object, type[TyperCommand]] = {fit: FitCommand, cohort: CohortCommand}
 
-for command in (demo, tumour, simulate, fit, show, cohort):
+for command in (demo, tumour, channels, simulate, fit, show, cohort):
     app.command(epilog=examples(command.__name__), cls=OWN_OPTIONS.get(command))(command)

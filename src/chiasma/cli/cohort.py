@@ -1,4 +1,4 @@
-"""chiasma cohort: many samples on Dask, or as jobs of an array with init, run and merge."""
+"""chiasma cohort: many samples on Dask, or as jobs of an array with init, run and merge; check reads them again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from chiasma.cli.mistakes import stop
+from chiasma.cli.mistakes import printable, stop
 from chiasma.cli.printing import Voice
 from chiasma.cli.setting_options import (
     TABLES_ONLY,
@@ -35,9 +35,10 @@ OUT = Path("chiasma-cohort")
 SOME_FAILED = 1
 TUMOURS = "Tumours"
 # Options of `chiasma tumour` that make sense for many samples.
-OF_TUMOURS = ("purity", "ploidy", "clones", "max_copies", "female", "gc", "mappability", "assembly", "region")
+OF_TUMOURS = ("purity", "ploidy", "clones", "max_copies", "female", "gc", "mappability", "normal", "assembly", "region")
 # Failures shown on the screen; cohort.tsv has them all.
 SHOWN_FAILURES = 10
+_BECAME = {"failed": "failed", "damaged": "is damaged"}
 
 
 def cohort() -> None:
@@ -49,7 +50,7 @@ def cohort() -> None:
     probabilities or copy numbers side by side, DIR/index.html shows them. The exit code is 1 if a sample failed.
 
     Without a scheduler, as jobs of an array: "init SHEET --out DIR" prints the number of tasks, "run DIR --task I" does
-    one of them, from 0, and "merge DIR" gathers the results.
+    one of them, from 0, and "merge DIR" gathers the results. "check DIR" compares every file with its digest.
     """
     # Only the name and the help of the command: CohortCommand adds the options, and `_cohort` does the work.
 
@@ -60,7 +61,12 @@ class CohortCommand(SettingsCommand):
     def function(self) -> Callable[..., None]:
         cluster, output = "Cluster", "Output"
         parameters = [
-            argument("words", list[str], "SHEET; or init SHEET, run DIR, merge DIR.", metavar="[init|run|merge] SHEET"),
+            argument(
+                "words",
+                list[str],
+                "SHEET; or init SHEET, run DIR, merge DIR, check DIR.",
+                metavar="[init|run|merge|check] SHEET",
+            ),
             option("workers", int | None, cluster, "Processes on this machine. Default: one per core.", min=1),
             option("scheduler", str | None, cluster, "Address of a Dask scheduler, such as tcp://10.0.0.1:8786."),
             option("scheduler_file", Path | None, cluster, "File that dask scheduler --scheduler-file wrote."),
@@ -74,6 +80,13 @@ class CohortCommand(SettingsCommand):
             option("out", Path, output, f"Directory of the cohort. Default: {OUT}.", default=OUT),
             option("tables_only", bool, output, TABLES_ONLY_HELP, TABLES_ONLY, default=False),
             option("resume", bool, output, "Do what is missing or failed in --out.", "--resume", default=False),
+            option(
+                "again",
+                list[str] | None,
+                output,
+                "With --resume: do this sample again, such as a damaged one; can be repeated.",
+                metavar="SAMPLE",
+            ),
             option("quiet", bool, output, "Print errors only.", "--quiet", "-q", default=False),
         ]
         return with_options(_cohort, parameters)
@@ -81,16 +94,20 @@ class CohortCommand(SettingsCommand):
 
 def _cohort(words: list[str], task: int | None, out: Path, quiet: bool, **options: Any) -> None:
     action, place = words if len(words) == 2 else ("", *words) if len(words) == 1 else ("?", "")
-    if action not in ("", "init", "run", "merge"):
-        raise InvalidInput(f"expected SHEET, init SHEET, run DIR or merge DIR, got {' '.join(words)!r}")
+    if action not in ("", "init", "run", "merge", "check"):
+        raise InvalidInput(f"expected SHEET, init SHEET, run DIR, merge DIR or check DIR, got {' '.join(words)!r}")
     if (action == "run") != (task is not None):
         raise InvalidInput("--task says which task to run, and only: chiasma cohort run DIR --task I")
+    if action in ("run", "merge", "check") and options["again"]:
+        raise InvalidInput("--again belongs to: chiasma cohort SHEET --resume, or init SHEET --resume")
     voice = Voice(quiet)
     if action == "run":
         assert task is not None
         _run_task(Path(place), task, voice)
     elif action == "merge":
         _merge(Path(place), voice)
+    elif action == "check":
+        _check(Path(place), voice)
     elif action == "init":
         _init(place, out, **options)
     else:
@@ -109,6 +126,7 @@ def _all(
     retries: int,
     seed: int | None,
     resume: bool,
+    again: list[str] | None,
     tables_only: bool,
     **options: Any,
 ) -> None:
@@ -131,6 +149,7 @@ def _all(
                 seed=seed,
                 workers=workers,
                 resume=resume,
+                again=again or (),
                 retries=retries,
                 tables_only=tables_only,
                 progress=voice.progress,
@@ -154,6 +173,7 @@ def _init(
     retries: int,
     seed: int | None,
     resume: bool,
+    again: list[str] | None,
     tables_only: bool,
     **options: Any,
 ) -> None:
@@ -171,6 +191,7 @@ def _init(
         workflow="tumour" if is_tumour else "fit",
         seed=seed,
         resume=resume,
+        again=again or (),
         n_tasks=tasks,
         tables_only=tables_only,
     )
@@ -189,6 +210,20 @@ def _merge(out: Path, voice: Voice) -> None:
     from chiasma.cohort.directory import CohortDirectory
 
     _report(merge_cohort(CohortDirectory(out)), voice)
+
+
+def _check(out: Path, voice: Voice) -> None:
+    from chiasma.cohort.api import check_cohort
+
+    found = check_cohort(out)
+    for problem in found.problems:
+        typer.echo(printable(problem), err=True)
+    if found.problems:
+        raise typer.Exit(SOME_FAILED)
+    if not voice.quiet:
+        typer.echo(
+            f"{found.cohort.path} is sound: {found.n_files:,} files, {found.n_bytes:,} bytes; {found.cohort.in_words}"
+        )
 
 
 def _settings(tumour: bool, model: Path | None, learn: str | None, **options: Any) -> dict[str, Any]:
@@ -214,7 +249,9 @@ def _report(done: Cohort, voice: Voice) -> None:
     from chiasma.io.sheets import listed
 
     for outcome in done.failed[:SHOWN_FAILURES]:
-        typer.echo(f"{outcome.name} failed: {outcome.error}", err=True)
+        typer.echo(printable(f"{outcome.name} {_BECAME[outcome.status]}: {outcome.error}"), err=True)
+    for name in done.strangers:
+        typer.echo(printable(f"samples/{name} is no sample of the sheet, and left out"), err=True)
     more = len(done.failed) - SHOWN_FAILURES
     if more > 0:
         typer.echo(f"and {more:,} more failures in cohort.tsv", err=True)

@@ -19,6 +19,10 @@ EXAMPLES = {
         "chiasma tumour sample.bb --out answer",
         "chiasma tumour sample.bb --purity 0.5-0.8 --clones 1 --region 8q --out bounded",
     ),
+    "channels": (
+        "chiasma channels recording.csv --rate 10000 --channels 1-2 --out channels",
+        "chiasma channels recording.csv --rate 10000 --channels 1 --polarity down --tables-only --out down",
+    ),
     "simulate": (
         "chiasma simulate genome.tsv --seed 1",
         "chiasma simulate small.tsv --sites 500 --sd 20",

@@ -28,9 +28,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ChiasmaError as error:
-            from chiasma.report.spelling import as_options
-
-            raise stop(f"error: {as_options(str(error))}", MISTAKE) from error
+            raise stop(f"error: {error}", MISTAKE) from error
         except KeyboardInterrupt:
             raise stop("interrupted", exit_code()) from None
         except MemoryError as error:

@@ -65,8 +65,6 @@ class Voice:
             console.print(report.summary)
             for hint in signal.hints:  # they were printed before the run, too, and scrolled away
                 console.print(Text.assemble(("hint: ", "bold yellow"), printable(hint)))
-            for text in report.notes:
-                console.print(Text.assemble(("note: ", "bold"), printable(text)))
             doubts, look = _doubts(report, signal, run, console.width)
             console.print(doubts)
             if look:

@@ -49,8 +49,8 @@ def tumour(
     data: Annotated[
         list[Path],
         typer.Argument(
-            help="Depth along the genome: CNVkit, GATK, HATCHet, QDNAseq, SEG, bedGraph, WIG or any table; may be .gz. "
-            "Can be repeated.",
+            help="Depth along the genome: CNVkit, GATK, HATCHet, PURPLE, COBALT, QDNAseq, SEG, bedGraph, WIG or any "
+            "table; or reads at sites: FACETS, sequenza, AMBER, VCF. May be .gz. Can be repeated.",
             show_default=False,
         ),
     ],
@@ -63,11 +63,13 @@ def tumour(
     alleles: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Allele counts of heterozygous sites, such as GATK's .hets.tsv. Of several files one for each, in "
-            "their order."
+            help="Allele counts of heterozygous sites: GATK's .hets.tsv, AMBER, a VCF with AD. Of several files one "
+            "for each, in their order."
         ),
     ] = None,
-    sample: Annotated[list[str] | None, typer.Option(help="Only this sample. Can be repeated. Default: all.")] = None,
+    sample: Annotated[
+        list[str] | None, typer.Option(help="Only this sample, or column of a table. Can be repeated. Default: all.")
+    ] = None,
     purity: Annotated[
         str | None,
         typer.Option(help="Known purity, 0.6, or its bounds, 0.5-0.8; with --one-patient also of each: 0.9,0.4-0.6."),
@@ -80,9 +82,17 @@ def tumour(
     female: Annotated[bool, typer.Option("--female", help="Use chromosome X, too: normal cells have two.")] = False,
     gc: Annotated[Path | None, typer.Option(help="WIG with the GC content of the bins, to correct counts.")] = None,
     mappability: Annotated[Path | None, typer.Option(help="WIG with the mappability of the bins.")] = None,
+    normal: Annotated[
+        Path | None,
+        typer.Option(help="The same coverage or counts of a normal sample, by which the tumour's are divided."),
+    ] = None,
     assembly: Annotated[str | None, typer.Option(help="hg38 or hg19. Default: by the lengths of chromosomes.")] = None,
     region: Annotated[
         list[str] | None, typer.Option(help="Show the rivals of a region: 8:100-120Mb, 8q, 8q24. Can be repeated.")
+    ] = None,
+    response: Annotated[
+        str | None,
+        typer.Option(help="How depth grows with copies: linear (sequencing) or array. Default: as the data say."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory for tables and figures.")] = OUT,
     tables_only: Annotated[bool, typer.Option(TABLES_ONLY, help=TABLES_ONLY_TUMOUR)] = False,
@@ -116,8 +126,10 @@ def tumour(
         female=female,
         gc=gc,
         mappability=mappability,
+        normal=normal,
         assembly=assembly,
         region=region or (),
+        response=response,  # type: ignore[arg-type]  # check() refuses other words
     )
     settings.check()
     if tables_only and region:
@@ -142,11 +154,12 @@ def read_files(
         raise InvalidInput(
             f"--alleles must be given once for every file, {len(files)} times and in their order, got {len(alleles)}"
         )
-    only = names[0] if len(names) == len(files) == 1 else None
+    wanted: Sequence[str | None] = names if names and len(files) == 1 else [None]
     found: list[Bins] = []
     each: list[Path | None] = [*alleles] or [None] * len(files)
     for path, sites in zip(files, each, strict=True):
-        found += replace(settings, sample=only, alleles=sites).read(path)
+        for only in wanted:
+            found += replace(settings, sample=only, alleles=sites).read(path)
     missing = [name for name in names if name not in {bins.sample for bins in found}]
     if missing:
         raise InvalidInput(f"there is no sample {missing[0]!r}; choose among {listed([b.sample for b in found])}")
@@ -185,21 +198,34 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from chiasma.tumour.exports import chance, joint_warnings, patient_verdict, solution_entries
+    from chiasma.results.findings import headline, on_command_line
+    from chiasma.tumour.exports import chance, joint_findings, patient_verdict, solution_entries
+    from chiasma.tumour.families import family
 
     console = Console(highlight=False)
     several = len(patient.answers) > 1
     entries = [solution_entries(answer) for answer in patient.answers]
+    findings = joint_findings(patient.samples, entries)
+    console.print(headline([one for _, one in findings], None), soft_wrap=True, markup=False)
     console.print(patient_verdict(patient), soft_wrap=True, markup=False)
     table = Table()
-    headings = ["", "probability", *(["sample"] if several else []), "purity (90%)", "ploidy", "clones", "doubled"]
+    likely = "probability" in entries[0][0]
+    headings = [
+        "",
+        *(["probability"] if likely else []),
+        *(["sample"] if several else []),
+        "purity (90%)",
+        "ploidy",
+        "clones",
+        "doubled",
+    ]
     for heading in [*headings, "altered"]:
         table.add_column(heading, justify="right")
     for together in list(zip(*entries, strict=True))[:SHOWN]:
         for i, (sample, entry) in enumerate(zip(patient.samples, together, strict=True)):
             table.add_row(
                 "" if i else str(entry["rank"]),
-                "" if i else chance(entry["probability"]),
+                *(["" if i else chance(entry["probability"])] if likely else []),
                 *([sample] if several else []),
                 f"{entry['purity']:.2f} ({entry['purity_low']:.2f}-{entry['purity_high']:.2f})",
                 f"{entry['ploidy']:.2f}",
@@ -209,8 +235,12 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
                 end_section=several and i == len(together) - 1,
             )
     console.print(table)
-    for names, text in joint_warnings(patient.samples, entries):
-        console.print(f"Warning{f', {names}' if several else ''}: {text}.", soft_wrap=True, markup=False)
+    if not patient.flat:
+        for relative in family(patient.answers):
+            console.print(str(relative), soft_wrap=True, markup=False)
+    for names, one in findings:
+        whose = f", {names}" if several else ""
+        console.print(f"{one.severity}{whose}: {on_command_line(one, {})}", soft_wrap=True, markup=False)
     files = "solutions.tsv, clone fractions" if several else "solutions.tsv, segments, SEG, BED and VCF"
     wrote = files if tables_only else f"report.html, figures, {files}"
     each = ", and a directory for every sample" if several else ""

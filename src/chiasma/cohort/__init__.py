@@ -27,6 +27,9 @@ class _Package(ModuleType):
 
         return inspect.signature(cohort)
 
+    def __dir__(self) -> list[str]:
+        return ["cohort"]
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         from chiasma.cohort.api import cohort
 

@@ -4,6 +4,7 @@ gathering what all samples left.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,6 +15,7 @@ from typing import Any
 import xarray as xr
 
 from chiasma.cohort.directory import (
+    DAMAGED,
     DONE,
     FAILED,
     MISSING,
@@ -34,13 +36,14 @@ from chiasma.cohort.workers import (
     run_on,
     run_task,
     task_of,
+    unencrypted,
 )
 from chiasma.cohort.workflow import plain
-from chiasma.errors import InvalidInput
+from chiasma.errors import ChiasmaError, InvalidInput, StoreError
 from chiasma.io.options import all_settings
 from chiasma.io.settings import Settings, fresh_seed, settings_of
 from chiasma.models.factorial import FactorialHMM
-from chiasma.results.warnings import count
+from chiasma.types import count
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Cohort:
     Parameters
     ----------
     path : the directory of the cohort.
-    outcomes : of every sample, in the order of the sheet: name, status, seed, error, warnings, ...
+    outcomes : of every sample, in the order of the sheet: name, status, seed, error, trust, findings, ...
 
     Examples
     --------
@@ -65,11 +68,11 @@ class Cohort:
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
-        """Outcomes of the samples that could not be fitted; `error` says why."""
-        return tuple(outcome for outcome in self.outcomes if outcome.status == FAILED)
+        """Outcomes of the samples that could not be fitted, or whose files are damaged; `error` says why."""
+        return tuple(outcome for outcome in self.outcomes if outcome.status in (FAILED, DAMAGED))
 
     def count(self, status: str) -> int:
-        """Number of samples with a status: "done", "failed" or "missing"."""
+        """Number of samples with a status: "done", "failed", "missing" or "damaged"."""
         return sum(outcome.status == status for outcome in self.outcomes)
 
     @property
@@ -79,6 +82,11 @@ class Cohort:
         return tuple(outcome.name for outcome in self.outcomes if outcome.grid and outcome.grid != common)
 
     @property
+    def strangers(self) -> tuple[str, ...]:
+        """Names of directories in samples/ that are no samples of the sheet, and so in no table."""
+        return tuple(CohortDirectory(self.path).strangers(outcome.name for outcome in self.outcomes))
+
+    @property
     def in_words(self) -> str:
         """How many samples are done, and what became of the others, in a line.
 
@@ -86,11 +94,11 @@ class Cohort:
         '1 of 1 sample done'
         """
         n = len(self.outcomes)
-        others = [f", {self.count(status):,} {status}" for status in (FAILED, MISSING) if self.count(status)]
+        others = [f", {self.count(status):,} {status}" for status in (FAILED, DAMAGED, MISSING) if self.count(status)]
         return f"{self.count(DONE):,} of {count(n, 'sample')} done{''.join(others)}"
 
     def summaries(self) -> xr.Dataset:
-        """The content of cohort.zarr, lazily.
+        """The content of cohort.zarr, lazily, once every file of it has been compared with its digest.
 
         Returns
         -------
@@ -102,7 +110,9 @@ class Cohort:
         >>> found = ch.cohort("sheet.tsv", "results", model="genome.toml")  # doctest: +SKIP
         >>> found.summaries()["probability"].sel(sample="tumour-7")  # doctest: +SKIP
         """
-        return xr.open_zarr(CohortDirectory(self.path).store)
+        directory = CohortDirectory(self.path)
+        directory.check_merged(f"{directory.store.name}/")
+        return xr.open_zarr(directory.store)
 
 
 class Stopped(KeyboardInterrupt):
@@ -120,6 +130,7 @@ def cohort(
     seed: int | None = None,
     workers: int | None = None,
     resume: bool = False,
+    again: Iterable[str] = (),
     retries: int = 2,
     tables_only: bool = False,
     progress: bool = True,
@@ -147,6 +158,8 @@ def cohort(
         their number, or on other samples. Default: a fresh one, or that of the cohort which is resumed.
     workers : processes of the local cluster. Default: one per core, and no more than samples.
     resume : do what is missing or has failed in an earlier cohort in `out`, where there is one; samples may be added.
+        A sample whose files are damaged is named, and left as it is.
+    again : names of samples of an earlier cohort that are done anew, whatever there is of them.
     retries : how often a sample is submitted again after Dask gave it up because its workers were lost.
     tables_only : leave out report.html and the figures of every sample, which take most of the time of a short run and
         most of the space; `chiasma show` writes them for a sample later. A cohort that is resumed goes on as it began.
@@ -175,11 +188,15 @@ def cohort(
         workflow="tumour" if tumour else "fit",
         seed=seed,
         resume=resume,
+        again=again,
         tables_only=tables_only,
     )
     told(f"{count(len(plan.samples), 'sample')}, seed {plan.seed}")
     known = {outcome.name: outcome for outcome in collect(directory, plan)}
-    todo = [sample for sample in plan.samples if known[sample.name].status != DONE]
+    for outcome in known.values():
+        if outcome.status == DAMAGED:
+            told(f"{outcome.name} is damaged: {outcome.error}")
+    todo = [sample for sample in plan.samples if known[sample.name].status not in (DONE, DAMAGED)]
     if todo:
         n_workers = min(workers or cores(), len(todo))
         # A worker that was asked for has one thread; cores that would be idle otherwise are shared out.
@@ -192,6 +209,8 @@ def cohort(
         ):
             if client is not None:  # local workers have none: it would be open to every user of the machine
                 told(f"dashboard: {used.dashboard_link}")
+                if text := unencrypted(used.scheduler.address):
+                    told(f"warning: {text}")
             for outcome in run_on(used, tasks, retries, told, display.restart):
                 known[outcome.name] = outcome
                 if display.add(outcome):
@@ -208,6 +227,7 @@ def begin_cohort(
     workflow: str = "fit",
     seed: int | None = None,
     resume: bool = False,
+    again: Iterable[str] = (),
     n_tasks: int | None = None,
     tables_only: bool = False,
 ) -> tuple[CohortDirectory, CohortPlan]:
@@ -233,9 +253,15 @@ def begin_cohort(
     )
     if stored is not None:
         plan = plan.continued(stored)
+    wanted = list(again)
+    if wanted and stored is None:
+        raise InvalidInput(f"again takes samples of a cohort, and there is none in {directory.path}; drop it")
+    plan = plan.with_again(wanted)
     _check_settings(plan)
     directory.create()
     plan.write(directory.plan)
+    for name in wanted:
+        directory.forget(name)
     return directory, plan
 
 
@@ -326,14 +352,68 @@ def _nowhere(text: str) -> None:
 
 def collect(directory: CohortDirectory, plan: CohortPlan) -> list[Outcome]:
     """What is known of every sample, in the order of the sheet."""
-    return [directory.outcome(sample.name, plan.seed_of(sample)) for sample in plan.samples]
+    return [directory.outcome(sample.name, plan.seed_of(sample), plan.mark(sample)) for sample in plan.samples]
 
 
 def merge(directory: CohortDirectory, plan: CohortPlan) -> list[Outcome]:
     """Write the files of the whole cohort from the run directories; may be done again at any time."""
-    directory.remove_leftovers()
     outcomes = collect(directory, plan)
-    write_cohort_table(directory.table, outcomes)
-    write_cohort_store(directory, outcomes)
-    write_page(directory, outcomes, plan.work.picture_shows)
+    try:
+        directory.remove_leftovers(outcomes)
+        write_cohort_table(directory.table, outcomes)
+        write_cohort_store(directory, outcomes)
+        write_page(directory, outcomes, plan.work.picture_shows)
+        directory.seal_merged()
+    except OSError as error:
+        if isinstance(error, ChiasmaError):
+            raise
+        raise StoreError(
+            f"cannot write to {error.filename or directory.path}: {error.strerror or error}; make room or give "
+            f"permission there, then: chiasma cohort merge {directory.path}"
+        ) from error
     return outcomes
+
+
+# ---- Checking -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortCheck:
+    """What `check_cohort` found.
+
+    Parameters
+    ----------
+    cohort : what became of every sample.
+    n_files, n_bytes : how much was read.
+    problems : what is wrong, each with the file and the remedy; empty where every file is as it was written.
+    """
+
+    cohort: Cohort
+    n_files: int
+    n_bytes: int
+    problems: tuple[str, ...]
+
+
+def check_cohort(out: str | Path) -> CohortCheck:
+    """Read every file of a cohort and compare it with its digest; nothing is changed."""
+    directory = CohortDirectory(out)
+    plan = CohortPlan.read(directory.plan)
+    cohort = Cohort(directory.path, tuple(collect(directory, plan)))
+    problems, n_files, n_bytes = [], 0, 0
+    for outcome in cohort.outcomes:
+        if outcome.status == DAMAGED:
+            problems.append(outcome.error)
+        found, n_read, size = directory.check_files(outcome)
+        problems += found
+        n_files, n_bytes = n_files + n_read, n_bytes + size
+    problems += [
+        f"{directory.samples / name} is no sample of the cohort; add its line to the sheet and resume, or move it away"
+        for name in cohort.strangers
+    ]
+    if os.path.lexists(directory.merged) or directory.table.exists():
+        try:
+            n_read, size = directory.check_merged()
+            n_files, n_bytes = n_files + n_read, n_bytes + size
+        except StoreError as error:
+            problems.append(str(error))
+    return CohortCheck(cohort=cohort, n_files=n_files, n_bytes=n_bytes, problems=tuple(problems))

@@ -4,6 +4,7 @@
     cohort.tsv            one line per sample
     cohort.zarr           summaries of all samples
     index.html            a page of all samples
+    merged.json           digests of the last three
     samples/NAME/         the run directory of a sample that is done, with its outcome.json and summaries.npz
     failures/NAME.json    why a sample failed, until it is done
     unfinished/NAME@ID/   a run directory while it is written, or where a run was stopped
@@ -12,6 +13,10 @@ A run directory is renamed into its place when it is complete. While it is writt
 unfinished/NAME@ID.lock. A new attempt takes over what an earlier one left, unless its owner is alive, such as a worker
 that lost its scheduler and works on what it was given: then both run, and the first to end is the one that counts. With
 one seed they write the same.
+
+The JSON files hold digests of themselves. outcome.json has those of all files of its sample, and the mark of the
+sample: a digest of its name, data file, settings and seed, which the plan knows as well. So no file can be damaged,
+changed or taken from another sample without notice. A damaged sample keeps its files until it is done again on request.
 
 Summaries are a Dataset of variables such as P(row on), (row, site), and their coordinates. Samples can stand side by
 side in cohort.zarr if all their coordinates agree: they are then on the same grid.
@@ -28,14 +33,13 @@ Memory holds the samples of one chunk, however many there are. cohort.zarr takes
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import shutil
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -49,24 +53,31 @@ import zarr
 from chiasma import atomic
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.io.tables import write_table
+from chiasma.storage.digests import digests_below, fingerprint, read_sealed, read_with_digest, reason, write_sealed
 from chiasma.storage.locks import only_writer
+from chiasma.storage.reading import read_npz
 
 # ---- Outcomes -------------------------------------------------------------------------------------------------------
 
 
-DONE, FAILED, MISSING = "done", "failed", "missing"
+DONE, FAILED, MISSING, DAMAGED = "done", "failed", "missing", "damaged"
+# Of a learned parameter.
+STATISTICS = ("mean", "sd", "q05", "q95")
+OUTCOME, SUMMARIES, PICTURE = "outcome.json", "summaries.npz", "picture.png"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """One sample of a cohort.
 
-    status : "done", "failed" or "missing".
+    status : "done", "failed", "missing" or "damaged".
     seconds : that the workflow took, in the last attempt.
     evidence : log evidence and its standard error.
-    key_results, parameters, bands, span : as in `chiasma.cohort.workflow.Result`.
+    trust, findings, key_results, parameters, bands, span : as in `chiasma.cohort.workflow.Result`.
     grid : samples with the same one have the same sites and rows; empty where there are none.
-    error, traceback : why it failed.
+    error, traceback : why it failed, or which file is damaged.
+    mark : what it is the outcome of, see `CohortPlan.mark`.
+    files : digests of the files of its run directory, by their path there.
     """
 
     name: str
@@ -74,7 +85,8 @@ class Outcome:
     seed: int
     seconds: float = math.nan
     evidence: tuple[float, float] | None = None
-    warnings: Sequence[str] = ()
+    trust: str = ""
+    findings: Sequence[str] = ()
     key_results: Mapping[str, float] = field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     bands: Sequence[str] = ()
@@ -82,19 +94,36 @@ class Outcome:
     grid: str = ""
     error: str = ""
     traceback: str = ""
+    mark: str = field(default="", repr=False)
+    files: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def write(self, path: Path) -> None:
-        # NaN is not JSON, but Python writes and reads it, and nobody else needs this file.
-        atomic.write_text(path, json.dumps(asdict(self), indent=1) + "\n")
+        write_sealed(path, asdict(self))
 
     @classmethod
-    def read(cls, path: Path) -> Outcome:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if content["evidence"] is not None:
-            content["evidence"] = tuple(content["evidence"])
-        for name in ("warnings", "bands"):
-            content[name] = tuple(content.get(name, ()))  # earlier versions wrote no bands
-        return cls(**content)
+    def read(cls, path: Path, name: str, mark: str) -> Outcome:
+        """The outcome of a sample; OSError or ValueError if the file is damaged or is that of another one."""
+        content = read_sealed(path)
+        try:
+            evidence, parameters = content["evidence"], content["parameters"].items()
+            found = cls(
+                **content
+                | {key: tuple(map(str, content[key])) for key in ("findings", "bands")}
+                | {key: str(content[key]) for key in ("trust", "span", "grid", "error")}
+                | {"evidence": None if evidence is None else (float(evidence[0]), float(evidence[1]))}
+                | {"key_results": {key: float(value) for key, value in content["key_results"].items()}}
+                | {"parameters": {key: {one: float(of[one]) for one in STATISTICS} for key, of in parameters}}
+                | {"seconds": float(content["seconds"]), "files": dict(content["files"])}
+            )
+        except Exception as error:  # it may be anything
+            raise ValueError(f"it does not describe an outcome ({reason(error)})") from error
+        if found.status not in (DONE, FAILED):
+            raise ValueError(f"it does not describe an outcome (status {found.status!r})")
+        if found.name != name:
+            raise ValueError(f"it is that of the sample {found.name!r}")
+        if found.mark != mark:
+            raise ValueError("the data file or the settings of the sample were others when it was made")
+        return found
 
 
 # ---- The directory --------------------------------------------------------------------------------------------------
@@ -110,6 +139,7 @@ class CohortDirectory:
         self.table = self.path / "cohort.tsv"
         self.store = self.path / "cohort.zarr"
         self.page = self.path / "index.html"
+        self.merged = self.path / "merged.json"
         self.samples = self.path / "samples"
         self.failures = self.path / "failures"
         self.unfinished = self.path / "unfinished"
@@ -130,14 +160,58 @@ class CohortDirectory:
             raise InvalidInput(f"{self.path} exists already; choose another directory{more}")
 
     def is_done(self, name: str) -> bool:
-        return (self.samples / name / "outcome.json").exists()
+        return os.path.lexists(self.samples / name)
 
-    def outcome(self, name: str, seed: int) -> Outcome:
-        """What is known of a sample."""
-        for file in (self.samples / name / "outcome.json", self.failures / f"{name}.json"):
-            with suppress(FileNotFoundError):
-                return Outcome.read(file)
-        return Outcome(name=name, status=MISSING, seed=seed)
+    def outcome(self, name: str, seed: int, mark: str) -> Outcome:
+        """What is known of a sample; it is damaged if what its outcome consists of is not as it was written."""
+        known = Outcome(name=name, status=MISSING, seed=seed, mark=mark)
+        if self.is_done(name):
+            own, file = self.samples / name, OUTCOME
+            try:
+                found = Outcome.read(own / file, name, mark)
+                for file in (SUMMARIES, PICTURE):
+                    read_with_digest(own, file, found.files)
+                return found
+            except (OSError, ValueError) as error:
+                return replace(known, status=DAMAGED, error=self.damage(own / file, error))
+        record = self.failures / f"{name}.json"
+        try:
+            return Outcome.read(record, name, mark)
+        except FileNotFoundError:
+            return known
+        except (OSError, ValueError) as error:
+            told = f"it failed, but {record} cannot be read ({reason(error)}); resume the cohort"
+            return replace(known, status=FAILED, error=told)
+
+    def damage(self, file: Path, error: Exception) -> str:
+        """What is wrong with a file of a sample, and the remedy."""
+        again = f"resume the cohort with --again {file.relative_to(self.samples).parts[0]}"
+        return f"{file} cannot be read ({reason(error)}); restore it from a backup, or {again}"
+
+    def check_files(self, outcome: Outcome) -> tuple[list[str], int, int]:
+        """Compare every file of a sample with its digest: what is wrong, and how many files and bytes were read."""
+        problems, n_bytes, own = [], 0, self.samples / outcome.name
+        for file in outcome.files:
+            try:
+                n_bytes += len(read_with_digest(own, file, outcome.files))
+            except (OSError, ValueError) as error:
+                problems.append(self.damage(own / file, error))
+        return problems, len(outcome.files), n_bytes
+
+    def strangers(self, names: Iterable[str]) -> list[str]:
+        """Directories of samples that the plan does not have."""
+        found = {one.name for one in self.samples.iterdir()} if self.samples.is_dir() else set()
+        return sorted(found.difference(names))
+
+    def forget(self, name: str) -> None:
+        """Remove what there is of a sample, so that it is done again."""
+        atomic.remove([self.samples / name, self.failures / f"{name}.json"])
+        for left in self._attempts(name):
+            with suppress(StoreError), only_writer(left):  # unless its owner is alive
+                atomic.remove([left])
+
+    def _attempts(self, name: str) -> list[Path]:
+        return [left for left in self.unfinished.glob(f"{name}@*") if left.suffix != ".lock"]
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Path]:
@@ -146,9 +220,7 @@ class CohortDirectory:
             yield self._left(name, locks) or self._new(name, locks)
 
     def _left(self, name: str, locks: ExitStack) -> Path | None:
-        for left in self.unfinished.glob(f"{name}@*"):
-            if left.suffix == ".lock":
-                continue
+        for left in self._attempts(name):
             with ExitStack() as lock:
                 try:
                     lock.enter_context(only_writer(left))
@@ -168,7 +240,8 @@ class CohortDirectory:
 
     def complete(self, own: Path, outcome: Outcome) -> Outcome:
         """Move the run directory into its place; returns the outcome that counts."""
-        outcome.write(own / "outcome.json")
+        outcome = replace(outcome, files=digests_below(own))
+        outcome.write(own / OUTCOME)
         place = self.samples / outcome.name
         try:
             own.rename(place)
@@ -176,8 +249,10 @@ class CohortDirectory:
             # Another attempt was first; with the same seed it wrote the same.
             if not self.is_done(outcome.name):
                 raise
-            self.discard(own)
-            return self.outcome(outcome.name, outcome.seed)
+            first = self.outcome(outcome.name, outcome.seed, outcome.mark)
+            if first.status == DONE:
+                self.discard(own)
+            return first
         atomic.sync_directory(self.samples)
         (self.failures / f"{outcome.name}.json").unlink(missing_ok=True)
         return outcome
@@ -187,30 +262,49 @@ class CohortDirectory:
         if not self.is_done(outcome.name):
             outcome.write(self.failures / f"{outcome.name}.json")
             return outcome
-        return self.outcome(outcome.name, outcome.seed)
+        return self.outcome(outcome.name, outcome.seed, outcome.mark)
 
-    def remove_leftovers(self) -> None:
+    def remove_leftovers(self, outcomes: Iterable[Outcome]) -> None:
         """Remove what killed attempts left of samples that are done: run directories, and locks without any."""
+        done = {outcome.name for outcome in outcomes if outcome.status == DONE}
         for left in {one.with_suffix("") if one.suffix == ".lock" else one for one in self.unfinished.glob("*@*")}:
-            if self.is_done(left.name.rpartition("@")[0]) or not left.exists():
+            if left.name.rpartition("@")[0] in done or not left.exists():
                 with suppress(StoreError), only_writer(left):  # unless its owner is alive
                     self.discard(left)
 
     def discard(self, own: Path) -> None:
-        shutil.rmtree(own, ignore_errors=True)
+        atomic.remove([own])
 
     def empty(self, own: Path) -> None:
         self.discard(own)
         own.mkdir()
 
+    def seal_merged(self) -> None:
+        """Record the digests of the files of all samples."""
+        write_sealed(self.merged, {"files": self._merged_digests()})
+
+    def _merged_digests(self) -> dict[str, int]:
+        whole = [path for path in (self.table, self.page) if path.is_file()]
+        found = {path.name: fingerprint(path.read_bytes()) for path in whole}
+        return found | digests_below(self.path, [self.store.name])
+
+    def check_merged(self, below: str = "") -> tuple[int, int]:
+        """Compare the files of all samples whose names begin in this way with their digests: files and bytes read."""
+        file, n_bytes = self.merged.name, 0
+        try:
+            digests = read_sealed(self.merged)["files"]
+            for file in (chosen := [name for name in digests if name.startswith(below)]):
+                n_bytes += len(read_with_digest(self.path, file, digests))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"{self.path / file} cannot be read ({reason(error)}); write it again: chiasma cohort merge {self.path}"
+            ) from error
+        return len(chosen), n_bytes
+
 
 def _remove_partial(own: Path) -> None:
     """Remove what was being written when the earlier attempt was killed."""
-    for path in list(own.rglob("*.partial")):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    atomic.remove(list(own.rglob("*.partial")))
 
 
 # ---- Summaries ------------------------------------------------------------------------------------------------------
@@ -244,26 +338,24 @@ def save_summaries(summaries: xr.Dataset, path: Path) -> None:
         np.savez_compressed(file, **content)
 
 
-def load_summaries(path: Path) -> xr.Dataset:
-    """What `save_summaries` wrote."""
+def load_summaries(directory: CohortDirectory, outcome: Outcome) -> xr.Dataset:
+    """What `save_summaries` wrote for a sample."""
     parts: dict[str, dict[str, Any]] = {VARIABLE: {}, COORDINATE: {}}
+    own = directory.samples / outcome.name
     try:
-        with np.load(path, allow_pickle=False) as file:
-            for key in file.files:
-                kind, name, *dims = key.split(" ")
-                parts[kind][name] = dims, file[key]
-    except (OSError, ValueError, KeyError) as error:
-        raise StoreError(
-            f"{path} cannot be read ({error}); remove the directory {path.parent} and resume the cohort"
-        ) from error
-    return xr.Dataset(parts[VARIABLE], parts[COORDINATE])
+        for key, values in read_npz(read_with_digest(own, SUMMARIES, outcome.files)).items():
+            kind, name, *dims = key.split(" ")
+            parts[kind][name] = dims, values
+        return xr.Dataset(parts[VARIABLE], parts[COORDINATE])
+    except Exception as error:  # xarray raises whatever it likes
+        raise StoreError(directory.damage(own / SUMMARIES, error)) from error
 
 
 # ---- cohort.tsv -----------------------------------------------------------------------------------------------------
 
 
 FIRST = ("sample", "status", "seed", "seconds", "log_evidence", "log_evidence_error")
-LAST = ("warnings", "error")
+LAST = ("trust", "findings", "error")
 # Of a learned parameter, and what each adds to the name of the parameter.
 ENDINGS = {"mean": "", "q05": "_q05", "q95": "_q95"}
 
@@ -276,7 +368,8 @@ def write_cohort_table(path: Path, outcomes: Sequence[Outcome]) -> None:
             *_first(one),
             *_results(one, results),
             *_parameters(one, parameters),
-            " | ".join(one.warnings),
+            one.trust,
+            " ".join(one.findings),
             " ".join(one.error.split()),
         ]
         for one in outcomes
@@ -308,20 +401,19 @@ def _parameters(outcome: Outcome, names: Sequence[str]) -> list[Any]:
 
 # Uncompressed size of a chunk of samples.
 CHUNK_BYTES = 8 * 2**20
-STATISTICS = ("mean", "sd", "q05", "q95")
 
 
 def write_cohort_store(directory: CohortDirectory, outcomes: Sequence[Outcome]) -> None:
     """Write cohort.zarr, in place of an earlier one."""
-    partial = directory.store.with_name(f"{directory.store.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    atomic.remove(atomic.partials(directory.path, [directory.store.name]))
+    partial = atomic.partial_name(directory.store)
     _per_sample(outcomes).to_zarr(partial, mode="w", consolidated=False)
     _along_sites(directory, outcomes, partial)
     with warnings.catch_warnings():
         # Not yet in the standard, but xarray looks for it first.
         warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
         zarr.consolidate_metadata(partial)
-    shutil.rmtree(directory.store, ignore_errors=True)
+    atomic.remove([directory.store])
     partial.rename(directory.store)
 
 
@@ -351,8 +443,7 @@ def _along_sites(directory: CohortDirectory, outcomes: Sequence[Outcome], path: 
     grid = common_grid(outcomes)
     if not grid:
         return
-    on_grid = [i for i, outcome in enumerate(outcomes) if outcome.grid == grid]
-    first = load_summaries(directory.samples / outcomes[on_grid[0]].name / "summaries.npz")
+    first = load_summaries(directory, next(outcome for outcome in outcomes if outcome.grid == grid))
     labels = {
         name: values.copy(data=_texts(values.values)) if values.dtype.kind == "U" else values
         for name, values in first.coords.items()
@@ -378,11 +469,7 @@ def _along_sites(directory: CohortDirectory, outcomes: Sequence[Outcome], path: 
 def _write_region(
     directory: CohortDirectory, outcomes: Sequence[Outcome], begin: int, grid: str, arrays: dict[str, Any]
 ) -> None:
-    found = {
-        i: load_summaries(directory.samples / outcome.name / "summaries.npz")
-        for i, outcome in enumerate(outcomes)
-        if outcome.grid == grid
-    }
+    found = {i: load_summaries(directory, outcome) for i, outcome in enumerate(outcomes) if outcome.grid == grid}
     for name, array in arrays.items():
         region = np.full((len(outcomes), *array.shape[1:]), nan, array.dtype)
         for i, summaries in found.items():

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from chiasma import atomic
-from chiasma.cohort.directory import DONE, FAILED, MISSING, CohortDirectory, Outcome, names_in_order
+from chiasma.cohort.directory import DAMAGED, DONE, FAILED, MISSING, PICTURE, CohortDirectory, Outcome, names_in_order
 from chiasma.cohort.pictures import in_words
 from chiasma.report.page import (
     Html,
@@ -27,9 +27,10 @@ from chiasma.report.page import (
     paragraph,
     words,
 )
-from chiasma.results.warnings import count
+from chiasma.types import count
 
-TONES: dict[str, Tone] = {DONE: "good", FAILED: "bad", MISSING: "note"}
+TONES: dict[str, Tone] = {DONE: "good", FAILED: "bad", DAMAGED: "bad", MISSING: "note"}
+TRUST: dict[str, Tone] = {"good": "good", "limited": "doubt", "none": "bad"}
 
 STYLE = """
 body { max-width: none; }
@@ -76,12 +77,12 @@ def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome], picture_
     parameters = names_in_order(outcome.parameters for outcome in outcomes)
     rows = [_row(directory, outcome, results, parameters) for outcome in outcomes]
     heads = [
-        *map(_head, ("sample", "status", "picture", "log evidence")),
+        *map(_head, ("sample", "status", "trust", "picture", "log evidence")),
         *(_head(words(name), "result") for name in results),
         *(_head(name, "parameter") for name in parameters),
-        *map(_head, ("seconds", "notes")),
+        *map(_head, ("seconds", "findings")),
     ]
-    counts = {status: sum(one.status == status for one in outcomes) for status in (DONE, FAILED, MISSING)}
+    counts = {status: sum(one.status == status for one in outcomes) for status in TONES}
     told = ", ".join(f"{n:,} {status}" for status, n in counts.items() if n)
     atomic.write_text(
         directory.page,
@@ -95,8 +96,14 @@ def write_page(directory: CohortDirectory, outcomes: Sequence[Outcome], picture_
                 "Click on a heading to sort.",
             ),
             _switch() if parameters else "",
-            element("table", element("thead", element("tr", *heads)), element("tbody", Html("\n".join(rows)))),
+            element(
+                "div",
+                element("table", element("thead", element("tr", *heads)), element("tbody", Html("\n".join(rows)))),
+                class_="scroll",
+                tabindex=0,
+            ),
             head=Html(f"<style>{STYLE}</style>\n<script>{SCRIPT}</script>\n"),
+            pictures_beside=True,
         ),
     )
 
@@ -120,7 +127,8 @@ def _row(directory: CohortDirectory, outcome: Outcome, results: Sequence[str], p
         "tr",
         _cell(name, link(name, f"{place}/{report}") if done else name, "name"),
         _cell(outcome.status, badge(outcome.status, TONES[outcome.status])),
-        _cell("", _picture(outcome, f"{place}/picture.png") if done else ""),
+        _cell(outcome.trust, badge(outcome.trust, TRUST[outcome.trust]) if outcome.trust else ""),
+        _cell("", _picture(outcome, f"{place}/{PICTURE}") if done else ""),
         _number(None if outcome.evidence is None else outcome.evidence[0], digits=7),
         *(_result(result, outcome.key_results.get(result)) for result in results),
         *(_parameter(outcome.parameters.get(parameter)) for parameter in parameters),
@@ -159,5 +167,5 @@ def _result(name: str, value: float | None) -> Html:
 
 
 def _notes(outcome: Outcome) -> Html:
-    text = outcome.error or " | ".join(outcome.warnings)
+    text = outcome.error or " ".join(outcome.findings)
     return _cell(text, text, "text")

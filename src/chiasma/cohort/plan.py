@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import chiasma
-from chiasma import atomic
 from chiasma.cohort.tumour_workflow import TumourWorkflow
 from chiasma.cohort.workflow import FitWorkflow, Workflow
 from chiasma.errors import InvalidInput, StoreError
-from chiasma.io.sheets import MISSING, read_sheet
+from chiasma.io.sheets import MISSING, listed, read_sheet
 from chiasma.results.provenance import differences
+from chiasma.storage.digests import fingerprint, read_sealed, reason, write_sealed
 
 # ---- The sheet ------------------------------------------------------------------------------------------------------
 
@@ -49,11 +49,13 @@ class Sample(NamedTuple):
 
     path : absolute, for workers run elsewhere.
     settings : what differs from the settings of the cohort, by key; values as a TOML file would hold them.
+    again : how often it was asked to be done again. Results from before are not mistaken for the present ones.
     """
 
     name: str
     path: str
     settings: dict[str, Any]
+    again: int = 0
 
 
 def read_samples(sheet: str | Path | Records, workflow: Workflow) -> list[Sample]:
@@ -180,6 +182,11 @@ class CohortPlan:
     def settings_of(self, sample: Sample) -> dict[str, Any]:
         return self.work.combined(self.settings, sample.settings, self.seed_of(sample))
 
+    def mark(self, sample: Sample) -> str:
+        """A digest of all that the results of a sample depend on, but for the content of its data file."""
+        told = [self.workflow, self.settings, sample._asdict(), self.seed_of(sample)]
+        return f"{fingerprint(json.dumps(told, sort_keys=True).encode()):016x}"
+
     def of_task(self, task: int) -> list[Sample]:
         """The samples of one job: every n_tasks-th, so that long and short parts of a sheet are shared out."""
         if not 0 <= task < self.n_tasks:
@@ -197,31 +204,35 @@ class CohortPlan:
             "settings": self.settings,
             "samples": [sample._asdict() for sample in self.samples],
         }
-        atomic.write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_sealed(path, content)
 
     @classmethod
     def read(cls, path: Path) -> CohortPlan:
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] != FORMAT:
-                raise StoreError(
-                    f"{path} was written in format {content['format']}, this version reads format {FORMAT}; "
-                    "use the version of chiasma that wrote it"
-                )
-            return cls(
-                seed=content["seed"],
-                settings=content["settings"],
-                samples=[Sample(**sample) for sample in content["samples"]],
-                n_tasks=content["n_tasks"],
-                tables_only=content["tables_only"],
-                workflow=content["workflow"],
-            )
+            content = read_sealed(path)
+            if content.pop("format") != FORMAT:
+                raise ValueError(f"it was written by chiasma {content['chiasma']}, in another format")
+            del content["chiasma"]
+            return cls(**content | {"samples": [Sample(**sample) for sample in content["samples"]]})
         except FileNotFoundError:
             raise InvalidInput(
                 f"there is no cohort in {path.parent}; begin one with: chiasma cohort SHEET --out DIR"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{path} cannot be read ({error}); begin the cohort again in another directory") from error
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"{path} cannot be read ({reason(error)}); restore it from a backup, or begin the cohort again in "
+                "another directory"
+            ) from error
+
+    def with_again(self, names: Iterable[str]) -> CohortPlan:
+        """The plan in which these samples are to be done again."""
+        wanted, known = list(names), [sample.name for sample in self.samples]
+        for name in wanted:
+            if name not in known:
+                raise InvalidInput(f"--again takes samples of the cohort, got {name!r}; the sheet has {listed(known)}")
+        return replace(
+            self, samples=[one._replace(again=one.again + 1) if one.name in wanted else one for one in self.samples]
+        )
 
     def continued(self, stored: CohortPlan) -> CohortPlan:
         """This plan as the continuation of a stored one; raises InvalidInput if it would change a sample.
@@ -235,7 +246,8 @@ class CohortPlan:
         )
         if self.seed != stored.seed:
             found.append(f"seed is {stored.seed} in the store, got {self.seed}")
-        for sample in self.samples:
+        samples = [one._replace(again=known[one.name].again) if one.name in known else one for one in self.samples]
+        for sample in samples:
             if sample.name in known and found == []:
                 was, now = known[sample.name]._asdict(), sample._asdict()
                 found += differences(was, now, f"sample {sample.name}: ")
@@ -244,4 +256,4 @@ class CohortPlan:
                 f"the cohort was begun in another way: {'; '.join(found[:5])}; resume it as it was, or choose another "
                 "directory"
             )
-        return replace(self, tables_only=stored.tables_only)
+        return replace(self, samples=samples, tables_only=stored.tables_only)

@@ -14,8 +14,9 @@ from chiasma.cohort.workflow import Result, Workflow
 from chiasma.errors import InvalidInput
 from chiasma.io.options import as_whole
 from chiasma.io.sheets import listed
+from chiasma.results.findings import trust_in
 from chiasma.tumour.analysis import TumourSettings
-from chiasma.tumour.exports import INTERVAL, N_PURITIES, copy_probabilities, solution_entries, verdict
+from chiasma.tumour.exports import INTERVAL, N_PURITIES, copy_probabilities, solution_entries
 from chiasma.tumour.solutions import Answer
 
 TRUE, FALSE = ("yes", "true", "1"), ("no", "false", "0")
@@ -28,7 +29,7 @@ KEY_RESULTS = ("probability", "purity", "ploidy", "clones", "doubled", "altered"
 class TumourWorkflow(Workflow):
     """Settings are those of `TumourSettings`, by name, and the seed."""
 
-    files = frozenset({"alleles", "gc", "mappability"})
+    files = frozenset({"alleles", "gc", "mappability", "normal"})
     picture_shows = "two bands: dark above where copies are gained, and below where they are lost"
 
     def check_key(self, key: str, where: str) -> None:
@@ -99,7 +100,8 @@ def result_of(answer: Answer, seed: int) -> Result:
     copies = np.arange(share.shape[1])
     return Result(
         evidence=(first["log_evidence"], 0.0),
-        warnings=[*([verdict(answer)] if answer.flat else []), *first["warnings"]],
+        trust=trust_in(first["findings"]),
+        findings=[one.code for one in first["findings"]],
         key_results={
             **{name: np.nan if answer.flat else float(first[name]) for name in KEY_RESULTS},
             "solutions": sum(one.probability >= 0.01 for one in answer.solutions),

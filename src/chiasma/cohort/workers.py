@@ -26,13 +26,13 @@ from uuid import uuid4
 
 import dask
 
-from chiasma.cohort.directory import DONE, FAILED, CohortDirectory, Outcome, grid_of, save_summaries
+from chiasma.cohort.directory import DONE, FAILED, PICTURE, SUMMARIES, CohortDirectory, Outcome, grid_of, save_summaries
 from chiasma.cohort.pictures import write_picture
 from chiasma.cohort.plan import WORKFLOWS, CohortPlan, Sample
 from chiasma.cohort.workflow import Result
 from chiasma.errors import ChiasmaError, InvalidInput
 from chiasma.io.plugins import load_plugins, loaded_plugins
-from chiasma.results.warnings import count
+from chiasma.types import count
 
 # ---- Clusters -------------------------------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ from chiasma.results.warnings import count
 # Seconds to wait for a scheduler.
 PATIENCE = 30
 # As the page on cohorts says it.
-INSTALL = "pip install -c constraints.txt '.[cohort]'"
+INSTALL = "pip install 'chiasma-fhmm[cohort]'"
 
 
 class SchedulerLost(ChiasmaError):
@@ -53,8 +53,8 @@ def distributed() -> ModuleType:
         import distributed as found
     except ImportError as error:
         raise InvalidInput(
-            f"a cohort on workers needs dask.distributed, which is not installed ({error}); install it in the "
-            f"source directory: {INSTALL}, or run the samples one after the other: chiasma cohort init --help"
+            f"a cohort on workers needs dask.distributed, which is not installed ({error}); install it "
+            f"with: {INSTALL}, or run the samples one after the other: chiasma cohort init --help"
         ) from error
     return found
 
@@ -109,6 +109,20 @@ def _address_in(file: Path) -> str:
     return address
 
 
+def unencrypted(address: str) -> str:
+    """What to say of a cluster that is reached without encryption; empty if it is encrypted or in this process.
+
+    >>> unencrypted("tls://10.0.0.1:8786"), unencrypted("tcp://10.0.0.1:8786").split(":")[0]
+    ('', 'the connection to tcp')
+    """
+    if address.partition("://")[0] in ("tls", "wss", "inproc"):
+        return ""
+    return (
+        f"the connection to {address} is not encrypted, and whoever reaches it can run code as its owner; see the "
+        "section on ports of docs/threat-model.md"
+    )
+
+
 @contextmanager
 def client_of(scheduler: str | None, scheduler_file: Path | None) -> Iterator[Any]:
     """A client of a scheduler that is running, by its address or its file."""
@@ -118,7 +132,7 @@ def client_of(scheduler: str | None, scheduler_file: Path | None) -> Iterator[An
         # A client would wait for the file for ever.
         address = scheduler if scheduler_file is None else _address_in(scheduler_file)
         client = dask.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: it is no table, or asks for a certificate
         raise InvalidInput(
             f"there is no scheduler at {where} ({error}); start one with: dask scheduler, and give its address, "
             "such as tcp://127.0.0.1:8786, or the file of: dask scheduler --scheduler-file FILE"
@@ -135,6 +149,7 @@ class Task(NamedTuple):
 
     tables_only : leave out report.html and figures.
     threads : of the sampler, where the settings name no number.
+    mark : what its outcome is bound to, see `CohortPlan.mark`.
     plugins : files that register the emissions of the cohort.
     """
 
@@ -146,6 +161,7 @@ class Task(NamedTuple):
     seed: int
     tables_only: bool
     threads: int
+    mark: str
     plugins: tuple[str, ...] = ()
 
 
@@ -159,35 +175,38 @@ def task_of(directory: CohortDirectory, plan: CohortPlan, sample: Sample, thread
         seed=plan.seed_of(sample),
         tables_only=plan.tables_only,
         threads=threads,
+        mark=plan.mark(sample),
         plugins=loaded_plugins(),
     )
 
 
 def run_task(task: Task) -> Outcome:
-    """Run the sample, unless it is done."""
+    """Run the sample, unless it is done; one that is damaged is left alone as well."""
     directory = CohortDirectory(task.cohort)
     if directory.is_done(task.name):
-        return directory.outcome(task.name, task.seed)
+        return directory.outcome(task.name, task.seed, task.mark)
     began = perf_counter()
     with directory.attempt(task.name) as own:
         try:
             load_plugins(task.plugins)
             result = _run_or_start_again(task, directory, own)
             seconds = perf_counter() - began
-            save_summaries(result.summaries, own / "summaries.npz")
-            write_picture(result.picture, own / "picture.png")
+            save_summaries(result.summaries, own / SUMMARIES)
+            write_picture(result.picture, own / PICTURE)
             outcome = Outcome(
                 name=task.name,
                 status=DONE,
                 seed=task.seed,
                 seconds=seconds,
                 evidence=result.evidence,
-                warnings=tuple(result.warnings),
+                trust=result.trust,
+                findings=tuple(result.findings),
                 key_results=result.key_results,
                 parameters=result.parameters,
                 bands=tuple(result.bands),
                 span=result.span,
                 grid=grid_of(result.summaries),
+                mark=task.mark,
             )
             return directory.complete(own, outcome)
         except Exception as error:
@@ -201,6 +220,7 @@ def run_task(task: Task) -> Outcome:
                     seconds=perf_counter() - began,
                     error=str(error) if known else f"{type(error).__name__}: {error}",
                     traceback="" if known else traceback.format_exc(),
+                    mark=task.mark,
                 )
             )
 
@@ -324,7 +344,9 @@ def _lost(task: Task, times: int) -> Outcome:
         f"its worker was lost {times} times while it ran; if workers ran out of memory, start fewer or give each more, "
         "then resume"
     )
-    return CohortDirectory(task.cohort).fail(Outcome(name=task.name, status=FAILED, seed=task.seed, error=told))
+    return CohortDirectory(task.cohort).fail(
+        Outcome(name=task.name, status=FAILED, seed=task.seed, error=told, mark=task.mark)
+    )
 
 
 # ---- Progress -------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Result:
     """What a cohort keeps of a sample.
 
     evidence : log evidence and its standard error, or None.
-    warnings : of the summary, and what to try.
+    trust : "good", "limited" or "none". findings : their codes.
     key_results : columns of cohort.tsv, by name.
     parameters : of every learned parameter: mean, sd, q05, q95.
     summaries : variables along the sites and their coordinates, which go to cohort.zarr.
@@ -44,7 +44,8 @@ class Result:
     """
 
     evidence: tuple[float, float] | None
-    warnings: Sequence[str]
+    trust: str
+    findings: Sequence[str]
     key_results: Mapping[str, float]
     parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     summaries: xr.Dataset
@@ -165,8 +166,10 @@ class FitWorkflow(Workflow):
         marginals = posterior.marginals()
         return Result(
             evidence=summary.evidence,
-            warnings=(*report.notes, *summary.told),  # a row too many may be the cause of the others
+            trust=summary.trust,
+            findings=[one.code for one in summary.findings],
             key_results={
+                "accuracy": math.nan if summary.accuracy is None else summary.accuracy,
                 "sites": signal.data.n_columns,
                 "missing": int(signal.data.missing.sum()),
                 "segments": report.n_segments,

@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.errors import InvalidInput
 from chiasma.io.signal import Signal
+from chiasma.limits import MOST_SITES
 from chiasma.models.chains import Switches
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.posterior import Posterior
+from chiasma.types import as_count
 
 WEIGHTS = (0.075, 0.125, 0.15, 0.175, 0.2, 0.275)
 FIXED_ROWS = {5: 1}
@@ -45,8 +46,7 @@ def tumour_genome(seed: int | None = None, n_bins: int = N_BINS, sd: float = SD)
     >>> genome.states.shape, len(genome.signal.data.starts), genome.signal.chromosome[-1]
     ((6, 200), 22, '22')
     """
-    if n_bins < len(CHROMOSOMES):
-        raise InvalidInput(f"a genome needs at least {len(CHROMOSOMES)} sites, one per chromosome, got {n_bins}")
+    as_count("the number of sites", n_bins, len(CHROMOSOMES), MOST_SITES)  # at least one per chromosome
     model = FactorialHMM(
         rows=Switches(enter=ENTER, leave=LEAVE),
         emission=Gaussian(weights=WEIGHTS, depth=DEPTH, sd=sd),

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from chiasma.datasets.genome import CHROMOSOMES, chromosome_sizes
 from chiasma.errors import InvalidInput
-from chiasma.types import Floats, Integers
+from chiasma.limits import MOST_SAMPLES, MOST_SITES
+from chiasma.types import Floats, Integers, as_count
 
 N_BINS = 5_000
 MEGABASE = 1_000_000
@@ -109,10 +110,8 @@ def simulate_patient(
     >>> bool((one.copies == other.copies).all()), other.fractions.round(2).tolist()
     (True, [0.7, 0.16, 0.14])
     """
-    if n_bins < len(CHROMOSOMES):
-        raise InvalidInput(f"a genome needs at least {len(CHROMOSOMES)} bins, one per chromosome, got {n_bins}")
-    if n_samples < 1:
-        raise InvalidInput(f"a patient needs at least one sample, got {n_samples}")
+    as_count("the number of bins", n_bins, len(CHROMOSOMES), MOST_SITES)  # at least one per chromosome
+    as_count("the number of samples", n_samples, most=MOST_SAMPLES)
     if purities is not None and len(purities) != n_samples:
         raise InvalidInput(f"purities must be one per sample, {n_samples}, got {len(purities)}")
     for purity in purities or ():

@@ -20,7 +20,6 @@ from chiasma.exact.passes import MEMORY, Passes
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target, check_beta
 from chiasma.types import Floats
 
@@ -31,12 +30,16 @@ class Slopes(NamedTuple):
     by_matrix : (E, S_k, S_k) for every row, every entry of its matrices on its own; a fixed row has zeros.
     by_add : (S_k,) or (S_k, D) for every row: what each of its states adds to the level.
     by_emission : the parameters of the emission by name.
+    by_offset : (T,) what is added to the signal of every column.
+    precisions : (T,) precisions of the columns, see `Additive.pull`.
     """
 
     log_evidence: float
     by_matrix: list[Floats]
     by_add: list[Floats]
     by_emission: dict[str, Floats]
+    by_offset: Floats
+    precisions: Floats
 
 
 def value_and_gradient(
@@ -69,6 +72,7 @@ def value_and_gradient(
     >>> round(value, 3), gradient["sd"].round(3).tolist()
     (-2.748, -5.185)
     """
+    model = model.for_data(data)
     parameters = model.parameters
     if not parameters:
         raise InvalidInput("a gradient needs parameters with priors, got none; try sd=ch.HalfNormal(1)")
@@ -88,8 +92,12 @@ def evidence_and_slopes(
     if beta == 0:
         return 0.0, np.zeros(parameters.n_values)
     placed = model.with_unchecked_values(parameters.unpack(values))
-    found = evidence_slopes(placed, data, beta, memory, model.emission.priors)
+    offset = parameters.offset
+    found = evidence_slopes(placed, data, beta, memory, model.emission.priors, offset is not None)
     named = placed.parameter_slopes(data, found.by_matrix, found.by_add) | found.by_emission
+    if offset is not None:
+        named |= {name: np.zeros(prior.shape) for name, prior in offset.priors.items()}
+        named |= offset.named(offset.project(found.by_offset))
     slopes = np.empty(parameters.n_values)
     for slot in parameters.slots:
         own = np.asarray(named[slot.name])
@@ -98,9 +106,11 @@ def evidence_and_slopes(
 
 
 def evidence_slopes(
-    model: FactorialHMM, data: Observations, beta: float, memory: int, names: Collection[str]
+    model: FactorialHMM, data: Observations, beta: float, memory: int, names: Collection[str], offset: bool = False
 ) -> Slopes:
-    """Derivatives for a model without priors; names: the parameters of the emission that are wanted."""
+    """Derivatives for a model without priors; names: the parameters of the emission that are wanted; offset: whether
+    those of the columns are.
+    """
     target = model.exact_target(data)
     passes = Passes(target, beta, memory=memory)
     counts = np.zeros((len(target.trans), target.trans[0].size))
@@ -108,6 +118,9 @@ def evidence_slopes(
     levels = getattr(target.likelihood, "levels", None)
     own = [name for name in names if name != "weights"]
     emission: dict[str, Floats] = {}
+    by_offset, precisions = np.zeros((2, data.n_columns if offset else 0))
+    if model.offset is not None:
+        data = model.offset.subtracted(data)
     for segment in passes.backward():
         passes.kernels.count(segment.alpha, segment.first, gamma, counts)
         if levels is None:
@@ -116,14 +129,18 @@ def evidence_slopes(
         y = data.y[segment.first : segment.stop]
         for name, slope in model.emission.summed_slopes(y, levels, segment.alpha, own).items():
             emission[name] = emission.get(name, 0.0) + beta * slope
+        if offset:
+            own_columns = slice(segment.first, segment.stop)
+            pull, precision = model.emission.summed_pull(y, levels, segment.alpha)
+            by_offset[own_columns], precisions[own_columns] = beta * pull, beta * precision
     by_level = emission.pop("level", np.zeros(passes.n_states))
     with np.errstate(divide="ignore", invalid="ignore"):
         by_trans = np.where(counts > 0, counts / target.trans.reshape(counts.shape), 0.0)
-    return Slopes(passes.log_evidence, *_by_row(model, target, by_trans, by_level), emission)
+    return Slopes(passes.log_evidence, *_by_row(model, target, by_trans, by_level), emission, by_offset, precisions)
 
 
 def _by_row(
-    model: FactorialHMM, target: Target | StateTarget, by_trans: Floats, by_level: Floats
+    model: FactorialHMM, target: Target, by_trans: Floats, by_level: Floats
 ) -> tuple[list[Floats], list[Floats]]:
     """Derivatives with respect to the matrices of every row of the model, and to what its states add to the level."""
     n_kinds, channels = len(by_trans), by_level.shape[1:]
@@ -132,16 +149,11 @@ def _by_row(
     by_add = [np.zeros((size, *channels)) for size in sizes]
     for k, state in model.fixed.items():
         by_add[k][state] = by_level.sum(axis=0)
-    if isinstance(target, StateTarget):
-        shapes, groups = [axis.size for axis in target.axes], [axis.rows for axis in target.axes]
-    else:
-        shapes, groups = [2] * target.n_rows, [(k,) for k in target.free]
     place, stride = 0, 1
-    for i, (size, rows) in enumerate(zip(shapes, groups, strict=True)):
+    for i, (size, rows) in enumerate(zip(target.layout.sizes.tolist(), target.groups, strict=True)):
         matrix = by_trans[:, place : place + size**2].reshape(n_kinds, size, size)
         add = by_level.reshape(-1, size, stride, *channels).sum(axis=(0, 2))
         if len(rows) > 1:
-            assert isinstance(target, StateTarget)
             axis = target.axes[i]
             # Equal rows have equal shares of what they do together.
             matrix = axis.group.lump_slopes(axis.matrices, matrix) / len(rows)

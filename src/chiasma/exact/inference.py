@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.exact.passes import MEMORY, Passes, draw_paths
-from chiasma.kernels.codes import smallest_dtype
 from chiasma.kernels.layout import unpack_codes
+from chiasma.limits import check_memory
 from chiasma.models.factorial import FactorialHMM, target_of
 from chiasma.models.observations import Observations
-from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.types import Floats, as_count, as_random
 
@@ -146,26 +145,21 @@ def count_probabilities(
     """
     k = model.row_number(row)
     target = target_of(model, data)
-    if k in model.fixed or not isinstance(target, StateTarget):
+    if k in model.fixed:
         return probabilities(model, data, row, beta, memory)
     smoothed = _smoothed_axes(target, beta, memory)
     return next(np.ascontiguousarray(own.T) for axis, own in zip(target.axes, smoothed, strict=True) if k in axis.rows)
 
 
-def _smoothed_axes(target: StateTarget, beta: float, memory: int) -> list[Floats]:
+def _smoothed_axes(target: Target, beta: float, memory: int) -> list[Floats]:
     """(T, C) probabilities of the states of every axis."""
-    ends = np.cumsum([axis.size for axis in target.axes])
-    return np.split(_smooth(target, int(ends[-1]), beta, memory), ends[:-1], axis=1)
-
-
-def _smooth(target: Target | StateTarget, n_smoothed: int, beta: float, memory: int) -> Floats:
-    """(T, n_smoothed) as the kernels give it: P(on) of binary rows, or probabilities of all states of all axes."""
     passes = Passes(target, beta, memory=memory)
+    ends = np.cumsum(target.layout.sizes)
     gamma = np.empty(passes.n_states)
-    smoothed = np.empty((target.n_columns, n_smoothed))
+    smoothed = np.empty((target.n_columns, ends[-1]))
     for segment in passes.backward():
         passes.kernels.smooth(segment.alpha, segment.first, gamma, smoothed)
-    return smoothed
+    return np.split(smoothed, ends[:-1], axis=1)
 
 
 def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
@@ -174,13 +168,9 @@ def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list
     out = [np.zeros((size, target.n_columns)) for size in model.layout.sizes]
     for k, x in model.fixed.items():
         out[k][x] = 1.0
-    if isinstance(target, StateTarget):
-        for axis, smoothed in zip(target.axes, _smoothed_axes(target, beta, memory), strict=True):
-            for k in axis.rows:
-                out[k] = axis.row_probabilities(smoothed)
-    else:
-        for k, on in zip(target.free, _smooth(target, target.n_rows, beta, memory).T, strict=True):
-            out[k] = np.array([1 - on, on])
+    for axis, smoothed in zip(target.axes, _smoothed_axes(target, beta, memory), strict=True):
+        for k in axis.rows:
+            out[k] = axis.row_probabilities(smoothed)
     return out
 
 
@@ -209,7 +199,7 @@ def map_states(model: FactorialHMM, data: Data, memory: int = MEMORY) -> npt.NDA
     path = np.empty(target.n_columns, np.int64)
     for segment in passes.backward():
         passes.kernels.best(segment.alpha, segment.first, path)
-    codes = target.best_codes(path) if isinstance(target, StateTarget) else target.expand(path)
+    codes = target.best_codes(path)
     return unpack_codes(codes, model.layout)
 
 
@@ -249,27 +239,16 @@ def draws(
     """
     n = as_count("n", n)
     target = target_of(model, data)
+    width = target.n_columns * np.dtype(target.record_dtype if target.binary else np.int64).itemsize
+    check_memory(f"{n:,} draws of {target.n_columns:,} columns", n * width, "take fewer draws at a time")
     passes = Passes(target, beta, memory=memory, stay=True)
     stream = seed if isinstance(seed, np.random.PCG64) else as_random(seed).bit_generator
     assert isinstance(stream, np.random.PCG64)
-    if isinstance(target, StateTarget):
-        return _draw_states(target, passes, stream, n)
-    out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), smallest_dtype(model.n_rows))
-    draw_paths(passes, stream, out)
-    if target.n_rows < model.n_rows:
-        for row in out:
-            row[:] = target.expand(row)
-    return out
-
-
-def _draw_states(
-    target: StateTarget, passes: Passes, stream: np.random.PCG64, n: int
-) -> npt.NDArray[np.unsignedinteger]:
-    """(n, T) codes of all rows. Which rows of a group are in which state is drawn from a stream of its own."""
+    # Which rows of a group are in which state is drawn from a stream of its own.
     arrangements = np.random.Generator(stream.jumped())
-    paths = np.empty((n, target.n_columns), np.int64)
+    out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), target.record_dtype)
+    paths = out if target.binary else np.empty(out.shape, np.int64)
     draw_paths(passes, stream, paths)
-    out = np.empty((n, target.n_columns), target.record_dtype)
     for codes, path in zip(out, paths, strict=True):
-        codes[:] = target.codes(path, arrangements)
+        codes[:] = target.expand(target.to_codes(path), arrangements)
     return out

@@ -227,6 +227,7 @@ def log_density(
     >>> round(float(function.values(found.x)["sd"]), 2)
     0.66
     """
+    model = model.for_data(data)
     if not model.parameters:
         raise InvalidInput("a density of parameters needs priors, got none; try sd=ch.HalfNormal(1)")
     model.parameters.check_gradients()

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, ImpossibleData
-from chiasma.exact.pass_kernels import pass_kernels
+from chiasma.exact.pass_kernels import PassKernels
 from chiasma.kernels import logspace
 from chiasma.kernels.alignment import aligned_empty
-from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target, check_beta
+from chiasma.stopping import look
 from chiasma.types import Floats, as_count
 
 MEMORY = 512 * 2**20
@@ -91,7 +91,7 @@ class Passes:
 
     def __init__(
         self,
-        target: Target | StateTarget,
+        target: Target,
         beta: float,
         *,
         memory: int = MEMORY,
@@ -106,7 +106,7 @@ class Passes:
         self.n_states = target.n_states
         self._keep = keep
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
-        self.kernels = pass_kernels(target, self.linear, best)
+        self.kernels = PassKernels(target, self.linear, best)
         self._fused = target.likelihood.fused_filter(self.beta) if self.linear and self.beta > 0 else None
         most = max(1, CHUNK // self.n_states)
         few = max(SMALL_CHUNK // self.n_states, min(most, LEAST_COLUMNS))
@@ -178,6 +178,7 @@ class Passes:
             step, part = max(1, LARGE_CHUNK // self.n_states), self._filter_fused
         total = 0.0
         for a in range(first, stop, step):
+            look()
             b = min(a + step, stop)
             alpha = self._alpha[a - first : b - first] if self._keep else self._alpha
             total += part(a, b, alpha, self._stay[a - first : b - first])
@@ -187,7 +188,7 @@ class Passes:
 
     def _filter_fused(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:
         assert self._fused is not None
-        arrays = self._message, alpha, stay, self.kernels.diagonal, self._lik, self._tops
+        arrays = self._message, alpha, stay, self.kernels.scratch, self._lik, self._tops
         return float(self._fused(self.kernels.trans, self.target.edge, a, b, *arrays))
 
     def _filter_chunk(self, a: int, b: int, alpha: Floats, stay: Floats) -> float:

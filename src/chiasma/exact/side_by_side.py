@@ -11,7 +11,6 @@ from chiasma.kernels import side_by_side
 from chiasma.kernels.gaussian import Factors
 from chiasma.models.emissions import Gaussian
 from chiasma.models.likelihood import Levels
-from chiasma.models.state_target import AnyTarget
 from chiasma.models.target import Target
 from chiasma.types import Floats
 
@@ -19,11 +18,11 @@ from chiasma.types import Floats
 MOST_STATES = 2**8
 
 
-def fits_side_by_side(target: AnyTarget) -> bool:
+def fits_side_by_side(target: Target) -> bool:
     """Whether targets of this shape have a filter that takes four of them."""
     return (
-        isinstance(target, Target)
-        and isinstance(target.likelihood, Levels)
+        isinstance(target.likelihood, Levels)
+        and target.likelihood.weights is not None
         and isinstance(target.likelihood.emission, Gaussian)
         and target.likelihood.emission.n_channels is None
         and target.n_states <= MOST_STATES
@@ -31,7 +30,7 @@ def fits_side_by_side(target: AnyTarget) -> bool:
     )
 
 
-def log_evidences(targets: Sequence[AnyTarget], y: Floats, beta: float) -> Floats | None:
+def log_evidences(targets: Sequence[Target], y: Floats, beta: float) -> Floats | None:
     """(n,) log Z_beta of targets of one signal y (T,) that differ in their parameters only. None where a filter of one
     target at a time has to be used, for all of them or for some: transitions or noise that need logarithms.
     """
@@ -48,10 +47,11 @@ def log_evidences(targets: Sequence[AnyTarget], y: Floats, beta: float) -> Float
     return found[: len(targets)]
 
 
-def _factors(target: AnyTarget, beta: float) -> Factors | None:
+def _factors(target: Target, beta: float) -> Factors | None:
     if not fits_side_by_side(target) or not target.linear():
         return None
     likelihood = target.likelihood
     assert isinstance(likelihood, Levels)
+    assert likelihood.weights is not None
     assert isinstance(likelihood.emission, Gaussian)
     return likelihood.emission.factors(likelihood.weights, likelihood.base, beta)

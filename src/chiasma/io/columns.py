@@ -206,6 +206,19 @@ def _is_stamp(text: str) -> bool:
     return True
 
 
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def seconds_per_unit(name: str) -> float | None:
+    """How many seconds one unit of a column is, if its name ends with a unit of time; None for other columns.
+
+    >>> seconds_per_unit("t_ms"), seconds_per_unit("Time (s)"), seconds_per_unit("time"), seconds_per_unit("start")
+    (0.001, 1.0, None, None)
+    """
+    found = re.search(r"[\W_](us|ms|s|min|h)\W?$", name.lower())
+    return SECONDS[found.group(1)] if found else None
+
+
 def times_of(table: Sheet, column: int) -> tuple[Floats, str | None]:
     """(T,) numbers as they are; dates and times in seconds since 1970, and their time zone."""
     if not is_dated(table, column):

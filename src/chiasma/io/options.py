@@ -19,6 +19,9 @@ from chiasma.models.emissions import EMISSIONS
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.updates import UPDATES
 
+# A number, a list of numbers, or a table of them: one line per row of the model.
+Numbers = float | list[float] | list[list[float]]
+
 
 class Setting(NamedTuple):
     """A key of a section and an option of `chiasma fit`.
@@ -26,6 +29,7 @@ class Setting(NamedTuple):
     kind : type of the option; list[str] for one that can be repeated.
     parse : converts the key and the value of the option to the value that a TOML file would hold.
     option : its name without --, unless that is the key with - in place of _.
+    value : type of the value in a file.
     """
 
     section: str
@@ -35,6 +39,7 @@ class Setting(NamedTuple):
     parse: Callable[[str, Any], Any] = lambda key, given: given
     option: str = ""
     least: int | None = None
+    value: Any = str
 
     @property
     def flag(self) -> str:
@@ -83,6 +88,15 @@ def parse_fixed(key: str, texts: list[str]) -> dict[str, int]:
             raise InvalidInput(f"{flag(key)} takes ROW=STATE such as 5=1 (rows count from 0), got {text!r}")
         rows[row] = int(state)
     return rows
+
+
+def parse_hum(key: str, text: str) -> float | str:
+    """A frequency, or "mains".
+
+    >>> parse_hum("hum", "50"), parse_hum("hum", "mains")
+    (50.0, 'mains')
+    """
+    return text if text == "mains" else as_number(key, text)
 
 
 def parse_names(text: str | None) -> list[str]:
@@ -158,20 +172,26 @@ def _of_parameter(key: str, users: Mapping[str, Parameter], all_users: int) -> S
     elif len(defaults) == 1:
         text += f" Default: {defaults.pop():g}{ELSE_ESTIMATED.get(key, '')}."
     if first.takes == "number":
-        return Setting("model", key, text, float)
-    return Setting("model", key, text, parse=parse_list if first.takes == "list" else parse_numbers)
+        return Setting("model", key, text, float, value=Numbers)
+    return Setting("model", key, text, parse=parse_list if first.takes == "list" else parse_numbers, value=Numbers)
 
 
 # ---- The table -------------------------------------------------------------------------------------------------------
 
 
+# A column of a file, by name or number.
+Column = str | int
 DATA = (
-    Setting("data", "value", "Column of the signal, by name or number; several with commas between: RD,BAF."),
-    Setting("data", "chromosome", "Column whose changes start a new sequence."),
-    Setting("data", "position", "Column whose differences are the gaps between sites."),
-    Setting("data", "end", "Column where a site ends."),
-    Setting("data", "sample", "The one of several samples in the file."),
-    Setting("data", "gap_unit", "Distance that is one step of the chains. Default: the median distance.", float),
+    Setting(
+        "data", "value", "Column of the signal, by name or number; several with commas between: RD,BAF.", value=Column
+    ),
+    Setting("data", "chromosome", "Column whose changes start a new sequence.", value=Column),
+    Setting("data", "position", "Column whose differences are the gaps between sites.", value=Column),
+    Setting("data", "end", "Column where a site ends.", value=Column),
+    Setting("data", "sample", "The one of several samples in the file.", value=Column),
+    Setting(
+        "data", "gap_unit", "Distance that is one step of the chains. Default: the median distance.", float, value=float
+    ),
     Setting("data", "delimiter", "One character, or tab, comma, semicolon, space. Default: what all lines agree on."),
 )
 
@@ -190,6 +210,15 @@ def _model_settings() -> list[Setting]:
             list[str],
             parse_fixed,
             "fixed-row",
+            value=dict[str, int],
+        ),
+        Setting("model", "drift", "Learn a smooth drift with so many knots, such as 60.", int, least=1, value=int),
+        Setting(
+            "model",
+            "hum",
+            "Learn a hum of this frequency: in Hz if positions are times, otherwise per site. mains: 50 or 60 Hz.",
+            parse=parse_hum,
+            value=float | str,
         ),
     ]
 
@@ -197,18 +226,26 @@ def _model_settings() -> list[Setting]:
 def _sampler_settings() -> list[Setting]:
     exchanges = _choices(["auto", "none", *EXCHANGES])
     return [
-        Setting("sampler", "draws", "Draws kept per chain. Default: 1000.", int),
-        Setting("sampler", "warmup", "Iterations before them. Default: 1000.", int),
-        Setting("sampler", "chains", "Independent repeats. Default: 4.", int),
-        Setting("sampler", "thin", "Keep every n-th iteration. Default: 1.", int),
+        Setting("sampler", "draws", "Draws kept per chain. Default: 1000.", int, value=int),
+        Setting("sampler", "warmup", "Iterations before them. Default: 1000.", int, value=int),
+        Setting("sampler", "chains", "Independent repeats. Default: 4.", int, value=int),
+        Setting("sampler", "thin", "Keep every n-th iteration. Default: 1.", int, value=int),
         Setting("sampler", "update", _choices(["auto", *update_names()])),
         Setting("sampler", "exchange", exchanges),
-        Setting("sampler", "ladder", "auto (default), auto:RUNGS, or temperatures: 1,5.", parse=parse_ladder),
-        Setting("sampler", "exchange_every", "Iterations from exchange to exchange. Default: 1.", int),
-        Setting("sampler", "exact_seconds", "Time budget of exact draws; 0: never. Default: 60.0.", float),
-        Setting("sampler", "evidence", "Estimate the log evidence: a ladder from the prior to the target.", bool),
-        Setting("sampler", "seed", "Default: a fresh one, which is printed.", int, least=0),
-        Setting("sampler", "workers", "Threads. Default: one per core.", int),
+        Setting(
+            "sampler",
+            "ladder",
+            "auto (default), auto:RUNGS, or temperatures: 1,5.",
+            parse=parse_ladder,
+            value=str | list[float],
+        ),
+        Setting("sampler", "exchange_every", "Iterations from exchange to exchange. Default: 1.", int, value=int),
+        Setting("sampler", "exact_seconds", "Time budget of exact draws; 0: never. Default: 60.0.", float, value=float),
+        Setting(
+            "sampler", "evidence", "Estimate the log evidence: a ladder from the prior to the target.", bool, value=bool
+        ),
+        Setting("sampler", "seed", "Default: a fresh one, which is printed.", int, least=0, value=int),
+        Setting("sampler", "workers", "Threads. Default: one per core.", int, value=int),
     ]
 
 
@@ -233,6 +270,11 @@ def keys() -> dict[str, list[str]]:
         found[setting.section].append(setting.key)
     found["priors"] = [*emission_parameters(), *chain_parameters()]
     return found
+
+
+def flags() -> dict[str, str]:
+    """The option of every setting."""
+    return {setting.key: setting.flag for setting in all_settings()}
 
 
 def flag(key: str) -> str:

@@ -26,6 +26,7 @@ import numpy as np
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput
+from chiasma.io.checked_settings import check_content
 from chiasma.io.columns import Columns
 from chiasma.io.options import (
     DATA,
@@ -44,14 +45,12 @@ from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.offsets import Offset, Periodic, Smooth
 from chiasma.models.priors import Prior
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.updates import UPDATES
 
 Section = dict[str, Any]
-
-# Kept apart from the sections of the table of settings: it changes no result, and is no setting of a single sample.
-OUTPUT = {"output": ["tables_only"]}
 
 
 class Settings:
@@ -73,21 +72,11 @@ class Settings:
             raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or an integer of thousands of digits
             raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
-        _check_kinds(path, content)
         own = content.get("model")
         if isinstance(own, dict):
             _emission_of(own, f"{path}: ")  # first: of an emission that is unknown, so are the parameters
-        known = keys() | OUTPUT
-        for name, section in content.items():
-            if name == "row":
-                read_rows(section)
-                continue
-            if name not in known or not isinstance(section, dict):
-                sections = ", ".join(f"[{one}]" for one in known)
-                raise InvalidInput(f"{path}: expected the sections {sections}, got {name!r}{_hint(name, known)}")
-            for key in section:
-                if key not in known[name]:
-                    raise InvalidInput(f"{path}: section [{name}] has no setting {key!r}{_hint(key, known[name])}")
+        check_content(path, content)
+        read_rows(content.get("row", []))
         return cls(**content)
 
     def merged(self, row: Any = (), output: Section | None = None, learn: Any = (), **sections: Any) -> Settings:
@@ -177,6 +166,7 @@ class Settings:
             rows=CHAINS["binary"](**_arguments(chains, values)),
             emission=kind(**_arguments(emission, values)),
             fixed=fixed,
+            offset=_offset(given),
         )
 
     def _model_of_rows(
@@ -188,7 +178,8 @@ class Settings:
         needed = (key for key, one in emission.items() if one.about.required and key != "weights")
         absent = [flag(key) for key in needed if key not in values]
         _refuse_absent(name, absent)
-        return FactorialHMM(rows=read_rows(self.row), emission=kind(**_arguments(emission, values)))
+        made = kind(**_arguments(emission, values))
+        return FactorialHMM(rows=read_rows(self.row), emission=made, offset=_offset(values))
 
     def emission_class(self) -> type[Additive]:
         """The class of the emission."""
@@ -210,12 +201,7 @@ class Settings:
 
     def tables_only(self) -> bool:
         """Whether report.html and figures are left out."""
-        given = self.output.get("tables_only", False)
-        if not isinstance(given, bool):
-            raise InvalidInput(
-                f"tables_only of [output] must be true or false, got {given!r}; correct it in the settings file"
-            )
-        return given
+        return bool(self.output.get("tables_only", False))
 
     def sampler(self) -> dict[str, Any]:
         """Arguments of chiasma.sample."""
@@ -254,6 +240,8 @@ def settings_of(model: FactorialHMM) -> dict[str, Any]:
                 tables[key] = write_prior(value)
             elif value is not None:
                 section[key] = value.tolist()
+    if model.offset is not None:
+        section |= _offset_section(model.offset)
     if model.rows is not None:
         return {"model": section, "priors": tables, "row": write_rows(model.rows.given)}
     if model.fixed:
@@ -309,6 +297,32 @@ def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str
     return {parameter.name: values[key] for key, parameter in parameters.items() if key in values}
 
 
+def _offset(given: Section) -> list[Smooth | Periodic]:
+    """The terms that the settings drift and hum ask for."""
+    terms: list[Smooth | Periodic] = [Smooth(knots=given["drift"])] if "drift" in given else []
+    if "hum" in given:
+        terms.append(Periodic(given["hum"]))
+    return terms
+
+
+def _offset_section(offset: Offset) -> Section:
+    """The settings that `_offset` reads."""
+    section: Section = {}
+    for term in offset.terms:
+        if isinstance(term, Smooth) and term == Smooth(knots=term.knots):
+            section["drift"] = term.knots
+        elif isinstance(term, Periodic) and term == Periodic(term.frequency):
+            section["hum"] = term.frequency
+        else:
+            raise InvalidInput(
+                f"settings know offsets with default arguments, ch.Smooth(knots=...) and ch.Periodic(...), got {term}; "
+                "keep this model as Python code"
+            )
+    if offset.curve is not None:
+        raise InvalidInput("settings know offsets to learn, got known values; keep this model as Python code")
+    return section
+
+
 def _fixed_table(given: Any) -> dict[int, int]:
     if not isinstance(given, dict) or not all(_is_count(row) for row in given):
         raise InvalidInput(f"fixed must be a table of rows and states such as {{5 = 1}}, got {given!r}")
@@ -360,18 +374,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
-
-
-def _check_kinds(path: Path, value: Any, name: str = "") -> None:
-    """Raise InvalidInput for dates and times, which TOML knows and no setting takes."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _check_kinds(path, item, key)
-    elif isinstance(value, list):
-        for item in value:
-            _check_kinds(path, item, name)
-    elif not isinstance(value, str | int | float):
-        raise InvalidInput(f"{path}: {name} must be a number, a text, a list or a table, got the time {value}")
 
 
 def _hint(word: str, known: Any) -> str:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from chiasma.errors import InvalidInput
+from chiasma.limits import MOST_FILE_BYTES
 from chiasma.types import Floats
 
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
@@ -33,8 +34,6 @@ NA_TEXTS = ["", ".", "na", "NA", "Na", "n/a", "N/A", "nan", "NaN", "NAN", "Nan"]
 # Lines before the header that genomics tools write.
 COMMENTS = ("#", "@")
 GZIP = b"\x1f\x8b"
-# The largest data file that is read, packed or unpacked: a guard against compressed bombs, not a measured limit.
-MOST_BYTES = 2**30
 MAX_BYTES = "CHIASMA_MAX_BYTES"
 CHUNK = 2**20
 # A number with a comma: the digits before and behind it.
@@ -248,7 +247,7 @@ def _up_to(file: Any, most: int) -> bytes:
 
 def most_bytes() -> int:
     """The largest size of a data file, in bytes. The environment has it, so that workers know it, too."""
-    given = os.environ.get(MAX_BYTES, str(MOST_BYTES))
+    given = os.environ.get(MAX_BYTES, str(MOST_FILE_BYTES))
     if not (given.isascii() and given.isdecimal() and len(given) < 19 and int(given) > 0):
         raise InvalidInput(f"{MAX_BYTES} must be a whole number of bytes above 0, got {given!r}")
     return int(given)

@@ -127,6 +127,7 @@ class Signal:
         labels = None if self.chromosome is None else np.array(self.chromosome)
         content: dict[str, Any] = fields | {"end": self.end, "chromosome": labels, "gap_unit": self.gap_unit}
         content |= {"value": self.value, "axis": self.axis, "zone": self.zone}
+        content |= {"step": self.data.step, "unit": self.data.unit}
         with atomic.whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
 
@@ -135,7 +136,14 @@ class Signal:
         """What `save` wrote."""
         try:
             content = read_npz(path.read_bytes())
-            data = Observations(content["y"], content["starts"], content.get("gaps"))
+            step, time = content.get("step"), content.get("unit")
+            data = Observations(
+                content["y"],
+                content["starts"],
+                content.get("gaps"),
+                step=None if step is None else float(step),
+                unit=None if time is None else str(time),
+            )
             labels, unit = content.get("chromosome"), content.get("gap_unit")
             position, end = (content.get(key) for key in ("position", "end"))
             value, axis, zone = (content.get(key) for key in ("value", "axis", "zone"))

@@ -26,6 +26,7 @@ from chiasma.io.columns import (
     find_values,
     gaps_of,
     is_dated,
+    seconds_per_unit,
     times_of,
 )
 from chiasma.io.sheets import Sheet, is_number, listed, read_bytes, read_sheet
@@ -140,8 +141,10 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
     clock = find_column(table, columns.position, "position")
     position, zone = times_of(table, clock)
     gaps, unit = gaps_of(table, clock, position, zone, starts, columns.gap_unit)
+    seconds = 1.0 if zone is not None else seconds_per_unit(table.names[clock])
+    time = {} if seconds is None else {"step": unit * seconds, "unit": "s"}
     return Signal(
-        data=Observations(y, starts, gaps),
+        data=Observations(y, starts, gaps, **time),  # type: ignore[arg-type]
         chromosome=blocks,
         position=position,
         end=None if finish is None else ends_of(table, finish, clock, position, zone),

@@ -9,13 +9,16 @@ Shared conventions
     log_lik    float64 (T, S)    its untempered logarithm
     uniforms   float64           random numbers in [0, 1); every kernel reads a fixed number of them
 
-Rows with any number of states (`layout`, `axes`, `state_passes`, `log_state_passes`, `state_rows`, `state_paths`,
-`state_ball`, `state_moves`, `expected_moves`, `log_expected_moves`, `lumping`)
+Rows with any numbers of states (`transitions`)
+    trans      Matrices          a table (E, M), A_k[x, x'] at layout.first[k] + x * S_k + x', M = sum_k S_k^2
     layout     Layout            sizes, strides, shifts and masks of the rows: a column is a code (fields of bits) or an
-                                 index (mixed radix, without holes)
-    trans      float64 (E, M)    A_k[x, x'] at layout.first[k] + x * S_k + x', M = sum of the squared sizes
+                                 index (mixed radix, without holes); for rows of two states both are the same number
+
+Kernels are written once for both forms of `trans` and dispatch on its type when they are compiled (`_jit.by_form`):
+`transitions` has the entries of either, `step` the step of a pass. Only what is measured to need it is for rows of two
+states alone: `mixing`, `three_rows`, `rows`, `gaussian_blocks`, `side_by_side`, and the tables of `sweeps`.
 
 Passes over columns are forward filtering-backward sampling, in linear space with rescaling against underflow. They are
-safe while no product of transition probabilities over the updated rows falls below `transitions.LINEAR_FLOOR`; the
-passes of `logspace` serve the rest.
+safe while no product of transition probabilities over the updated rows falls below `transitions.LINEAR_FLOOR`;
+`log_passes` serve the rest.
 """

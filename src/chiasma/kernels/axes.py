@@ -110,36 +110,6 @@ def load_step(trans, e, layout, axes, back, step):
             n *= n_row
 
 
-@njit
-def stay_products(trans, e, layout, out):
-    """out[s] = probability that all rows keep their state, for every index s."""
-    out[0] = 1.0
-    n = 1
-    for k in range(layout.sizes.shape[0]):
-        size = layout.sizes[k]
-        for x in range(size - 1, -1, -1):
-            factor = trans[e, layout.first[k] + x * (size + 1)]
-            for s in range(n):
-                out[x * n + s] = out[s] * factor
-        n *= size
-
-
-@njit
-def into_products(trans, e, layout, index, out):
-    """out[s] = probability of the move s -> index, for every index s."""
-    out[0] = 1.0
-    n = 1
-    for k in range(layout.sizes.shape[0]):
-        size = layout.sizes[k]
-        y = index % size
-        index //= size
-        for x in range(size - 1, -1, -1):
-            factor = trans[e, layout.first[k] + x * size + y]
-            for s in range(n):
-                out[x * n + s] = out[s] * factor
-        n *= size
-
-
 @inlined_njit
 def _mix_few(size, step, message, i, out, j):
     """Fewer states than lanes, one by one."""
@@ -290,32 +260,30 @@ def mix_one(axes, g, n_states, step, message, i, out, j):
 
 
 @inlined_njit
-def weigh(n_states, mixed, j, scale, lik, t, message, alpha, row):
-    """message = alpha[row:] = mixed[j:] * scale * lik[t:]; returns the sum."""
+def weigh(n_states, mixed, i, scale, lik, t, out, j):
+    """out[j:] = mixed[i:] * scale * lik[t:]; returns the sum."""
     rest = n_states % LANES
     tail = 0.0
     for s in range(rest):
-        message[s] = mixed[j + s] * (lik[t + s] * scale)
-        alpha[row + s] = message[s]
-        tail += message[s]
+        out[j + s] = mixed[i + s] * (lik[t + s] * scale)
+        tail += out[j + s]
     scales = spread(scale)
     sums = spread(0.0)
     for s in range(rest, n_states, LANES):
-        weights = load(mixed, j + s) * (load(lik, t + s) * scales)
-        store(message, s, weights)
-        store(alpha, row + s, weights)
+        weights = load(mixed, i + s) * (load(lik, t + s) * scales)
+        store(out, j + s, weights)
         sums = sums + weights
     return total(sums) + tail
 
 
 @inlined_njit
-def staying(n_states, message, diagonal, mixed, j, stay, t):
-    """stay[t:] = message * diagonal / mixed[j:], n_states of each."""
+def staying(n_states, message, i, diagonal, mixed, j, stay, t):
+    """stay[t:] = message[i:] * diagonal / mixed[j:], n_states of each."""
     rest = n_states % LANES
     for s in range(rest):
-        stay[t + s] = message[s] * diagonal[s] / mixed[j + s]
+        stay[t + s] = message[i + s] * diagonal[s] / mixed[j + s]
     for s in range(rest, n_states, LANES):
-        store(stay, t + s, load(message, s) * load(diagonal, s) / load(mixed, j + s))
+        store(stay, t + s, load(message, i + s) * load(diagonal, s) / load(mixed, j + s))
 
 
 @inlined_njit

@@ -1,7 +1,12 @@
 """Hamming-ball update: forward filtering-backward sampling of the whole path among columns near an auxiliary path.
 
-centres (T,): auxiliary codes u_t. offsets (B,): codes with at most `radius` bits, offsets[0] = 0.
-Candidate j of column t is centres[t] ^ offsets[j]. alpha (T, B): filtered weights of the candidates.
+centres (T,): auxiliary codes u_t. offsets (B,): codes in which at most `radius` rows are in another state than 0,
+offsets[0] = 0. Candidate j of column t is the centre moved on by offsets[j]: every row by its state there, and around,
+x -> (x + o) mod S, which flips a row of two states. These moves form a group, and with an offset its inverse is one, so
+that all balls have one size and u is as likely from s as s is from u.
+
+alpha (T, B): filtered weights of the candidates. trans as in `transitions`; what works on tables of all codes is for
+rows of two states only.
 """
 
 import math
@@ -12,9 +17,9 @@ from chiasma._jit import njit
 from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.lanes import load, store, sum_from, transpose
 from chiasma.kernels.logspace import log_add
+from chiasma.kernels.passes import filter_block
 from chiasma.kernels.picking import pick, pick_log
-from chiasma.kernels.tensor import filter_block
-from chiasma.kernels.transitions import log_move, move
+from chiasma.kernels.transitions import log_move, move, translate
 
 # Columns whose likelihoods add up to less are computed again from logarithms: underflow would lose their ratios.
 TINY_COLUMN = 1e-20
@@ -26,10 +31,18 @@ LEAST = 16
 
 
 @njit
-def draw_centres(codes, offsets, uniforms, centres):
+def draw_centres(trans, codes, offsets, uniforms, centres):
     """Uniform centre in the ball around every column; balls have one size, so the draw is symmetric."""
     for t in range(codes.shape[0]):
-        centres[t] = codes[t] ^ offsets[int(uniforms[t] * offsets.shape[0])]
+        centres[t] = translate(trans, codes[t], offsets[int(uniforms[t] * offsets.shape[0])])
+
+
+@njit
+def list_candidates(trans, centres, offsets, candidates):
+    """candidates (T, B)"""
+    for t in range(candidates.shape[0]):
+        for j in range(candidates.shape[1]):
+            candidates[t, j] = translate(trans, centres[t], offsets[j])
 
 
 @njit
@@ -57,7 +70,7 @@ def spread_inside(offsets, n_states, inside):
     A centre permutes the codes of every aligned group of four (s ^ p); the four copies, one for each p, hold all these
     orders, so that four neighbouring codes can be loaded at once.
     """
-    inside[:] = 0.0
+    inside.fill(0.0)
     for offset in offsets:
         for p in range(4):
             inside[p * n_states + (offset ^ p)] = 1.0
@@ -120,31 +133,33 @@ def scale_columns(columns, beta):
 
 
 @njit
-def _predict_dense(before, centre_before, centre, offsets, trans, e, out):
+def _column(trans, centre, offsets, out):
+    """out (B,): the candidates of a column."""
     for j in range(offsets.shape[0]):
-        total = 0.0
-        for i in range(offsets.shape[0]):
-            total += before[i] * move(trans, e, centre_before ^ offsets[i], centre ^ offsets[j])
-        out[j] = total
+        out[j] = translate(trans, centre, offsets[j])
 
 
 @njit
 def filter_ball(lik, centres, offsets, trans, edge, alpha):
     """lik (T, B): likelihood of the candidates. Every candidate to every candidate."""
+    n_candidates = offsets.shape[0]
+    before, here = np.empty(n_candidates, np.int64), np.empty(n_candidates, np.int64)
     for t in range(centres.shape[0]):
-        row = alpha[t]
         e = edge[t]
-        if t == 0:
-            for j in range(offsets.shape[0]):
-                row[j] = move(trans, e, 0, centres[0] ^ offsets[j])
-        else:
-            _predict_dense(alpha[t - 1], centres[t - 1], centres[t], offsets, trans, e, row)
+        _column(trans, centres[t], offsets, here)
         total = 0.0
-        for j in range(offsets.shape[0]):
-            row[j] *= lik[t, j]
-            total += row[j]
-        for j in range(offsets.shape[0]):
-            row[j] /= total
+        for j in range(n_candidates):
+            if t == 0:
+                mass = move(trans, e, 0, here[j])
+            else:
+                mass = 0.0
+                for i in range(n_candidates):
+                    mass += alpha[t - 1, i] * move(trans, e, before[i], here[j])
+            alpha[t, j] = mass * lik[t, j]
+            total += alpha[t, j]
+        for j in range(n_candidates):
+            alpha[t, j] /= total
+        before, here = here, before
 
 
 @njit
@@ -156,15 +171,15 @@ def piece_size(n_states):
 def filter_ball_tensor(lik, log_lik, beta, centres, offsets, trans, edge, alpha, vectors, piece):
     """The same over the tensor of all codes, with the tables of the target: lik (T, S) at this beta, log_lik (T, S).
 
-    alpha (T, S) as in `tensor`, whose `draw_block` goes on from here. vectors (2, S or more) and piece
+    alpha (T, S) as in `passes`, whose `draw_block` goes on from here. vectors (2, S or more) and piece
     (`piece_size` of S,) are scratch.
     """
     n_columns, n_states = alpha.shape
     message, diagonal = vectors[0, :n_states], vectors[1, :n_states]
     inside = np.empty(4 * max(n_states, 4))
     spread_inside(offsets, max(n_states, 4), inside)
-    message[:] = 0.0
-    message[0] = 1.0
+    for s in range(n_states):
+        message[s] = 1.0 if s == 0 else 0.0
     n_together = piece_size(n_states) // n_states
     for first in range(0, n_columns, n_together):
         stop = min(first + n_together, n_columns)
@@ -181,38 +196,36 @@ def draw_ball(alpha, centres, offsets, trans, edge, uniforms, codes, weights):
         for j in range(offsets.shape[0]):
             weights[j] = alpha[t, j]
             if t < last:
-                weights[j] *= move(trans, edge[t + 1], centres[t] ^ offsets[j], codes[t + 1])
-        codes[t] = centres[t] ^ offsets[pick(weights, uniforms[t])]
+                weights[j] *= move(trans, edge[t + 1], translate(trans, centres[t], offsets[j]), codes[t + 1])
+        codes[t] = translate(trans, centres[t], offsets[pick(weights, uniforms[t])])
 
 
 @njit
 def log_filter_ball(log_lik, centres, offsets, log_trans, edge, alpha):
-    """As filter_ball, dense and in logarithms, for transitions of (almost) zero probability.
+    """As filter_ball, in logarithms, for transitions of (almost) zero probability; log_lik at the beta.
 
-    Returns the first column that the prior lets no candidate reach (-1 if there is none).
+    Returns the first column that no candidate reaches (-1 if there is none).
     """
+    n_candidates = offsets.shape[0]
+    before, here = np.empty(n_candidates, np.int64), np.empty(n_candidates, np.int64)
     for t in range(centres.shape[0]):
-        for j in range(offsets.shape[0]):
-            code = centres[t] ^ offsets[j]
-            if t == 0:
-                total = log_move(log_trans, edge[0], 0, code)
-            else:
-                total = -math.inf
-                for i in range(offsets.shape[0]):
-                    step = log_move(log_trans, edge[t], centres[t - 1] ^ offsets[i], code)
-                    total = log_add(total, alpha[t - 1, i] + step)
-            alpha[t, j] = total
+        e = edge[t]
+        _column(log_trans, centres[t], offsets, here)
         top = -math.inf
-        for j in range(offsets.shape[0]):
-            top = max(top, alpha[t, j] + log_lik[t, j])
-        possible = top > -math.inf
-        if not possible:
-            # As in scale_columns: the data say nothing here.
-            top = alpha[t].max()
-            if top == -math.inf:
-                return t
-        for j in range(offsets.shape[0]):
-            alpha[t, j] += (log_lik[t, j] if possible else 0.0) - top
+        for j in range(n_candidates):
+            if t == 0:
+                mass = log_move(log_trans, e, 0, here[j])
+            else:
+                mass = -math.inf
+                for i in range(n_candidates):
+                    mass = log_add(mass, alpha[t - 1, i] + log_move(log_trans, e, before[i], here[j]))
+            alpha[t, j] = mass + log_lik[t, j]
+            top = max(top, alpha[t, j])
+        if top == -math.inf:
+            return t
+        for j in range(n_candidates):
+            alpha[t, j] -= top
+        before, here = here, before
     return -1
 
 
@@ -223,5 +236,6 @@ def log_draw_ball(alpha, centres, offsets, log_trans, edge, uniforms, codes, wei
         for j in range(offsets.shape[0]):
             weights[j] = alpha[t, j]
             if t < last:
-                weights[j] += log_move(log_trans, edge[t + 1], centres[t] ^ offsets[j], codes[t + 1])
-        codes[t] = centres[t] ^ offsets[pick_log(weights, uniforms[t])]
+                code = translate(log_trans, centres[t], offsets[j])
+                weights[j] += log_move(log_trans, edge[t + 1], code, codes[t + 1])
+        codes[t] = translate(log_trans, centres[t], offsets[pick_log(weights, uniforms[t])])

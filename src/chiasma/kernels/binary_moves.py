@@ -15,8 +15,8 @@ import numpy as np
 from chiasma._jit import inlined_njit, njit
 from chiasma.kernels.lanes import lanes_of, load, spread, store, swap_neighbours, swap_pairs
 from chiasma.kernels.mixing import load_ratios
-from chiasma.kernels.state_passes import divide_by, multiply, normalise
-from chiasma.kernels.tensor import row_marginals
+from chiasma.kernels.passes import divide_by, multiply, normalise
+from chiasma.kernels.step import masses_on
 
 LANES = 4
 # Lanes of the sums of one axis: those of P(0 -> 1), then those of P(1 -> 0).
@@ -108,7 +108,7 @@ def _split(k, n_states, sums):
 def _flush(ratios, e, n_edges, sums, smoothed, counts, marginals, scratch):
     """counts[e] += the moves of all rows over n_edges edges; empties the sums."""
     n_states = smoothed.shape[0]
-    row_marginals(smoothed, marginals, scratch)
+    masses_on(smoothed, marginals, scratch)
     for k in range(marginals.shape[0]):
         up, down = _split(k, n_states, sums)
         up *= ratios[1, k]
@@ -117,13 +117,13 @@ def _flush(ratios, e, n_edges, sums, smoothed, counts, marginals, scratch):
         counts[e, 4 * k + 1] += up
         counts[e, 4 * k + 2] += down
         counts[e, 4 * k + 3] += marginals[k] - up
-    sums[:] = 0.0
-    smoothed[:] = 0.0
+    sums.fill(0.0)
+    smoothed.fill(0.0)
 
 
 @njit
-def count_block(alpha, trans, edge, first, gamma, smoothed, counts, scratch):
-    """As expected_moves.count_block for binary rows: trans (E, K, 4), counts (E, 4 K); scratch (K + 2, S)."""
+def count_binary(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
+    """expected_moves.count_block of rows of two states."""
     n_columns, n_states, n_rows = edge.shape[0], gamma.shape[0], trans.shape[1]
     ratios = np.empty((2, n_rows))
     sums, totals, marginals = np.zeros(n_rows * WIDTH), np.zeros(n_states), np.empty(n_rows)
@@ -133,7 +133,8 @@ def count_block(alpha, trans, edge, first, gamma, smoothed, counts, scratch):
     for i in range(alpha.shape[0] - 1, -1, -1):
         t = first + i
         if t == n_columns - 1:
-            gamma[:] = alpha[i]
+            for s in range(n_states):
+                gamma[s] = alpha[i, s]
         else:
             if edge[t + 1] != loaded:
                 if n_edges:
@@ -148,7 +149,8 @@ def count_block(alpha, trans, edge, first, gamma, smoothed, counts, scratch):
             for k in range(n_rows):
                 _mix_axis(k, n_states, ratios[0, k], ratios[1, k], flat, k * n_states, flat, (k + 1) * n_states)
             divide_by(scratch[n_rows], gamma)
-            scratch[n_rows] = gamma
+            for s in range(n_states):
+                flat[n_rows * n_states + s] = gamma[s]
             # Looking back, rise and fall change places; what the axis held ahead is no longer needed.
             for k in range(n_rows - 1, -1, -1):
                 here, there = (k + 1) * n_states, k * n_states
@@ -157,9 +159,10 @@ def count_block(alpha, trans, edge, first, gamma, smoothed, counts, scratch):
             multiply(alpha[i], scratch[0], gamma)
         normalise(gamma)
         if smoothed.shape[0] > 0:
-            smoothed[i] = gamma
+            for s in range(n_states):
+                smoothed[i, s] = gamma[s]
         if t == 0:
-            row_marginals(gamma, marginals, scratch[0])
+            masses_on(gamma, marginals, scratch[0])
             for k in range(n_rows):
                 counts[edge[0], 4 * k] += 1.0 - marginals[k]
                 counts[edge[0], 4 * k + 1] += marginals[k]

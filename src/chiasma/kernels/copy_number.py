@@ -5,7 +5,7 @@ limit: above its least mean a the density is a / y^2, below it that of the t, an
 to 1.
 
 Alleles enter as a table (T, G): log-likelihood of a bin for minor allele fractions 0..1/2 at equal steps. Between nodes
-it is interpolated by cubics through four of them, which is exact for the near-parabolas that such curves are.
+the likelihood is linear.
 """
 
 import math
@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
+from chiasma.kernels.copy_paths import forward
 
 LOG_HALF = math.log(0.5)
 TAILS = 6.0
@@ -66,10 +67,9 @@ def add_alleles(table, flat, fraction, amplified, out):
     n_nodes = table.shape[1]
     n_states = fraction.shape[0]
     node = np.empty(n_states, np.int64)
-    weight = np.empty((n_states, 4))
+    part = np.empty(n_states)
     for s in range(n_states):
-        x = min(max(2.0 * fraction[s], 0.0), 1.0) * (n_nodes - 1)
-        node[s] = four_nodes(x, n_nodes, weight[s])
+        node[s], part[s] = two_nodes(fraction[s], n_nodes)
     for t in range(table.shape[0]):
         row = table[t]
         if math.isnan(row[0]):
@@ -78,10 +78,17 @@ def add_alleles(table, flat, fraction, amplified, out):
             if amplified[s]:
                 out[t, s] += flat[t]
             else:
-                i = node[s]
-                value = weight[s, 0] * row[i] + weight[s, 1] * row[i + 1]
-                value += weight[s, 2] * row[i + 2] + weight[s, 3] * row[i + 3]
-                out[t, s] += value
+                low, high = row[node[s]], row[node[s] + 1]
+                top = max(low, high)
+                out[t, s] += top + math.log((1.0 - part[s]) * math.exp(low - top) + part[s] * math.exp(high - top))
+
+
+@njit
+def two_nodes(fraction, n_nodes):
+    """The node of a table below a minor allele fraction, and how far the fraction is on the way to the next one."""
+    x = min(max(2.0 * fraction, 0.0), 1.0) * (n_nodes - 1)
+    node = min(int(x), n_nodes - 2)
+    return node, x - node
 
 
 @njit
@@ -166,63 +173,38 @@ def add_fractions(bins, fraction, variance, sites, extra, nodes, homozygous, log
 
 
 @njit
-def switch(message, stay, probabilities, sizes):
-    """Rows switch, in place: each stays, or is drawn anew from its probabilities.
-
-    message (N,): mass of the joint states, the last row the fastest. sizes (R,): states of each row; probabilities
-    (sum of sizes,): theirs, one row after the other.
-    """
-    inner, last = 1, probabilities.shape[0]
-    for r in range(sizes.shape[0] - 1, -1, -1):
-        size = sizes[r]
-        first = last - size
-        for o in range(0, message.shape[0], inner * size):
-            for i in range(o, o + inner):
-                total = 0.0
-                for k in range(size):
-                    total += message[i + k * inner]
-                total *= 1.0 - stay
-                for k in range(size):
-                    message[i + k * inner] = stay * message[i + k * inner] + total * probabilities[first + k]
-        inner, last = inner * size, first
-
-
-@njit
 def allele_likelihoods(table, values, purity, out):
     """out (C, N): likelihood of the alleles of C pieces in N joint states, interpolated as in `add_alleles`.
 
-    table (C, G): log-likelihoods of minor allele fractions, 0 at the largest. values (N, 2): copies of the joint
-    states per tumour cell, normal cells not counted.
+    table (C, G): likelihoods of minor allele fractions. values (N, 2): copies of the joint states per tumour cell,
+    normal cells not counted.
     """
     n_states, n_nodes = values.shape[0], table.shape[1]
-    node, weight = np.empty(n_states, np.int64), np.empty((n_states, 4))
+    node, part = np.empty(n_states, np.int64), np.empty(n_states)
     for s in range(n_states):
         major, minor = 1.0 - purity + purity * values[s, 0], 1.0 - purity + purity * values[s, 1]
-        fraction = max(min(major, minor), 0.0) / max(major + minor, 1e-3)
-        node[s] = four_nodes(2.0 * fraction * (n_nodes - 1), n_nodes, weight[s])
+        node[s], part[s] = two_nodes(max(min(major, minor), 0.0) / max(major + minor, 1e-3), n_nodes)
     for c in range(table.shape[0]):
         for s in range(n_states):
             k = node[s]
-            log_lik = weight[s, 0] * table[c, k] + weight[s, 1] * table[c, k + 1]
-            log_lik += weight[s, 2] * table[c, k + 2] + weight[s, 3] * table[c, k + 3]
-            out[c, s] = math.exp(log_lik)
+            out[c, s] = (1.0 - part[s]) * table[c, k] + part[s] * table[c, k + 1]
 
 
 @njit
-def piece_likelihoods(depth, sd, flat, alleles, values, levels, which, purity, scale, noise, out):
+def piece_likelihoods(depth, sd, flat, alleles, values, levels, which, purity, scale, noise, unexplained, out):
     """out (C, N): likelihood of C pieces in N joint states, depth and alleles together.
 
     Pieces have a constant depth (C,), NaN where missing, with its standard error sd. alleles (C, N) as
     `allele_likelihoods` gives them, (0, N) if unknown; flat (C,): the mean likelihood over all fractions, NaN where a
     piece has no alleles. Many joint states have the same total: levels (L, 2) are the totals that occur, with a mark
-    of amplification, and which (N,) the level of each state. noise = (growth, unit, slack, unexplained): as in
-    `add_depth`; a piece is unexplained with a small probability, and then its depth is uniform over 0..3 units.
+    of amplification, and which (N,) the level of each state. noise = (growth, unit, slack): as in `add_depth`.
+    unexplained (C,): probability that the level says nothing about a piece, whose depth is then uniform over 0..3
+    units.
     Student's t has seven degrees of freedom, so that its density is a fourth power.
     """
     n_states, n_levels = values.shape[0], levels.shape[0]
-    growth, unit, slack, unexplained = noise
+    growth, unit, slack = noise
     mu, spread, drift, density = np.empty(n_levels), np.empty(n_levels), np.empty(n_levels), np.empty(n_levels)
-    explained, outside = 1.0 - unexplained, unexplained / (3.0 * unit)
     for k in range(n_levels):
         total = 2.0 * (1.0 - purity) + purity * (levels[k, 0] - 0.5 * levels[k, 1])
         mu[k] = 0.5 * scale * max(total, 1e-3)
@@ -230,6 +212,7 @@ def piece_likelihoods(depth, sd, flat, alleles, values, levels, which, purity, s
         drift[k] = (slack * mu[k]) ** 2
     for c in range(depth.shape[0]):
         value = depth[c]
+        explained, outside = 1.0 - unexplained[c], unexplained[c] / (3.0 * unit)
         missing = math.isnan(value)
         seen = alleles.shape[0] > 0 and not missing and not math.isnan(flat[c])
         for k in range(0 if missing else n_levels):
@@ -259,48 +242,46 @@ def piece_likelihoods(depth, sd, flat, alleles, values, levels, which, purity, s
 
 
 @njit
-def forward(likelihoods, others, stay, probabilities, sizes):
-    """Log evidence of all copy-number paths. likelihoods (C, N) of pieces in joint states, times others (C, N), those
-    of other samples; (0, N) if there are none.
-
-    Rows are clones of `sizes` states; probabilities (sum of sizes,) belong to the states of each row. stay (C,): the
-    probability that a row continues its state.
-    """
-    n_states = likelihoods.shape[1]
-    message = np.zeros(n_states)
-    message[0] = 1.0
-    evidence = 0.0
-    for c in range(likelihoods.shape[0]):
-        switch(message, stay[c], probabilities, sizes)
-        mass = 0.0
-        for s in range(n_states):
-            message[s] *= likelihoods[c, s]
-            if others.shape[0] > 0:
-                message[s] *= others[c, s]
-            mass += message[s]
-        evidence += math.log(mass)
-        mass = 1.0 / mass
-        for s in range(n_states):
-            message[s] *= mass
-    return evidence
-
-
-@njit
 def landscape(
-    depth, sd, table, flat, others, stay, probabilities, sizes, values, levels, which, purities, scales, noise, out
-):
+    depth, sd, table, flat, others, stay, probabilities, sizes, values, levels, which, purities, scales, noise,
+    unexplained, grid, runs, offset, ends, out
+):  # fmt: skip
     """Log evidence of the tumour model at all purities and scales, into out (P, Q): all copy-number paths summed.
 
-    Arguments are those of `allele_likelihoods`, `piece_likelihoods` and `forward`.
+    Arguments are those of `allele_likelihoods`, `piece_likelihoods` and `forward`. runs (K, P): `run_evidence` at K
+    depths of the normal cells, whose shares of the mean depth are 1 - exp(grid[0] + k * grid[1]).
     """
     n_pieces, n_states = depth.shape[0], values.shape[0]
     alleles = np.empty((n_pieces if table.shape[1] > 0 else 0, n_states))
     likelihoods = np.empty((n_pieces, n_states))
+    own_runs = np.empty(runs.shape[1] if runs.shape[0] else 0)
     for i in range(purities.shape[0]):
         if table.shape[1] > 0:
             allele_likelihoods(table, values, purities[i], alleles)
         for j in range(scales.shape[0]):
             piece_likelihoods(
-                depth, sd, flat, alleles, values, levels, which, purities[i], scales[j], noise, likelihoods
+                depth, sd, flat, alleles, values, levels, which, purities[i], scales[j], noise, unexplained, likelihoods
             )
-            out[i, j] = forward(likelihoods, others, stay, probabilities, sizes)
+            if runs.shape[0]:
+                between(runs, node_of(scales[j] * (1.0 - purities[i]) / noise[1], grid), own_runs)
+            out[i, j] = forward(likelihoods, others, stay, probabilities, sizes, own_runs, offset, ends)
+
+
+@njit
+def node_of(normal, grid):
+    """Where normal cells of this share of the mean depth are on a grid, see `landscape`."""
+    return (math.log(max(1.0 - normal, 1e-3)) - grid[0]) / grid[1]
+
+
+@njit
+def between(nodes, x, out):
+    """out (P,): nodes (K, P) interpolated at x, which counts nodes."""
+    weight = np.empty(4)
+    first = four_nodes(min(max(x, 0.0), nodes.shape[0] - 1.0), nodes.shape[0], weight)
+    for p in range(out.shape[0]):
+        out[p] = (
+            weight[0] * nodes[first, p]
+            + weight[1] * nodes[first + 1, p]
+            + weight[2] * nodes[first + 2, p]
+            + weight[3] * nodes[first + 3, p]
+        )

@@ -1,10 +1,10 @@
 """Exchange moves between two replicas: scores of exchanged columns and edges, candidates, and their choice.
 
-Replica i holds codes a, replica j holds b. Exchanging the rows in `mask` of a column flips the bits
-d_t = (a_t ^ b_t) & mask in both. z_t says whether column t is exchanged.
+Replica i holds codes a, replica j holds b. `mask` has all bits of some rows and none of the others: exchanging these
+rows of a column flips the bits d_t = (a_t ^ b_t) & mask in both. z_t says whether column t is exchanged.
 
 columns (T, 2):  tempered log-likelihood of both replicas at column t for z_t = 0, 1.
-edges (T, 1, 4): score of the edge that enters column t at 2 * z_{t-1} + z_t: log-probabilities of both replicas'
+edges (T, 4):    score of the edge that enters column t at 2 * z_{t-1} + z_t: log-probabilities of both replicas'
                  moves, up to what is common to all four. Replicas may have transition
                  and likelihood arrays of their own; with shared ones this is the same table with equal diagonals.
 
@@ -16,9 +16,10 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
-from chiasma.kernels.logspace import forget_impossible, log_filter_block
+from chiasma.kernels.log_passes import log_filter_block
+from chiasma.kernels.logspace import forget_impossible
 from chiasma.kernels.rows import RESCALE_BELOW, RESCALE_BY, TINY_PAIR
-from chiasma.kernels.transitions import LINEAR_FLOOR
+from chiasma.kernels.transitions import LINEAR_FLOOR, Matrices, entry, field, n_axes, state
 
 
 @njit
@@ -43,28 +44,25 @@ def edge_table(a_before, b_before, a, b, mask, trans_i, trans_j, e, log):
     """
     d_before, d = (a_before ^ b_before) & mask, (a ^ b) & mask
     w00 = w01 = w10 = w11 = 0.0 if log else 1.0
-    rows = d | d_before
-    k = 0
-    while rows:
-        if rows & 1:
-            x, y = a_before >> k & 1, a >> k & 1
-            u, v = b_before >> k & 1, b >> k & 1
-            # With row k exchanged on one side, each replica has the other's bit there, if the bits differ.
-            swap_before, swap = d_before >> k & 1, d >> k & 1
-            x1, u1 = (u, x) if swap_before else (x, u)
-            y1, v1 = (v, y) if swap else (y, v)
+    either = d | d_before
+    for k in range(n_axes(trans_i)):
+        own = field(trans_i, k)
+        if either & own:
+            x, y = state(trans_i, k, a_before), state(trans_i, k, a)
+            u, v = state(trans_i, k, b_before), state(trans_i, k, b)
+            # With row k exchanged on one side, each replica has the other's state there, if the states differ.
+            x1, u1 = (u, x) if d_before & own else (x, u)
+            y1, v1 = (v, y) if d & own else (y, v)
             if log:
-                w00 += trans_i[e, k, 2 * x + y] + trans_j[e, k, 2 * u + v]
-                w01 += trans_i[e, k, 2 * x + y1] + trans_j[e, k, 2 * u + v1]
-                w10 += trans_i[e, k, 2 * x1 + y] + trans_j[e, k, 2 * u1 + v]
-                w11 += trans_i[e, k, 2 * x1 + y1] + trans_j[e, k, 2 * u1 + v1]
+                w00 += entry(trans_i, e, k, x, y) + entry(trans_j, e, k, u, v)
+                w01 += entry(trans_i, e, k, x, y1) + entry(trans_j, e, k, u, v1)
+                w10 += entry(trans_i, e, k, x1, y) + entry(trans_j, e, k, u1, v)
+                w11 += entry(trans_i, e, k, x1, y1) + entry(trans_j, e, k, u1, v1)
             else:
-                w00 *= trans_i[e, k, 2 * x + y] * trans_j[e, k, 2 * u + v]
-                w01 *= trans_i[e, k, 2 * x + y1] * trans_j[e, k, 2 * u + v1]
-                w10 *= trans_i[e, k, 2 * x1 + y] * trans_j[e, k, 2 * u1 + v]
-                w11 *= trans_i[e, k, 2 * x1 + y1] * trans_j[e, k, 2 * u1 + v1]
-        rows >>= 1
-        k += 1
+                w00 *= entry(trans_i, e, k, x, y) * entry(trans_j, e, k, u, v)
+                w01 *= entry(trans_i, e, k, x, y1) * entry(trans_j, e, k, u, v1)
+                w10 *= entry(trans_i, e, k, x1, y) * entry(trans_j, e, k, u1, v)
+                w11 *= entry(trans_i, e, k, x1, y1) * entry(trans_j, e, k, u1, v1)
     return w00, w01, w10, w11
 
 
@@ -81,10 +79,10 @@ def score_edges(a, b, mask, log_trans_i, log_trans_j, edge, edges):
             w00, w01, w10, w11 = edge_table(a_before, b_before, a[t], b[t], mask, log_trans_i, log_trans_j, e, True)
             known = -1 if moves else e
             a_before, b_before = a[t], b[t]
-        edges[t, 0, 0] = w00
-        edges[t, 0, 1] = w01
-        edges[t, 0, 2] = w10
-        edges[t, 0, 3] = w11
+        edges[t, 0] = w00
+        edges[t, 1] = w01
+        edges[t, 2] = w10
+        edges[t, 3] = w11
 
 
 @njit
@@ -103,11 +101,11 @@ def segment_score(columns, edges, first, stop):
     last = columns.shape[0] - 1
     for t in range(first, stop):
         inside = t > first
-        exchanged += columns[t, 1] + edges[t, 0, 3 if inside else 1]
-        kept += columns[t, 0] + edges[t, 0, 0]
+        exchanged += columns[t, 1] + edges[t, 3 if inside else 1]
+        kept += columns[t, 0] + edges[t, 0]
     if stop <= last:
-        exchanged += edges[stop, 0, 2]
-        kept += edges[stop, 0, 0]
+        exchanged += edges[stop, 2]
+        kept += edges[stop, 0]
     return exchanged - kept
 
 
@@ -121,8 +119,8 @@ def crossover_weights(columns, edges, flipped, weights):
     n_columns = columns.shape[0]
     kept = exchanged = 0.0
     for t in range(n_columns):
-        kept += columns[t, 0] + edges[t, 0, 0]
-        exchanged += columns[t, 1] + edges[t, 0, 3]
+        kept += columns[t, 0] + edges[t, 0]
+        exchanged += columns[t, 1] + edges[t, 3]
         weights[t] = exchanged
         if flipped:
             weights[n_columns + t] = kept
@@ -130,11 +128,11 @@ def crossover_weights(columns, edges, flipped, weights):
     for t in range(n_columns - 2, -1, -1):
         kept += columns[t + 1, 0]
         exchanged += columns[t + 1, 1]
-        weights[t] += edges[t + 1, 0, 2] + kept
+        weights[t] += edges[t + 1, 2] + kept
         if flipped:
-            weights[n_columns + t] += edges[t + 1, 0, 1] + exchanged
-        kept += edges[t + 1, 0, 0]
-        exchanged += edges[t + 1, 0, 3]
+            weights[n_columns + t] += edges[t + 1, 1] + exchanged
+        kept += edges[t + 1, 0]
+        exchanged += edges[t + 1, 3]
 
 
 @njit
@@ -226,16 +224,16 @@ def draw_mosaic(answers, mask, a, b):
 
 
 @njit
-def log_draw_mosaic(columns, edges, sites, uniforms, alpha, mask, a, b):
+def log_draw_mosaic(columns, edges, layout, sites, uniforms, alpha, mask, a, b):
     """The same in logarithms: draw z backwards from the scores, and exchange the columns where it is 1.
 
-    sites = 0..T-1; alpha (T, 2) is scratch. Reads its uniforms as filter_mosaic does, small ones for z = 1: which of
-    the two is used does not change the draw. A pair without a possible z stays as it is; only a start outside the
-    support brings this about.
+    layout: of one row of two states; sites = 0..T-1; alpha (T, 2) is scratch. Reads its uniforms as filter_mosaic does,
+    small ones for z = 1: which of the two is used does not change the draw. A pair without a possible z stays as it is;
+    only a start outside the support brings this about.
     """
     message = np.array([0.0, -math.inf])
     forget_impossible(columns)
-    _, impossible = log_filter_block(columns, 1.0, edges, sites, 0, message, alpha, False)
+    _, impossible = log_filter_block(columns, 1.0, Matrices(edges, layout), sites, 0, message, alpha, False)
     if impossible >= 0:
         return
     last = a.shape[0] - 1
@@ -243,8 +241,8 @@ def log_draw_mosaic(columns, edges, sites, uniforms, alpha, mask, a, b):
     for t in range(last, -1, -1):
         zero, one = alpha[t, 0], alpha[t, 1]
         if t < last:
-            zero += edges[t + 1, 0, z]
-            one += edges[t + 1, 0, 2 + z]
+            zero += edges[t + 1, z]
+            one += edges[t + 1, 2 + z]
         zero, one = exp_pair(zero, one)
         z = 1 if uniforms[t] * (zero + one) < one else 0
         if z:
@@ -270,9 +268,9 @@ def score_rows(a, b, order, log_trans_i, log_trans_j, edge, scores):
         x = y = 0
         for t in range(a.shape[0]):
             e = edge[t]
-            x1, y1 = a[t] >> k & 1, b[t] >> k & 1
-            kept += log_trans_i[e, k, 2 * x + x1] + log_trans_j[e, k, 2 * y + y1]
-            exchanged += log_trans_i[e, k, 2 * y + y1] + log_trans_j[e, k, 2 * x + x1]
+            x1, y1 = state(log_trans_i, k, a[t]), state(log_trans_i, k, b[t])
+            kept += entry(log_trans_i, e, k, x, x1) + entry(log_trans_j, e, k, y, y1)
+            exchanged += entry(log_trans_i, e, k, y, y1) + entry(log_trans_j, e, k, x, x1)
             x, y = x1, y1
         scores[n, 0] = kept
         scores[n, 1] = exchanged

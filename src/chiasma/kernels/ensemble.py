@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chiasma._jit import njit
+from chiasma.kernels.crossover import count_changes
 from chiasma.kernels.moves import exchange_pair, swaps_whole_paths
 from chiasma.kernels.sweeps import Tables, run_program
 from chiasma.kernels.transitions import log_prior, path_log_likelihood
@@ -153,7 +154,7 @@ def exchange_step(replicas, move, log_liks, uniforms, used, n_uniforms, tally, w
             work,
         )
         used[p] += n_uniforms
-        swapped = followed and (moved > 0 or np.array_equal(replicas.codes[p], replicas.codes[p + 1]))
+        swapped = followed and (moved > 0 or count_changes(replicas.codes[p], replicas.codes[p + 1]) == 0)
         tally_move(tally, p, moved, swapped)
     tally_step(tally)
 
@@ -203,7 +204,8 @@ def run_iterations(
                     n = (j + 1) // thin - start // thin - 1
                     kept.log_lik[n, r] = log_liks[r]
                     if r == n_replicas - 1:
-                        kept.codes[n] = codes
+                        for t in range(codes.shape[0]):
+                            kept.codes[n, t] = codes[t]
                         kept.log_prior[n] = log_prior(codes, tables.log_trans, replicas.edge)
         if exchange:
             exchange_step(replicas, move, log_liks, pair_uniforms, used, n_pair_uniforms, tally, pair_work)

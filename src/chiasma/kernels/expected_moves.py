@@ -12,7 +12,7 @@ on the way of one step ahead and one step back, so that counting costs about as 
 
 import numpy as np
 
-from chiasma._jit import njit
+from chiasma._jit import by_form, njit
 from chiasma.kernels.axes import (
     FIRST,
     FIRST_ROW,
@@ -25,8 +25,10 @@ from chiasma.kernels.axes import (
     mix_one,
     plan_axes,
 )
+from chiasma.kernels.binary_moves import count_binary
 from chiasma.kernels.lanes import load, spread, store, total
-from chiasma.kernels.state_passes import divide_by, multiply, normalise, row_marginals
+from chiasma.kernels.passes import divide_by, multiply, normalise
+from chiasma.kernels.step import row_marginals
 
 
 @njit
@@ -98,14 +100,15 @@ def _add_moves(axes, layout, step, sums, e, counts):
                     move = x // stride % n_row * n_row + y // stride % n_row
                     counts[e, place + move] += step[first + x * size + y] * sums[first + x * size + y]
             stride *= n_row
-    sums[:] = 0.0
+    sums.fill(0.0)
 
 
 @njit
-def _add_first_column(gamma, layout, e, counts, scratch):
+def add_first_column(trans, gamma, e, counts, scratch):
     """Column 0 is entered from state 0 of every row, as in a count of the moves of a path."""
+    layout = trans.layout
     marginals = np.empty(layout.sizes.sum())
-    row_marginals(gamma, layout.sizes, marginals, scratch)
+    row_marginals(trans, gamma, marginals, scratch)
     place = 0
     for k in range(layout.sizes.shape[0]):
         for x in range(layout.sizes[k]):
@@ -114,13 +117,8 @@ def _add_first_column(gamma, layout, e, counts, scratch):
 
 
 @njit
-def count_block(alpha, trans, layout, edge, first, gamma, smoothed, counts, scratch):
-    """Add to counts (E, M) P(x[k, t-1] = x, x[k, t] = x' | y), by kind of edge and in the order of `trans`, for the
-    edges that leave columns first..first+n-1 and the one that enters column 0.
-
-    alpha (n, N) and gamma (N,) as in state_passes.smooth_block. smoothed (n, N), the smoothed distributions, may be
-    alpha itself, and have no rows if it is not wanted. scratch (K + 1, N).
-    """
+def _count_general(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
+    table, layout = trans.table, trans.layout
     n_columns, n_states = edge.shape[0], gamma.shape[0]
     axes = plan_axes(layout.sizes)
     n_axes = axes.shape[0]
@@ -131,19 +129,22 @@ def count_block(alpha, trans, layout, edge, first, gamma, smoothed, counts, scra
     for i in range(alpha.shape[0] - 1, -1, -1):
         t = first + i
         if t == n_columns - 1:
-            gamma[:] = alpha[i]
+            for s in range(n_states):
+                gamma[s] = alpha[i, s]
         else:
             if edge[t + 1] != loaded:
                 if loaded >= 0:
                     _add_moves(axes, layout, ahead, sums, loaded, counts)
                 loaded = edge[t + 1]
-                load_step(trans, loaded, layout, axes, False, ahead)
-                load_step(trans, loaded, layout, axes, True, back)
-            scratch[0] = alpha[i]
+                load_step(table, loaded, layout, axes, False, ahead)
+                load_step(table, loaded, layout, axes, True, back)
+            for s in range(n_states):
+                flat[s] = alpha[i, s]
             for g in range(n_axes):
                 mix_one(axes, g, n_states, ahead, flat, g * n_states, flat, (g + 1) * n_states)
             divide_by(scratch[n_axes], gamma)
-            scratch[n_axes] = gamma
+            for s in range(n_states):
+                flat[n_axes * n_states + s] = gamma[s]
             # The axes' results are no longer needed once they are counted: the way back overwrites them.
             for g in range(n_axes - 1, -1, -1):
                 here, there = (g + 1) * n_states, g * n_states
@@ -152,8 +153,17 @@ def count_block(alpha, trans, layout, edge, first, gamma, smoothed, counts, scra
             multiply(alpha[i], scratch[0], gamma)
         normalise(gamma)
         if smoothed.shape[0] > 0:
-            smoothed[i] = gamma
+            for s in range(n_states):
+                smoothed[i, s] = gamma[s]
         if t == 0:
-            _add_first_column(gamma, layout, edge[0], counts, scratch[0])
+            add_first_column(trans, gamma, edge[0], counts, scratch[0])
     if loaded >= 0:
         _add_moves(axes, layout, ahead, sums, loaded, counts)
+
+
+# count_block(trans, alpha, edge, first, gamma, smoothed, counts, scratch): add to counts (E, M)
+# P(x[k, t-1] = x, x[k, t] = x' | y), by kind of edge and in the order of Matrices.table, for the edges that leave
+# columns first..first+n-1 and the one that enters column 0. alpha (n, S) and gamma (S,) as in passes.smooth_block.
+# smoothed (n, S), the smoothed distributions, may be alpha itself, and have no rows if it is not wanted.
+# scratch (K + 1, S).
+count_block = by_form(count_binary, _count_general, {})

@@ -86,7 +86,7 @@ def temper_columns(log_lik, beta, lik, tops):
             top = max(top, row[s])
         if top == -math.inf:
             tops[t] = top
-            out[:] = 0.0
+            out.fill(0.0)
             continue
         for s in range(n_states):
             out[s] = beta * (row[s] - top)

@@ -22,8 +22,8 @@ from chiasma._jit import njit
 from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.gaussian import PIECE, WIDEST, code_products
 from chiasma.kernels.lanes import sum_from
+from chiasma.kernels.passes import draw_block, filter_block
 from chiasma.kernels.sweeps import shuffle, spread_block
-from chiasma.kernels.tensor import draw_block, filter_block
 
 # A column whose likelihoods add up to less is computed again, one exponential per code.
 TINY_COLUMN = 1e-100
@@ -127,7 +127,7 @@ def _exponents(resid, precision, block, first, n, powers):
     Its first row holds minus the bound of the largest exponent, and what code 0 has.
     """
     n_rows, n_channels = block.steps.shape
-    powers[:] = 0.0
+    powers.fill(0.0)
     base = powers[:n]
     for d in range(n_channels):
         reach, centre, p = block.reach[d], block.centre[d], precision[d]
@@ -161,7 +161,7 @@ def _in_range(powers, n, t, n_rows):
 def direct_column(resid, precision, block, t, column):
     """column (S,): likelihoods up to a factor, the largest 1; channels that are missing say nothing."""
     n_states, n_channels = block.means.shape
-    column[:] = 0.0
+    column.fill(0.0)
     for d in range(n_channels):
         z = resid[d, t] - block.centre[d]
         if not math.isnan(z) and block.reach[d] > 0.0:
@@ -215,7 +215,7 @@ def update_block(noise, rows, trans, edge, uniforms, codes, scratch):
     block = make_block(own_steps, noise.precision)
     alpha = scratch.alpha[: n_columns * n_states].reshape(n_columns, n_states)
     message, diagonal = scratch.vectors[0, :n_states], scratch.vectors[1, :n_states]
-    message[:] = 0.0
+    message.fill(0.0)
     message[0] = 1.0
     # A few columns at a time: their likelihoods are still in the cache when they are filtered.
     for first in range(0, n_columns, PIECE):
@@ -270,7 +270,9 @@ def gaussian_sweep(noise, parts, size, trans, edge, uniforms, codes, scratch):
     1 + 2 K + ceil(K / size) T uniforms.
     """
     n_columns = codes.shape[0]
-    scratch.resid[:] = noise.y
+    for d in range(noise.y.shape[0]):
+        for t in range(n_columns):
+            scratch.resid[d, t] = noise.y[d, t]
     # From the codes alone, every time: a resumed run and an uninterrupted one round alike.
     add_rows(noise.steps, np.arange(noise.steps.shape[0]), -1.0, codes, scratch.resid)
     used = 0

@@ -1,13 +1,13 @@
-"""The filter of `tensor` on Gaussian columns: likelihoods are computed a few columns at a time, to stay in cache."""
+"""The filter of `passes` on Gaussian columns: likelihoods are computed a few columns at a time, to stay in cache."""
 
 from chiasma._jit import njit
 from chiasma.kernels.gaussian import gaussian_columns
-from chiasma.kernels.tensor import filter_block
+from chiasma.kernels.passes import filter_block
 
 
 @njit
 def filter_gaussian(y, factors, trans, edge, first, stop, message, alpha, stay, diagonal, lik, tops):
-    """tensor.filter_block for columns first..stop-1 of y (T,), with its arguments.
+    """passes.filter_block for columns first..stop-1 of y (T,), with its arguments.
 
     lik (n, S) and tops (n,) are scratch for n columns at a time. Returns the share of the log evidence, what was taken
     out of the likelihoods included.

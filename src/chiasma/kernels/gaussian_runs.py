@@ -31,7 +31,8 @@ def gaussian_run(sweep, halves, constant, log_trans, uniforms, start, thin, code
     for i in range(uniforms.shape[0]):
         gaussian_sweep(noise, parts, size, trans, edge, uniforms[i], codes, scratch)
         if thin > 0 and (start + i + 1) % thin == 0:
-            states[kept] = codes
+            for t in range(codes.shape[0]):
+                states[kept, t] = codes[t]
             log_lik[kept, 0] = log_density(scratch.resid, halves, constant)
             prior[kept] = log_prior(codes, log_trans, edge)
             kept += 1

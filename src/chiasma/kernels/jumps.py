@@ -18,6 +18,7 @@ tables (n, ...): matrices of the axes of the block, then B, of every new kind; k
 
 from chiasma._jit import njit
 from chiasma.kernels.layout import bits_of, code_of_index
+from chiasma.kernels.transitions import entry, field, n_axes, n_states_of, state, with_state
 
 
 @njit
@@ -32,74 +33,48 @@ def pick_difference(values, uniform):
 
 
 @njit
-def jump_tables(trans, logs, edge, codes, rows, difference, tables, kinds):
-    """tables (T, b + 1, 4): of rows of two states; difference: the bits that are flipped, none of the block.
-
-    trans (E, K, 4): probabilities, or their logarithms if logs.
-    """
-    size = rows.shape[0]
-    n_kinds = before = 0
-    known_before = known_code = known_edge = -1
-    for t in range(codes.shape[0]):
-        code, e = codes[t] & difference, edge[t]
-        if code != known_code or before != known_before or e != known_edge:
-            known_before, known_code, known_edge = before, code, e
-            for i in range(size):
-                for x in range(4):
-                    tables[n_kinds, i, x] = trans[e, rows[i], x]
-            for x in range(4):
-                tables[n_kinds, size, x] = 0.0 if logs else 1.0
-            for k in range(trans.shape[1]):
-                if difference >> k & 1:
-                    stay = 2 * (before >> k & 1) + (code >> k & 1)
-                    for x in range(4):
-                        # Flipping before (2) and after (1) flips the bits of the move.
-                        if logs:
-                            tables[n_kinds, size, x] += trans[e, k, stay ^ x]
-                        else:
-                            tables[n_kinds, size, x] *= trans[e, k, stay ^ x]
-            n_kinds += 1
-        kinds[t] = n_kinds - 1
-        before = code
-
-
-@njit
-def swap_states(code, a, b, layout):
+def swap_states(code, a, b, trans):
     """The code in which every row that is in its state of a is in that of b, and the other way round."""
     swapped = code
-    for k in range(layout.sizes.shape[0]):
-        x = code >> layout.shifts[k] & layout.masks[k]
-        y = a >> layout.shifts[k] & layout.masks[k]
-        z = b >> layout.shifts[k] & layout.masks[k]
-        if x == y or x == z:
-            swapped ^= (y ^ z) << layout.shifts[k]
+    for k in range(n_axes(trans)):
+        if (a ^ b) & field(trans, k):
+            x, y, z = state(trans, k, code), state(trans, k, a), state(trans, k, b)
+            if x == y:
+                swapped = with_state(trans, k, swapped, z)
+            elif x == z:
+                swapped = with_state(trans, k, swapped, y)
     return swapped
 
 
 @njit
-def state_jump_tables(trans, logs, layout, edge, codes, axes, a, b, tables, kinds):
-    """tables (T, M): of rows with any numbers of states. a and b differ in no axis of the block."""
+def jump_tables(trans, logs, edge, codes, axes, a, b, tables, kinds):
+    """tables (T, M): transition probabilities of the axes of the block, then B; or their logarithms if `trans` are and
+    `logs`. a and b differ in no axis of the block.
+    """
+    moved = 0
+    for k in range(n_axes(trans)):
+        if (a ^ b) & field(trans, k):
+            moved |= field(trans, k)
     n_kinds = before = 0
     known_before = known_code = known_edge = -1
     for t in range(codes.shape[0]):
-        code, e = codes[t], edge[t]
+        code, e = codes[t] & moved, edge[t]
         if code != known_code or before != known_before or e != known_edge:
             known_before, known_code, known_edge = before, code, e
             place = 0
-            for axis in axes:
-                for x in range(layout.sizes[axis] ** 2):
-                    tables[n_kinds, place] = trans[e, layout.first[axis] + x]
-                    place += 1
+            for k in axes:
+                for x in range(n_states_of(trans, k)):
+                    for y in range(n_states_of(trans, k)):
+                        tables[n_kinds, place] = entry(trans, e, k, x, y)
+                        place += 1
             for f in range(2):
-                left = swap_states(before, a, b, layout) if f else before
+                left = swap_states(before, a, b, trans) if f else before
                 for g in range(2):
-                    entered = swap_states(code, a, b, layout) if g else code
+                    entered = swap_states(code, a, b, trans) if g else code
                     total = 0.0 if logs else 1.0
-                    for k in range(layout.sizes.shape[0]):
-                        if (a ^ b) >> layout.shifts[k] & layout.masks[k]:
-                            x = left >> layout.shifts[k] & layout.masks[k]
-                            y = entered >> layout.shifts[k] & layout.masks[k]
-                            factor = trans[e, layout.first[k] + x * layout.sizes[k] + y]
+                    for k in range(n_axes(trans)):
+                        if moved & field(trans, k):
+                            factor = entry(trans, e, k, state(trans, k, left), state(trans, k, entered))
                             total = total + factor if logs else total * factor
                     tables[n_kinds, place] = total
                     place += 1
@@ -109,13 +84,13 @@ def state_jump_tables(trans, logs, layout, edge, codes, axes, a, b, tables, kind
 
 
 @njit
-def list_jumps(codes, block, a, b, layout, candidates):
+def list_jumps(codes, block, a, b, trans, candidates):
     """candidates (T, 2 n): the n joint states of the axes of a block (its layout) without the difference, then with."""
     n = candidates.shape[1] // 2
     others = ~bits_of(block)
     for t in range(codes.shape[0]):
         plain = codes[t] & others
-        swapped = swap_states(codes[t], a, b, layout) & others
+        swapped = swap_states(codes[t], a, b, trans) & others
         for j in range(n):
             own = code_of_index(j, block)
             candidates[t, j] = plain | own

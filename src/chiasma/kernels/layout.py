@@ -6,6 +6,7 @@ bits: what is stored and exchanged. With binary rows both are the same number.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -35,6 +36,11 @@ class Layout(NamedTuple):
 
 def make_layout(sizes: Sequence[int]) -> Layout:
     """The layout of rows with these numbers of states."""
+    return _make_layout(tuple(sizes))
+
+
+@lru_cache(maxsize=64)
+def _make_layout(sizes: tuple[int, ...]) -> Layout:
     bits = [(size - 1).bit_length() for size in sizes]
     strides, shifts, first = [1], [0], [0]
     for size, width in zip(sizes, bits, strict=True):
@@ -117,6 +123,16 @@ def on_bits(codes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
 
 
 @njit
+def binary_layout(n_rows):
+    """make_layout([2] * n_rows)"""
+    sizes, strides = np.full(n_rows, 2), np.ones(n_rows, np.int64)
+    for k in range(1, n_rows):
+        strides[k] = 2 * strides[k - 1]
+    shifts = np.arange(n_rows)
+    return Layout(sizes, strides, shifts, np.ones(n_rows, np.int64), 4 * shifts)
+
+
+@njit
 def bits_of(layout):
     """The bits of all rows of a layout: what an exchange of them, or of a block of them, masks."""
     bits = 0
@@ -172,3 +188,18 @@ def put_in_codes(states, layout, k, codes):
     shift, field = layout.shifts[k], layout.masks[k] << layout.shifts[k]
     for t in range(codes.shape[0]):
         codes[t] = codes[t] & ~field | states[t] << shift
+
+
+@njit
+def add_levels(codes, layout, places, adds, out):
+    """out[n, d] += what the states of all rows in codes[n] add to channel d.
+
+    adds (A, D): one line per state of every row; those of row k begin at places[k]. Rows are added in their order, and
+    nothing is ever taken away: a level of 0 stays 0, where counts may be impossible.
+    """
+    n_channels = adds.shape[1]
+    for n in range(codes.shape[0]):
+        for k in range(layout.sizes.shape[0]):
+            state = places[k] + (codes[n] >> layout.shifts[k] & layout.masks[k])
+            for d in range(n_channels):
+                out[n, d] += adds[state, d]

@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
-from chiasma.kernels.log_state_passes import load_matrices, sum_axis
+from chiasma.kernels.expected_moves import add_first_column
+from chiasma.kernels.log_passes import largest, load_matrices, sum_axis
 from chiasma.kernels.logspace import log_sum
-from chiasma.kernels.state_passes import row_marginals
 
 
 @njit
@@ -40,32 +40,35 @@ def _add_moves(left, right, size, stride, log_trans, e, first, counts):
 
 
 @njit
-def log_count_block(alpha, log_trans, layout, edge, first, gamma, smoothed, counts, scratch):
+def log_count_block(log_trans, alpha, edge, first, gamma, smoothed, counts, scratch):
     """As expected_moves.count_block, with alpha and gamma in logarithms and smoothed as probabilities."""
+    table, layout = log_trans.table, log_trans.layout
     n_columns, n_states, n_rows = edge.shape[0], gamma.shape[0], layout.sizes.shape[0]
-    matrix, spare = np.empty(log_trans.shape[1]), np.empty((2, layout.sizes.max()))
-    marginals = np.empty(layout.sizes.sum())
+    matrix, spare = np.empty(table.shape[1]), np.empty((2, largest(layout.sizes)))
     loaded = -1
     for i in range(alpha.shape[0] - 1, -1, -1):
         t = first + i
         if t == n_columns - 1:
-            gamma[:] = alpha[i]
+            for s in range(n_states):
+                gamma[s] = alpha[i, s]
         else:
             e = edge[t + 1]
             if e != loaded:
-                load_matrices(log_trans, e, matrix)
+                load_matrices(table, e, matrix)
                 loaded = e
-            scratch[0] = alpha[i]
+            for s in range(n_states):
+                scratch[0, s] = alpha[i, s]
             for k in range(n_rows):
-                scratch[k + 1] = scratch[k]
-                _sum_one(log_trans, e, layout, k, scratch[k + 1], False, matrix, spare)
+                for s in range(n_states):
+                    scratch[k + 1, s] = scratch[k, s]
+                _sum_one(table, e, layout, k, scratch[k + 1], False, matrix, spare)
             for s in range(n_states):
                 # No mass arrives where none was predicted.
                 gamma[s] = gamma[s] - scratch[n_rows, s] if scratch[n_rows, s] > -math.inf else -math.inf
             for k in range(n_rows - 1, -1, -1):
                 stride, place = layout.strides[k], layout.first[k]
-                _add_moves(scratch[k], gamma, layout.sizes[k], stride, log_trans, e, place, counts)
-                _sum_one(log_trans, e, layout, k, gamma, True, matrix, spare)
+                _add_moves(scratch[k], gamma, layout.sizes[k], stride, table, e, place, counts)
+                _sum_one(table, e, layout, k, gamma, True, matrix, spare)
             for s in range(n_states):
                 gamma[s] += alpha[i, s]
         total = log_sum(gamma)
@@ -74,11 +77,7 @@ def log_count_block(alpha, log_trans, layout, edge, first, gamma, smoothed, coun
         for s in range(n_states):
             scratch[0, s] = math.exp(gamma[s])
         if smoothed.shape[0] > 0:
-            smoothed[i] = scratch[0]
+            for s in range(n_states):
+                smoothed[i, s] = scratch[0, s]
         if t == 0:
-            row_marginals(scratch[0], layout.sizes, marginals, scratch[1])
-            place = 0
-            for k in range(n_rows):
-                for x in range(layout.sizes[k]):
-                    counts[edge[0], layout.first[k] + x] += marginals[place + x]
-                place += layout.sizes[k]
+            add_first_column(log_trans, scratch[0], edge[0], counts, scratch[1])

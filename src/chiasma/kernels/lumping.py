@@ -25,6 +25,12 @@ TIE = 1e-12
 
 
 @njit
+def _copy(values, out):
+    for n in range(out.shape[0]):
+        out[n] = values[n]
+
+
+@njit
 def lump(matrices, counts, sizes, up, out):
     """out (E, C, C): transition matrices of the counts."""
     n_states = counts.shape[1]
@@ -245,7 +251,7 @@ def draw_rows(
         c = path[t]
         if _nobody_moves(e, before, c, stays, uniforms[t]):
             continue
-        left[:] = counts[c]
+        _copy(counts[c], left)
         if e == 0:
             for y in range(n_states):
                 if left[y] > 0 and log_matrices[e, 0, y] == -math.inf:
@@ -307,7 +313,7 @@ def best_rows(path, edge, log_matrices, counts, best_stays, current, since, left
         c = path[t]
         if e > 0 and c == before and best_stays[e, c]:
             continue
-        left[:] = counts[c]
+        _copy(counts[c], left)
         if e == 0:
             k = 0
             for y in range(n_states - 1, -1, -1):

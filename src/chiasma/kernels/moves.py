@@ -10,7 +10,9 @@ import numpy as np
 
 from chiasma._jit import njit
 from chiasma.kernels import crossover
+from chiasma.kernels.layout import Layout, make_layout
 from chiasma.kernels.picking import is_accepted, pick_log
+from chiasma.kernels.transitions import field, n_axes
 
 SWAP, RANDOM_CROSSOVER, AUGMENTED, MOSAIC = range(4)
 # Uniforms that choose a random subset of rows: 32 bits of each are used.
@@ -32,7 +34,8 @@ class PairWork(NamedTuple):
     """Scratch of one move."""
 
     columns: np.ndarray  # (T, 2)
-    edges: np.ndarray  # (T, 1, 4)
+    edges: np.ndarray  # (T, 4)
+    layout: Layout  # of one row of two states, for the mosaic
     alpha: np.ndarray  # (T, 2)
     weights: np.ndarray  # (2 T,)
     answers: np.ndarray  # (T,) of filter_mosaic
@@ -45,7 +48,8 @@ class PairWork(NamedTuple):
 def make_pair_work(n_columns: int, n_rows: int) -> PairWork:
     return PairWork(
         columns=np.empty((n_columns, 2)),
-        edges=np.empty((n_columns, 1, 4)),
+        edges=np.empty((n_columns, 4)),
+        layout=make_layout([2]),
         alpha=np.empty((n_columns, 2)),
         weights=np.empty(2 * n_columns),
         answers=np.empty(n_columns, np.uint8),
@@ -121,15 +125,9 @@ def begin_columns(move, mask, uniforms, a, b):
 def finish_columns(move, mask, log_trans_i, log_trans_j, edge, uniforms, a, b, work):
     """Choose and apply, given work.columns."""
     crossover.score_edges(a, b, mask, log_trans_i, log_trans_j, edge, work.edges)
-    pick_columns(move, mask, uniforms, a, b, work)
-
-
-@njit
-def pick_columns(move, mask, uniforms, a, b, work):
-    """Choose and apply, given work.columns and work.edges."""
     n_columns = a.shape[0]
     if move.kind == MOSAIC:
-        crossover.log_draw_mosaic(work.columns, work.edges, work.sites, uniforms, work.alpha, mask, a, b)
+        crossover.log_draw_mosaic(work.columns, work.edges, work.layout, work.sites, uniforms, work.alpha, mask, a, b)
         return
     if move.kind == AUGMENTED:
         weights = work.weights[: n_columns * (2 if move.flipped else 1)]
@@ -171,15 +169,20 @@ def begin_rows(move, masks, uniforms, a, b):
 
 
 @njit
-def finish_rows(move, rows, masks, log_trans_i, log_trans_j, edge, uniforms, a, b, work):
-    """Choose and apply, given in work.totals the likelihood scores of the masks."""
-    crossover.score_rows(a, b, rows, log_trans_i, log_trans_j, edge, work.scores)
-    pick_rows(move, rows, masks, masks, uniforms, a, b, work)
+def fields_of(masks, trans):
+    """(n,) the bits in a code of the rows in masks of row numbers; for rows of two states these are the masks."""
+    fields = np.zeros_like(masks)
+    for c in range(masks.shape[0]):
+        for k in range(n_axes(trans)):
+            if masks[c] >> k & 1:
+                fields[c] |= field(trans, k)
+    return fields
 
 
 @njit
-def pick_rows(move, rows, masks, fields, uniforms, a, b, work):
-    """Choose and apply, given work.scores of the rows too; fields: the bits of the rows of each mask in a code."""
+def finish_rows(move, rows, masks, log_trans_i, log_trans_j, edge, uniforms, a, b, work):
+    """Choose and apply, given in work.totals the likelihood scores of the masks, which are of row numbers."""
+    crossover.score_rows(a, b, rows, log_trans_i, log_trans_j, edge, work.scores)
     totals = work.totals[: masks.shape[0]]
     crossover.add_row_scores(work.scores, rows, masks, totals)
     if move.kind == AUGMENTED:
@@ -188,7 +191,8 @@ def pick_rows(move, rows, masks, fields, uniforms, a, b, work):
         chosen = 0
     else:
         return
-    crossover.exchange_columns(a, b, fields[chosen], 0, a.shape[0])
+    fields = fields_of(masks[chosen : chosen + 1], log_trans_i)
+    crossover.exchange_columns(a, b, fields[0], 0, a.shape[0])
 
 
 @njit
@@ -203,7 +207,8 @@ def exchange_pair(move, tables_i, tables_j, beta_i, beta_j, uniforms, a, b, work
     if move.kind == MOSAIC:
         if crossover.filter_mosaic(a, b, mask, tables_i, tables_j, beta_i, beta_j, uniforms, work.answers):
             return crossover.draw_mosaic(work.answers, mask, a, b)
-    work.before[:] = a
+    for t in range(a.shape[0]):
+        work.before[t] = a[t]
     if move.across_rows:
         _exchange_rows(move, rows, tables_i, tables_j, beta_i, beta_j, uniforms, a, b, work)
     else:

@@ -110,8 +110,8 @@ def _products(powers, t, n, n_rows, shape, lik):
 @njit
 def _far_column(y, factors, column, top, lik):
     """lik and top (4,) of a y that is missing, or too far out for products: one exponential per code."""
-    column[:] = 1.0
-    top[:] = 0.0
+    column.fill(1.0)
+    top.fill(0.0)
     for lane in range(FOUR):
         own = factors[lane]
         z = y - own.centre

@@ -20,10 +20,12 @@ from chiasma.kernels.ball import (
     piece_size,
 )
 from chiasma.kernels.jumps import jump_tables, pick_difference
-from chiasma.kernels.logspace import forget_impossible, log_draw_block, log_filter_block
+from chiasma.kernels.layout import binary_layout
+from chiasma.kernels.log_passes import log_draw_block, log_filter_block
+from chiasma.kernels.logspace import forget_impossible
+from chiasma.kernels.passes import draw_block, filter_block
 from chiasma.kernels.rows import draw_prior_row, draw_row, filter_row
-from chiasma.kernels.tensor import draw_block, filter_block
-from chiasma.kernels.transitions import is_linear
+from chiasma.kernels.transitions import Matrices, is_linear
 
 
 class Work(NamedTuple):
@@ -122,18 +124,21 @@ def update_block(linear, beta, lik, spread, trans, log_trans, edge, uniforms, ce
     diagonal = work.vectors[1, :n_states]
     weights = work.vectors[2, :n_states]
     if linear:
-        message[:] = 0.0
-        message[0] = 1.0
+        for s in range(n_states):
+            message[s] = 1.0 if s == 0 else 0.0
         filter_block(lik, trans, edge, 0, message, alpha, alpha[:0], diagonal)
         draw_block(alpha, trans, edge, uniforms, work.codes, work.vectors)
     else:
-        message[:] = -np.inf
-        message[0] = 0.0
+        for s in range(n_states):
+            message[s] = 0.0 if s == 0 else -np.inf
         forget_impossible(lik)
-        _, impossible = log_filter_block(lik, beta, log_trans, edge, 0, message, alpha, False)
+        logs = Matrices(
+            log_trans.reshape(log_trans.shape[0], 4 * log_trans.shape[1]), binary_layout(log_trans.shape[1])
+        )
+        _, impossible = log_filter_block(lik, beta, logs, edge, 0, message, alpha, False)
         if impossible >= 0:
             return
-        log_draw_block(alpha, log_trans, edge, 0, uniforms, work.codes, weights)
+        log_draw_block(alpha, logs, edge, 0, uniforms, work.codes, weights)
     for t in range(n_columns):
         codes[t] = centres[t] ^ spread[work.codes[t]]
 
@@ -151,8 +156,10 @@ def block_sweep(tables, beta, order, size, uniforms, codes, work):
         trans = np.empty((tables.trans.shape[0], rows.shape[0], 4))
         log_trans = np.empty_like(trans)
         for i in range(rows.shape[0]):
-            trans[:, i] = tables.trans[:, rows[i]]
-            log_trans[:, i] = tables.log_trans[:, rows[i]]
+            for e in range(trans.shape[0]):
+                for x in range(4):
+                    trans[e, i, x] = tables.trans[e, rows[i], x]
+                    log_trans[e, i, x] = tables.log_trans[e, rows[i], x]
         lik = work.lik[: n_columns * spread.shape[0]].reshape(n_columns, spread.shape[0])
         clear_block(codes, rows, work.centres)
         if linear:
@@ -187,15 +194,11 @@ def shuffle(uniforms, order):
 
 @njit
 def spread_jump(rows, difference, spread):
-    """spread (2^(b + 1),): settings of the block as in spread_block, then the same with the difference. Returns the
-    difference without rows of the block.
-    """
+    """spread (2^(b + 1),): settings of the block as in spread_block, then the same with the difference."""
     half = 1 << rows.shape[0]
     spread_block(rows, spread[:half])
-    difference &= ~spread[half - 1]
     for j in range(half):
         spread[half + j] = spread[j] ^ difference
-    return difference
 
 
 @njit
@@ -207,17 +210,22 @@ def jump_sweep(tables, beta, linear, values, size, uniforms, codes, work):
     shuffle(uniforms[:n_rows], order)
     rows = order[:size]
     chosen = pick_difference(values, uniforms[n_rows])
+    outside = -1
+    for row in rows:
+        outside &= ~(1 << row)
+    a, b = values[chosen] & outside, values[values.shape[0] // 3 + chosen] & outside
     spread = np.empty(2 << size, np.int64)
-    difference = spread_jump(rows, values[chosen] ^ values[values.shape[0] // 3 + chosen], spread)
+    spread_jump(rows, a ^ b, spread)
     own = np.empty((n_columns, size + 1, 4))
+    flat = own.reshape(n_columns, 4 * (size + 1))
     kinds = np.empty(n_columns, np.int32)
     lik = work.lik[: n_columns * spread.shape[0]].reshape(n_columns, spread.shape[0])
     clear_block(codes, rows, work.centres)
     if linear:
-        jump_tables(tables.trans, False, tables.edge, codes, rows, difference, own, kinds)
+        jump_tables(tables.trans, False, tables.edge, codes, rows, a, b, flat, kinds)
         gather_candidates(tables.lik, tables.log_lik, beta, work.centres, spread, lik)
     else:
-        jump_tables(tables.log_trans, True, tables.edge, codes, rows, difference, own, kinds)
+        jump_tables(tables.log_trans, True, tables.edge, codes, rows, a, b, flat, kinds)
         gather_log(tables.log_lik, work.centres, spread, lik)
     uniforms = uniforms[n_rows + 1 : n_rows + 1 + n_columns]
     update_block(linear, beta, lik, spread, own, own, kinds, uniforms, work.centres, codes, work)
@@ -233,7 +241,10 @@ def update_ball(linear, beta, lik, offsets, trans, log_trans, edge, uniforms, co
         filter_ball(lik, work.centres, offsets, trans, edge, alpha)
         draw_ball(alpha, work.centres, offsets, trans, edge, uniforms, codes, weights)
     else:
-        lik *= beta
+        forget_impossible(lik)
+        for t in range(n_columns):
+            for j in range(n_candidates):
+                lik[t, j] *= beta
         if log_filter_ball(lik, work.centres, offsets, log_trans, edge, alpha) < 0:
             log_draw_ball(alpha, work.centres, offsets, log_trans, edge, uniforms, codes, weights)
 
@@ -252,7 +263,7 @@ def ball_sweep(tables, beta, linear, offsets, dense, uniforms, codes, work):
     """Hamming-ball update. Reads 2 T uniforms."""
     n_columns = codes.shape[0]
     trans, edge = tables.trans, tables.edge
-    draw_centres(codes, offsets, uniforms[:n_columns], work.centres)
+    draw_centres(trans, codes, offsets, uniforms[:n_columns], work.centres)
     uniforms = uniforms[n_columns:]
     if linear and not dense:
         update_ball_tensor(tables.lik, tables.log_lik, beta, offsets, trans, edge, uniforms, codes, work)

@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
+from chiasma.limits import MOST_BITS
 from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior, check_prior
 from chiasma.types import Floats, Integers, as_floats, shown
 
-MAX_ROWS = 63
 # Parameters whose squares would overflow or vanish are refused: the data would silently have no say.
 LARGEST = 1e150
 # Pairs of column and state that slopes are evaluated for at a time.
 _PIECE = 2**15
 
 
-# A forward filter bound to data; it filters columns first..stop-1 like tensor.filter_block: (trans, edge, first, stop,
+# A forward filter bound to data; it filters columns first..stop-1 like passes.filter_block: (trans, edge, first, stop,
 # message, alpha, stay, diagonal, lik, tops) -> log evidence; lik (n, S) and tops (n,) are scratch for n columns.
 FusedFilter = Callable[..., float]
 
@@ -288,6 +288,28 @@ class Additive(Emission):
             found[name] = terms.sum(axis=0) if name == "level" else terms.sum(axis=(0, 1))
         return found
 
+    takes_offset: ClassVar[bool] = False  # whether a shift of the signal is a shift of its mean
+
+    def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        """Derivative of the log density with respect to an offset of y, and the precision of a normal density with the
+        same derivative and its top at the mean; broadcast like NumPy's functions.
+        """
+        raise NotImplementedError
+
+    def summed_pull(self, y: Floats, level: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """(n,) each: `pull` of columns y (n,), averaged over levels (S,) with weights (n, S); 0 where y is missing."""
+        missing = np.isnan(y)
+        slope, precision = self.pull(filled(y)[:, None], level)
+        found = (np.where(missing, 0.0, (weights * own).sum(axis=1)) for own in (slope, precision))
+        slope, precision = found
+        return slope, precision
+
+    def draw_precisions(self, y: Floats, level: Floats, beta: float, rng: np.random.Generator) -> Floats:
+        """(n,) precisions that make the density to the power of beta normal in an offset, given what it is now: drawn
+        where the density is a mixture of normal ones; 0 where y is missing.
+        """
+        return np.where(np.isnan(y), 0.0, beta * self.pull(filled(y), level)[1])
+
     def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
         """A summary of columns y for `summed`; columns of the same group, 0..n_groups-1, have the same level.
 
@@ -341,8 +363,8 @@ def difference_step(value: Floats) -> Floats:
 
 
 def row_count(n_rows: int) -> int:
-    if not 1 <= n_rows <= MAX_ROWS:
-        raise InvalidInput(f"a model has 1..{MAX_ROWS} rows, got {n_rows} weights")
+    if not 1 <= n_rows <= MOST_BITS:
+        raise InvalidInput(f"a model has 1..{MOST_BITS} rows, got {n_rows} weights")
     return n_rows
 
 

@@ -24,7 +24,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
 from chiasma.kernels.gaussian_filter import filter_gaussian
 from chiasma.kernels.weighted_sums import add_weighted
-from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step
+from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step, filled
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
@@ -123,6 +123,16 @@ class Gaussian(Additive):
             np.ascontiguousarray(seen.T), np.ascontiguousarray(depth * weights.reshape(len(weights), n_channels)), sd
         )
 
+    takes_offset = True
+
+    def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        precision = np.broadcast_to(self.sd**-2.0, np.broadcast_shapes(np.shape(y), np.shape(level)))
+        return (y - self.depth * level) * precision, precision
+
+    def summed_pull(self, y: Floats, level: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        precision = np.where(np.isnan(y), 0.0, self.sd**-2.0)
+        return np.nan_to_num(y - self.depth * (weights @ level)) * precision, precision
+
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)
 
@@ -209,6 +219,14 @@ class IntegratedDepth(Additive):
             "sd": 2 * self.sd * by_variance,
         }
 
+    takes_offset = True
+
+    def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        precision = 1 / self._variance(level)
+        return (y - self.depth_mean * level) * precision, np.broadcast_to(
+            precision, np.broadcast_shapes(np.shape(y), np.shape(level))
+        )
+
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth_mean * level)
 
@@ -278,6 +296,19 @@ class StudentT(Additive):
             "sd": (z * pull - 1) / self.sd,
             "df": 0.5 * by_df,
         }
+
+    takes_offset = True
+
+    def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        z = (y - self.depth * level) / self.sd
+        precision = (self.df + 1) / (self.df + z * z) / self.sd**2
+        return (y - self.depth * level) * precision, precision
+
+    def draw_precisions(self, y: Floats, level: Floats, beta: float, rng: np.random.Generator) -> Floats:
+        # (1 + z^2 / df)^-a is the mean of exp(-u z^2 / df) over u ~ Gamma(a, 1).
+        z = (filled(y) - self.depth * level) / self.sd
+        u = rng.gamma(0.5 * beta * (self.df + 1), 1 / (1 + z * z / self.df))
+        return np.where(np.isnan(y), 0.0, 2 * u / (self.df * self.sd**2))
 
     def expected(self, level: Floats) -> Floats:
         return np.asarray(self.depth * level)

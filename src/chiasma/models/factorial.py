@@ -10,23 +10,26 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
+from chiasma.hints import hinted
 from chiasma.kernels import state_rows
 from chiasma.kernels.codes import unpack
 from chiasma.kernels.layout import Layout, make_layout, n_bits, pack_states, unpack_codes
 from chiasma.kernels.rows import draw_prior_row
+from chiasma.limits import check_memory
 from chiasma.models.additive import Additive, Emission
-from chiasma.models.borders import checked
+from chiasma.models.axes import Axis
 from chiasma.models.chains import Switches
+from chiasma.models.checked_target import checked
 from chiasma.models.emissions import Counts, Table
 from chiasma.models.html_table import html_facts, html_table, value_text
 from chiasma.models.learnable import Learnable, shallow_copy
-from chiasma.models.likelihood import IndexLevels, Levels, Likelihood, Lookup
+from chiasma.models.likelihood import Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
+from chiasma.models.offsets import BoundOffset, Offset, Term
 from chiasma.models.parameters import Parameters
 from chiasma.models.priors import check_prior
 from chiasma.models.row_chains import Switch
 from chiasma.models.rows import Row, RowChains, Rows
-from chiasma.models.state_target import AnyTarget, Axis, StateTarget
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
 from chiasma.types import Floats, Integers, as_array, as_count, as_random, is_a, is_count, shown
 
@@ -47,6 +50,9 @@ class FactorialHMM:
     emission : the density of a column's observation.
     fixed : rows held in a state, by number or name, e.g. {5: 1} for a baseline that is always on. A fixed row costs no
         state space and contributes no prior term.
+    offset : what is added to the signal beside the rows: terms to learn (ch.Smooth, ch.Periodic, ch.Covariates), or an
+        array (T,) or (T, D) of known values. Emissions with a noise that does not depend on the offset take it:
+        Gaussian, StudentT and IntegratedDepth.
 
     Examples
     --------
@@ -60,15 +66,23 @@ class FactorialHMM:
     ((3, 100), (100,))
     """
 
+    @hinted
     def __init__(
         self,
         *,
         rows: Switches | Sequence[Row],
         emission: Emission,
         fixed: Fixed | None = None,
+        offset: Offset | Term | Sequence[Term] | npt.ArrayLike | None = None,
     ):
         if not is_a(emission, Emission):
             raise InvalidInput(f"emission must be one such as ch.Gaussian(...), got {shown(emission)}")
+        self.offset = Offset.of(offset)
+        if self.offset is not None and not getattr(emission, "takes_offset", False):
+            raise InvalidInput(
+                f"{type(emission).__name__} cannot have an offset: adding to the signal is not the same as adding to "
+                "its mean; use Gaussian, StudentT or IntegratedDepth"
+            )
         if isinstance(rows, Switches):
             if not emission.n_rows:
                 raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
@@ -93,7 +107,48 @@ class FactorialHMM:
             # Which rows are equal does not depend on learned values: all targets of a model have the same shape.
             self._groups = self.rows.groups(self.emission.weights, "weights" in self.emission.priors)
             _check_shared(self.rows, self.emission)
-        self.parameters = Parameters(self.chains.priors, self.emission.priors)
+        self.parameters = Parameters(self.chains.priors, self.emission.priors, self._learned_offset)
+
+    @property
+    def _learned_offset(self) -> BoundOffset | None:
+        return None if self.offset is None or not self.offset.priors else self.offset.bound
+
+    @property
+    def learns(self) -> bool:
+        """Whether anything is learned: parameters, or an offset that is not bound to data yet."""
+        return bool(self.parameters) or (self.offset is not None and self.offset.learned)
+
+    def for_data(self, data: Observations | npt.ArrayLike) -> FactorialHMM:
+        """The model with its offset bound to the columns of the data: what the data decide, such as the mains
+        frequency, is filled in, and the coefficients are parameters of the model. `ch.optimise` and `ch.sample` do it
+        first.
+
+        Parameters
+        ----------
+        data : Observations, or the signal as an array (T,).
+
+        Returns
+        -------
+        FactorialHMM.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(
+        ...     rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0]), offset=[ch.Smooth(knots=4)]
+        ... )
+        >>> model.for_data([0.1, 0.9, 1.2, 0.2]).parameters.names
+        ['smooth', 'smooth.smoothness']
+        """
+        if self.offset is None:
+            return self
+        bound = self.offset.for_data(Observations.of(data))
+        if bound is self.offset:
+            return self
+        other = shallow_copy(self)
+        other.offset = bound
+        other.parameters = Parameters(self.chains.priors, self.emission.priors, other._learned_offset)
+        return other
 
     def at(self, values: Mapping[str, Any]) -> FactorialHMM:
         """The model with numbers in place of some or all priors.
@@ -120,10 +175,19 @@ class FactorialHMM:
                 f"{', '.join(unknown)} has no prior here; the parameters with priors are {', '.join(names) or 'none'}"
             )
         emission = self.emission.with_values(values)
+        offset = self.offset
+        if offset is not None and offset.priors:
+            given = [name for name in offset.priors if name in values]
+            missing = [own.name for own in offset.bound.bound if own.name not in values]  # type: ignore[union-attr]
+            if given and missing:
+                raise InvalidInput(f"an offset needs the coefficients of all its terms, got none of {missing[0]}")
+            if given:
+                offset = offset.with_values(values)
         if self.rows is not None:
-            return FactorialHMM(rows=self.rows.with_some(values), emission=emission)
+            return FactorialHMM(rows=self.rows.with_some(values), emission=emission, offset=offset)
         assert isinstance(self.chains, Switches)
-        return FactorialHMM(rows=self.chains.with_values(values), emission=emission, fixed=self.fixed)
+        rows = self.chains.with_values(values)
+        return FactorialHMM(rows=rows, emission=emission, fixed=self.fixed, offset=offset)
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> FactorialHMM:
         """`at` without checks: values must cover all priors and lie inside their supports."""
@@ -131,6 +195,7 @@ class FactorialHMM:
         other.chains = self.chains.with_unchecked_values(values)
         other.emission = self.emission.with_unchecked_values(values)
         other.rows = other.chains.rows if isinstance(other.chains, RowChains) else None
+        other.offset = None if self.offset is None else self.offset.with_values(values)
         other.parameters = NO_PARAMETERS
         return other
 
@@ -178,19 +243,19 @@ class FactorialHMM:
 
     def row_number(self, row: int | str) -> int:
         """The number of a row given by its number or name; the name of several copies is that of the first."""
-        names = self.row_names or []
+        names = self.row_names or [f"row_{k}" for k in range(self.n_rows)]
         if isinstance(row, str):
             if f"{row}_1" in names and row not in names:
                 return names.index(f"{row}_1")
             if row not in names:
-                known = ", ".join(map(repr, names)) or f"numbers 0..{self.n_rows - 1} only"
+                known = ", ".join(map(repr, names))
                 raise InvalidInput(f"there is no row {row!r}; this model has {known}")
             return names.index(row)
         if not is_count(row, least=0) or row >= self.n_rows:
             raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {shown(row)}")
         return int(row)
 
-    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+    def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target:
         """`target` without checks of what its methods are given: for those who make that themselves."""
         data = Observations.of(data)
         if self.parameters:
@@ -200,6 +265,8 @@ class FactorialHMM:
                 f"or set them with model.at({{{', '.join(f'{name!r}: ...' for name in names)}}})"
             )
         self.emission.check(data)
+        if self.offset is not None:
+            data = self.offset.subtracted(data)  # the only place where an offset enters
         if self.has_states:
             return self._state_target(data, table_bytes)
         edge, trans = self.chains.tables(self.n_rows, data)
@@ -208,13 +275,14 @@ class FactorialHMM:
             edge=edge,
             trans=np.ascontiguousarray(trans[:, free]) if self.fixed else trans,
             likelihood=self._likelihood(data),
-            free=free,
-            all_rows=self.n_rows,
+            layout=make_layout([2] * len(free)),
+            groups=tuple((k,) for k in free),
+            row_layout=self.layout,
             fixed_code=self.fixed_code,
             table_bytes=table_bytes,
         )
 
-    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> AnyTarget:
+    def target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target:
         """The arrays that updates and exchanges work on, for use step by step.
 
         Parameters
@@ -224,7 +292,7 @@ class FactorialHMM:
 
         Returns
         -------
-        A target; a StateTarget where the model `has_states`.
+        A target.
 
         Examples
         --------
@@ -243,7 +311,7 @@ class FactorialHMM:
             spread = sum(((codes >> i & 1) << k for i, k in enumerate(free)), np.full_like(codes, self.fixed_code))
             table = self.emission.log_lik[:, spread]
             table[data.missing] = 0.0
-            return Lookup(table)
+            return Lookup(table, make_layout([2] * len(free)))
         assert isinstance(self.emission, Additive)
         weights = self.emission.weights
         base = np.zeros(weights.shape[1:])
@@ -251,19 +319,19 @@ class FactorialHMM:
             low, high = np.array(self.rows.contributions(weights)).swapaxes(0, 1)
             weights, base = high - low, low.sum(axis=0)
         if not self.fixed:
-            return Levels(self.emission, data, weights, base)
+            return Levels.of_switches(self.emission, data, base, weights)
         base = sum((weights[k] * x for k, x in self.fixed.items()), base)
-        return Levels(self.emission, data, weights[list(self.free_rows)], base)
+        return Levels.of_switches(self.emission, data, base, weights[list(self.free_rows)])
 
     @property
     def has_states(self) -> bool:
-        """Whether a row has more than two states, or rows cannot be told apart: then targets are StateTargets."""
+        """Whether a row has more than two states, or rows cannot be told apart: then axes have more states."""
         if self.rows is None:
             return False
         equal = any(len(group) > 1 for group in self._groups)
         return equal or bool(np.any(self.layout.sizes > 2))
 
-    def _state_target(self, data: Observations, table_bytes: int) -> StateTarget:
+    def _state_target(self, data: Observations, table_bytes: int) -> Target:
         assert self.rows is not None
         assert isinstance(self.emission, Additive)
         edge, gaps = data.edge_kinds()
@@ -272,11 +340,10 @@ class FactorialHMM:
         for group in self._groups:
             chain = self.rows.rows[group[0]].chain
             assert chain is not None
-            own = adds[group[0]]
-            axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(own), gaps), adds=own))
+            axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(adds[group[0]]), gaps)))
         base = sum((adds[k][x] for k, x in self.fixed.items()), np.zeros(adds[0].shape[1:]))
-        likelihood = IndexLevels(self.emission, data, base, [axis.levels() for axis in axes])
-        return StateTarget(edge, axes, likelihood, self.rows, table_bytes)
+        likelihood = Levels(self.emission, data, base, [axis.levels(adds[axis.rows[0]]) for axis in axes])
+        return Target.of_axes(edge, axes, likelihood, self.layout, self.fixed_code, table_bytes)
 
     def parameter_slopes(
         self, data: Observations, by_matrix: Sequence[Floats], by_add: Sequence[Floats]
@@ -327,6 +394,8 @@ class FactorialHMM:
         if not isinstance(self.emission, Additive):
             raise InvalidInput("a Table has no sampler for y; only additive emissions can simulate")
         n_columns = as_count("the number of columns", n_columns)
+        width = 8 * (self.n_rows + 2)  # states, levels and the signal
+        check_memory(f"{n_columns:,} columns of {self.n_rows} rows", n_columns * width, "simulate fewer at a time")
         rng = as_random(seed)
         states = self._simulate_states(Observations(np.zeros(n_columns), starts, gaps), rng)
         for k, x in self.fixed.items():
@@ -337,7 +406,22 @@ class FactorialHMM:
             adds = self.rows.contributions(self.emission.weights)
             start = np.zeros((n_columns, *adds[0].shape[1:]))
             level = sum((own[path] for own, path in zip(adds, states, strict=True)), start)
-        return states, self.emission.sample(level, rng)
+        y = self.emission.sample(level, rng)
+        return states, y if self.offset is None else y + self._simulated_offset(y.shape, starts, gaps, rng)
+
+    def _simulated_offset(self, shape: tuple[int, ...], starts: Any, gaps: Any, rng: np.random.Generator) -> Floats:
+        """Known values, or a draw of the terms from their prior."""
+        assert self.offset is not None
+        blank = Observations(np.zeros(shape), starts, gaps)
+        offset = self.offset
+        if offset.learned:
+            if any(term.scale is None for term in offset.terms):
+                raise InvalidInput("an offset can be simulated from its prior if each term has a scale=, got none")
+            offset = offset.for_data(blank)
+            values = {name: prior.sample(rng) for name, prior in offset.priors.items()}
+            assert offset.bound is not None
+            offset = offset.with_values(offset.bound.sample(values, rng))
+        return -offset.subtracted(blank).y
 
     def _simulate_states(self, data: Observations, rng: np.random.Generator) -> npt.NDArray[Any]:
         """(K, T) from the prior; fixed rows have any state."""
@@ -425,7 +509,7 @@ def log_joint(
     return log_prior if beta == 0 else log_prior + beta * log_likelihood
 
 
-def target_of(model: FactorialHMM, data: Observations | npt.ArrayLike) -> AnyTarget:
+def target_of(model: FactorialHMM, data: Observations | npt.ArrayLike) -> Target:
     """The arrays of a model and its data for exact passes; raises InvalidInput for what is no model."""
     if not isinstance(model, FactorialHMM):
         raise InvalidInput(f"model must be a FactorialHMM, got {shown(model)}")

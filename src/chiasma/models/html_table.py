@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from chiasma.models.learnable import MOST_NUMBERS
 from chiasma.models.priors import Prior
-
-# Longer arrays are shown by their shape.
-MOST_NUMBERS = 12
 
 
 def html_facts(title: str, facts: Iterable[tuple[str, str]]) -> str:

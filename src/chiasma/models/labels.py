@@ -184,10 +184,7 @@ class CanonicalOrder:
         if not self.groups:
             return
         self.sizes = RowSizes(model)
-        # Codes are those of the free rows, a bit each, or of all rows, a field each.
-        self.shifts = {k: i for i, k in enumerate(model.free_rows)}
-        if model.has_states:
-            self.shifts = {k: int(shift) for k, shift in enumerate(model.layout.shifts)}
+        self.shifts = {k: int(shift) for k, shift in enumerate(model.layout.shifts)}
         self.masks = model.layout.masks
         ends = [shift + int(self.masks[k]).bit_length() for k, shift in self.shifts.items()]
         self.n_codes = 1 << max(ends, default=0)
@@ -215,7 +212,7 @@ class CanonicalOrder:
         return found
 
     def __call__(self, codes: Integers, values: Floats) -> tuple[Integers, Floats]:
-        """Codes (T,) and values (P,), with exchangeable rows sorted."""
+        """Codes (T,) of all rows and values (P,), with exchangeable rows sorted."""
         if not self.groups:
             return codes, values
         sizes = self.sizes(values)

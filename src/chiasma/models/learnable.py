@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
+
 from chiasma.models.arguments import Argument
 from chiasma.models.priors import Prior
 
 Thing = TypeVar("Thing")
+# Longer arrays are shown by their shape.
+MOST_NUMBERS = 12
 
 
 def shallow_copy(thing: Thing) -> Thing:
@@ -18,6 +22,12 @@ def shallow_copy(thing: Thing) -> Thing:
     return other
 
 
+def _shown(value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    return f"array of shape {value.shape}" if value.size > MOST_NUMBERS else repr(value.tolist())
+
+
 class Learnable:
     """Arguments of a constructor, each an attribute as well. A prior is kept in `priors`, and the attribute is then a
     typical value of it.
@@ -25,6 +35,11 @@ class Learnable:
 
     arguments: ClassVar[Mapping[str, Argument]] = {}
     priors: Mapping[str, Prior] = {}  # of the parameters that are learned
+
+    def __repr__(self) -> str:
+        given = {name: self.given(name) for name in self.arguments}
+        parts = [f"{name}={_shown(value)}" for name, value in given.items() if value is not None]
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """The same with other values for some arguments."""

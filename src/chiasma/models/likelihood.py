@@ -1,7 +1,6 @@
-"""Log-likelihoods of columns, for the codes of the free rows only.
+"""Log-likelihoods of columns, for the axes of a target; fixed rows are already in them.
 
-Two sources, one interface: `Levels` evaluates an additive emission on demand, `Lookup` reads a table. The same for rows
-with any number of states: `IndexLevels` and `IndexTable`.
+Two sources, one interface: `Levels` evaluates an additive emission on demand, `Lookup` reads a table.
 """
 
 from __future__ import annotations
@@ -13,82 +12,15 @@ from typing import Protocol
 import numpy as np
 
 from chiasma.errors import ImpossibleData
-from chiasma.kernels.codes import add_levels, levels_around, subset_sums, without_lowest_bit
 from chiasma.kernels.exponential import temper_columns
-from chiasma.kernels.layout import Layout, bits_of, index_of_codes, make_layout, sub_layout
-from chiasma.kernels.state_paths import add_levels as add_state_levels
+from chiasma.kernels.layout import Layout, add_levels, bits_of, index_of_codes, make_layout, sub_layout
 from chiasma.models.additive import Additive, FusedFilter, GaussianParts
 from chiasma.models.observations import Observations
 from chiasma.types import Floats, Integers
 
 
-class Likelihood(Protocol):
-    """Where log p(y_t | code) comes from; K is the number of free rows."""
-
-    def all_codes(self, first: int, stop: int) -> Floats:
-        """(stop - first, 2^K): every code at columns first..stop-1."""
-
-    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
-        """Write exp(beta * all_codes) into lik (n, 2^K); column t is divided by exp(tops[t]) to be at most 1."""
-
-    def fused_filter(self, beta: float) -> FusedFilter | None:
-        """A compiled filter that computes likelihoods on the fly; None where it has to use `tempered`."""
-
-    def gaussian_parts(self) -> GaussianParts | None:
-        """Data, steps and noise if the noise is Gaussian; None if not."""
-
-    def at(self, codes: Integers) -> Floats:
-        """(T, m): the given codes, m at every column."""
-
-    def around(self, centres: Integers, offsets: Integers) -> Floats:
-        """(T, m): the codes centres[t] ^ offsets[j]. offsets[0] is 0; each other offset comes after the same offset
-        without its lowest bit.
-        """
-
-
-class Levels:
-    """An additive emission, evaluated on demand. base: level of the fixed rows."""
-
-    def __init__(self, emission: Additive, data: Observations, weights: Floats, base: Floats):
-        self.emission = emission
-        self.y = data.y
-        self.weights = weights
-        self.base = base
-
-    @cached_property
-    def levels(self) -> Floats:
-        """(2^K,) or (2^K, D) of all codes."""
-        return np.asarray(subset_sums(self.weights) + self.base)
-
-    def all_codes(self, first: int, stop: int) -> Floats:
-        return _possible(self.emission.log_likelihood(self.y[first:stop], self.levels), first)
-
-    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
-        _temper(self.emission.log_likelihood(self.y[first:stop], self.levels), first, beta, lik, tops)
-
-    def fused_filter(self, beta: float) -> FusedFilter | None:
-        return self.emission.fused_filter(self.y, self.weights, self.base, beta)
-
-    def gaussian_parts(self) -> GaussianParts | None:
-        return self.emission.gaussian_parts(self.y, self.weights, self.base)
-
-    def at(self, codes: Integers) -> Floats:
-        channels = self.weights.shape[1:]
-        level = np.empty((codes.size, *channels))
-        level[:] = self.base
-        add_levels(codes.ravel(), self.weights.reshape(len(self.weights), -1), level.reshape(codes.size, -1))
-        return self.emission.log_likelihood(self.y, level.reshape(*codes.shape, *channels))
-
-    def around(self, centres: Integers, offsets: Integers) -> Floats:
-        channels = self.weights.shape[1:]
-        weights = self.weights.reshape(len(self.weights), -1)
-        level = np.empty((len(centres), len(offsets), weights.shape[1]))
-        levels_around(centres, offsets, without_lowest_bit(offsets), weights, self.base.reshape(-1), level)
-        return self.emission.log_likelihood(self.y, level.reshape(len(centres), len(offsets), *channels))
-
-
-class StateLikelihood(Protocol):
-    """Where log p(y_t | code) comes from for rows with any number of states; a code is one of the axes of a target."""
+class Candidates(Protocol):
+    """Where updates and exchanges have log p(y_t | code) from."""
 
     def at(self, codes: Integers) -> Floats:
         """(T, m): the given codes, m at every column."""
@@ -97,22 +29,48 @@ class StateLikelihood(Protocol):
         """(T, m): all joint states of some axes, in the order of their indices; the others as in centres (T,)."""
 
 
-class IndexLevels:
-    """An additive emission over rows with any number of states.
+class Likelihood(Candidates, Protocol):
+    """The same, and what exact passes need of all N joint states."""
+
+    def all_codes(self, first: int, stop: int) -> Floats:
+        """(stop - first, N): every index at columns first..stop-1."""
+
+    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
+        """Write exp(beta * all_codes) into lik (n, N); column t is divided by exp(tops[t]) to be at most 1."""
+
+    def fused_filter(self, beta: float) -> FusedFilter | None:
+        """A compiled filter that computes likelihoods on the fly; None where it has to use `tempered`."""
+
+    def gaussian_parts(self) -> GaussianParts | None:
+        """Data, steps and noise if the noise is Gaussian and all rows have two states; None if not."""
+
+
+class Levels:
+    """An additive emission, evaluated on demand.
 
     adds: (S_k,) or (S_k, D) what the states of every axis add; base: level of the fixed rows, () or (D,).
     """
 
-    def __init__(self, emission: Additive, data: Observations, base: Floats, adds: Sequence[Floats]):
+    def __init__(self, emission: Additive, data: Observations, base: Floats, adds: Floats | Sequence[Floats]):
         self.emission = emission
         self.y = data.y
         self.base = base
         self.adds = adds
 
+    @classmethod
+    def of_switches(cls, emission: Additive, data: Observations, base: Floats, weights: Floats) -> Levels:
+        """Rows of two states: what they add when they are on, (K,) or (K, D)."""
+        made = cls(emission, data, base, np.stack([np.zeros_like(weights), weights], axis=1))
+        made.weights = weights
+        return made
+
+    # Of `of_switches` only.
+    weights: Floats | None = None
+
     @cached_property
     def levels(self) -> Floats:
         """(N,) or (N, D) of all indices of a column."""
-        return self._joint(self.base, self.adds)
+        return self._joint(self.adds) + self.base
 
     def all_codes(self, first: int, stop: int) -> Floats:
         return _possible(self.emission.log_likelihood(self.y[first:stop], self.levels), first)
@@ -120,8 +78,11 @@ class IndexLevels:
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         _temper(self.emission.log_likelihood(self.y[first:stop], self.levels), first, beta, lik, tops)
 
-    def fused_filter(self, beta: float) -> None:
-        return None
+    def fused_filter(self, beta: float) -> FusedFilter | None:
+        return None if self.weights is None else self.emission.fused_filter(self.y, self.weights, self.base, beta)
+
+    def gaussian_parts(self) -> GaussianParts | None:
+        return None if self.weights is None else self.emission.gaussian_parts(self.y, self.weights, self.base)
 
     def at(self, codes: Integers) -> Floats:
         levels = self._levels(codes.ravel(), np.arange(len(self.adds)))
@@ -129,14 +90,14 @@ class IndexLevels:
 
     def around(self, centres: Integers, axes: Integers) -> Floats:
         others = self._levels(centres, np.delete(np.arange(len(self.adds)), axes))
-        joint = self._joint(np.zeros_like(self.base), [self.adds[k] for k in axes])
+        joint = self._joint([self.adds[k] for k in axes])
         return self.emission.log_likelihood(self.y, others[:, None] + joint)
 
-    def _joint(self, base: Floats, adds: Sequence[Floats]) -> Floats:
-        """(m, ...) levels of all joint states of some axes."""
-        levels = base[None]
+    def _joint(self, adds: Floats | Sequence[Floats]) -> Floats:
+        """(m, ...) what all joint states of some axes add."""
+        levels = np.zeros((1, *self.base.shape))
         for own in adds:
-            levels = (own[:, None] + levels).reshape(-1, *base.shape)
+            levels = (own[:, None] + levels).reshape(-1, *self.base.shape)
         return levels
 
     def _levels(self, codes: Integers, axes: Integers) -> Floats:
@@ -144,7 +105,7 @@ class IndexLevels:
         levels = np.empty((len(codes), *self.base.shape))
         levels[:] = self.base
         places, adds = self._states
-        add_state_levels(codes, sub_layout(self._layout, axes), places[axes], adds, levels.reshape(len(codes), -1))
+        add_levels(codes, sub_layout(self._layout, axes), places[axes], adds, levels.reshape(len(codes), -1))
         return levels
 
     @cached_property
@@ -159,7 +120,7 @@ class IndexLevels:
 
 
 class IndexTable:
-    """A table (N, T) over all indices of rows with any number of states.
+    """Candidates out of a table (N, T) over all indices.
 
     In this order, because paths stay in one state for a while: what is read is mostly neighbours.
     """
@@ -174,12 +135,8 @@ class IndexTable:
         return np.take(self.table, self._indices(codes) * self.n_columns + self.columns)
 
     def around(self, centres: Integers, axes: Integers) -> Floats:
-        block = sub_layout(self.layout, axes)
-        steps = np.zeros(1, np.int64)
-        for size, stride in zip(block.sizes, self.layout.strides[axes], strict=True):
-            steps = (np.arange(size)[:, None] * stride + steps).ravel()
-        others = self._indices(centres & ~bits_of(block))[:, None] * self.n_columns + self.columns
-        return np.take(self.table, others + steps * self.n_columns)
+        others = self._indices(centres & ~bits_of(sub_layout(self.layout, axes)))[:, None]
+        return np.take(self.table, (others + joint_states(self.layout, axes)) * self.n_columns + self.columns)
 
     def _indices(self, codes: Integers) -> Integers:
         indices = np.empty(codes.size, np.int64)
@@ -188,10 +145,11 @@ class IndexTable:
 
 
 class Lookup:
-    """A table (T, 2^K)."""
+    """A table (T, 2^K) of rows of two states."""
 
-    def __init__(self, table: Floats):
+    def __init__(self, table: Floats, layout: Layout):
         self.table = table
+        self.layout = layout
 
     def all_codes(self, first: int, stop: int) -> Floats:
         return _possible(self.table[first:stop], first)
@@ -208,8 +166,21 @@ class Lookup:
     def at(self, codes: Integers) -> Floats:
         return np.take_along_axis(self.table, codes, axis=1)
 
-    def around(self, centres: Integers, offsets: Integers) -> Floats:
-        return self.at(centres[:, None] ^ offsets)
+    def around(self, centres: Integers, axes: Integers) -> Floats:
+        others = centres & ~bits_of(sub_layout(self.layout, axes))
+        return self.at(others[:, None] + joint_states(self.layout, axes))
+
+
+def joint_states(layout: Layout, axes: Integers) -> Integers:
+    """(m,) indices of a column in all joint states of some axes, the others in state 0.
+
+    >>> joint_states(make_layout([2, 3, 2]), np.array([2, 0])).tolist()
+    [0, 6, 1, 7]
+    """
+    found = np.zeros(1, np.int64)
+    for size, stride in zip(layout.sizes[axes], layout.strides[axes], strict=True):
+        found = (np.arange(size)[:, None] * stride + found).ravel()
+    return found
 
 
 def _temper(log_lik: Floats, first: int, beta: float, lik: Floats, tops: Floats) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.types import Floats, Integers, as_floats
+from chiasma.types import Floats, Integers, as_floats, is_a, shown
 
 
 class Observations:
@@ -20,6 +20,8 @@ class Observations:
     starts : columns where a new sequence (a chromosome, a recording) begins. Column 0 is implied.
     gaps : (T-1,) distances between neighbouring columns, in units of one step of the chains. Default: all 1.
         A gap across a start has no effect. Where all others are 1, they are as if not given (None).
+    step : time between columns (at a gap of 1), for frequencies and axes in units of time.
+    unit : of the step: "s", "ms", "us", "min" or "h", or any other name; default "s".
 
     Examples
     --------
@@ -27,14 +29,29 @@ class Observations:
     >>> data = ch.Observations([0.1, 15.2, float("nan"), 14.8], starts=[2])
     >>> data.n_columns, data.starts.tolist()
     (4, [0, 2])
+    >>> ch.Observations([0.1, 0.2, 0.3], step=1e-4, unit="s").times.tolist()
+    [0.0, 0.0001, 0.0002]
     """
 
     y: Floats
     starts: Integers
     gaps: Floats | None
+    step: float | None
+    unit: str | None
 
-    def __init__(self, y: npt.ArrayLike, starts: npt.ArrayLike | None = None, gaps: npt.ArrayLike | None = None):
+    def __init__(
+        self,
+        y: npt.ArrayLike,
+        starts: npt.ArrayLike | None = None,
+        gaps: npt.ArrayLike | None = None,
+        step: float | None = None,
+        unit: str | None = None,
+    ):
         self.y = _signal(y)
+        self.step = None if step is None else _step(step)
+        if unit is not None and (not is_a(unit, str) or not unit or step is None):
+            raise InvalidInput(f"unit names the unit of step=, such as step=1e-4, unit='s', got {shown(unit)}")
+        self.unit = unit or (None if step is None else "s")
         self.starts = _starts(starts, self.n_columns)
         self.gaps = None if gaps is None else _gaps(gaps, self.n_columns)
         # Even spacing has one form, so that a run does not depend on whether it was spelled out.
@@ -56,6 +73,35 @@ class Observations:
         """(T,) True where nothing was observed at a column."""
         absent = np.isnan(self.y)
         return np.asarray(absent.reshape(self.n_columns, -1).all(axis=1))
+
+    @property
+    def time_step(self) -> float:
+        """Time between columns; 1 where it was not given."""
+        return 1.0 if self.step is None else self.step
+
+    @property
+    def time_unit(self) -> str:
+        """The unit of time in words."""
+        return self.unit or "column"
+
+    @cached_property
+    def positions(self) -> Floats:
+        """(T,) where the columns are, in steps."""
+        if self.gaps is None:
+            return np.arange(self.n_columns, dtype=float)
+        return np.concatenate([[0.0], np.cumsum(self.gaps)])
+
+    @property
+    def times(self) -> Floats:
+        """(T,) when the columns were observed, from 0."""
+        return self.positions * self.time_step
+
+    def with_signal(self, y: Floats) -> Observations:
+        """The same columns with another signal."""
+        other = object.__new__(Observations)
+        vars(other).update(vars(self))
+        other.y = y
+        return other
 
     def edge_kinds(self) -> tuple[npt.NDArray[np.int32], Floats]:
         """Kind of the edge that leads into each column, (T,), and the gap of each kind; kind 0 is a sequence start.
@@ -105,6 +151,13 @@ def _signal(y: npt.ArrayLike) -> Floats:
             f"y must be finite or NaN, got {signal[site]} at column {site}; replace infinities by NaN (missing)"
         )
     return signal
+
+
+def _step(step: float) -> float:
+    given = as_floats("step", step)
+    if given.shape != () or not 0 < given < np.inf:
+        raise InvalidInput(f"step must be a positive number, the time between columns, got {shown(step)}")
+    return float(given)
 
 
 def _starts(starts: npt.ArrayLike | None, n_columns: int) -> Integers:

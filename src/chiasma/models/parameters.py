@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.models.priors import PRIORS, Prior
+from chiasma.models.priors import PRIORS, Coefficients, Prior
 from chiasma.types import Floats, as_floats
+
+if TYPE_CHECKING:
+    from chiasma.models.offsets import BoundOffset
 
 
 def label(name: str, place: tuple[int, ...]) -> str:
@@ -32,24 +35,33 @@ class Slot(NamedTuple):
 
 
 class Parameters:
-    """Values (P,) of all learned parameters, those of the chains first, then those of the emission.
+    """Values (P,) of all learned parameters, those of the chains first, then those of the emission and of the offset.
 
-    of_chains, of_emission : indices of their free coordinates; given a path the two groups are independent.
+    of_chains, of_emission, of_offset : indices of their free coordinates; given a path the chains are independent of
+    the others.
+    n_own : how many of the values are not the offset's.
     """
 
-    def __init__(self, chains: Mapping[str, Prior], emission: Mapping[str, Prior]):
+    def __init__(self, chains: Mapping[str, Prior], emission: Mapping[str, Prior], offset: BoundOffset | None = None):
         self.slots: list[Slot] = []
+        self.offset = offset
         n_values = n_free = 0
-        for name, prior in (*chains.items(), *emission.items()):
+        for name, prior in (*chains.items(), *emission.items(), *({} if offset is None else offset.priors).items()):
             size = int(np.prod(prior.shape, dtype=int))
             values, free = slice(n_values, n_values + size), slice(n_free, n_free + prior.n_free)
             self.slots.append(Slot(name, prior, values, free))
             n_values, n_free = values.stop, free.stop
         self.n_values, self.n_free = n_values, n_free
         entries = [slot.prior.entries() for slot in self.slots]
-        self._entries = tuple(np.concatenate(column) for column in zip(*entries, strict=True))
+        nothing = (np.empty(0, np.int64), *np.empty((3, 0)))
+        self._entries = tuple(np.concatenate(column) for column in zip(nothing, *entries, strict=True))
         n_chains = sum(prior.n_free for prior in chains.values())
-        self.of_chains, self.of_emission = np.arange(n_chains), np.arange(n_chains, n_free)
+        n_emission = sum(prior.n_free for prior in emission.values())
+        self.of_chains = np.arange(n_chains)
+        self.of_emission = np.arange(n_chains, n_chains + n_emission)
+        self.of_offset = np.arange(n_chains + n_emission, n_free)
+        first = len(chains) + len(emission)
+        self.n_own = self.slots[first].values.start if first < len(self.slots) else n_values
 
     def __bool__(self) -> bool:
         return bool(self.slots)
@@ -64,7 +76,10 @@ class Parameters:
 
     def sample(self, rng: np.random.Generator) -> Floats:
         """(P,) from the prior."""
-        return np.concatenate([np.empty(0), *(slot.prior.sample(rng).ravel() for slot in self.slots)])
+        drawn = {slot.name: slot.prior.sample(rng) for slot in self.slots}
+        if self.offset is not None:
+            drawn |= self.offset.sample(drawn, rng)
+        return np.concatenate([np.empty(0), *(drawn[slot.name].ravel() for slot in self.slots)])
 
     def unpack(self, values: Floats) -> dict[str, Floats]:
         """Values (..., P) as arrays by name, each of shape (..., *shape of the parameter)."""
@@ -94,11 +109,27 @@ class Parameters:
 
     def log_prior(self, values: Floats) -> float:
         """Log prior density of values (P,); -inf outside the supports."""
-        return float(kernel.log_density(*self._entries, values, False))
+        return float(kernel.log_density(*self._entries, values, False)) + self._ties(values)
 
     def log_prior_free(self, values: Floats) -> float:
         """Log prior density of the free coordinates of `values`; -inf where a value was rounded onto its bound."""
-        return float(kernel.log_density(*self._entries, values, True))
+        return float(kernel.log_density(*self._entries, values, True)) + self._ties(values)
+
+    def _ties(self, values: Floats) -> float:
+        """What ties the coefficients of an offset together."""
+        if self.offset is None or not np.isfinite(values[self.n_own :]).all():
+            return 0.0
+        return self.offset.log_density(self.unpack(values))
+
+    def _tie_slopes(self, values: Floats) -> Floats:
+        """(P,) its derivatives."""
+        out = np.zeros(self.n_values)
+        if self.offset is not None:
+            found = self.offset.slopes(self.unpack(values))
+            for slot in self.slots:
+                if slot.name in found:
+                    out[slot.values] = found[slot.name].ravel()
+        return out
 
     def to_free(self, values: Floats) -> Floats:
         """(n_free,) coordinates of values inside the support."""
@@ -127,7 +158,7 @@ class Parameters:
     def check_gradients(self) -> None:
         """Raise InvalidInput where a prior has no gradient: one of a class of the user's own."""
         for slot in self.slots:
-            if type(slot.prior) not in PRIORS.values():
+            if type(slot.prior) not in (*PRIORS.values(), Coefficients):
                 raise InvalidInput(
                     f"the prior of {slot.name}, {slot.prior}, has no gradient; use one of {', '.join(PRIORS)}, or "
                     "sample without gradients (update='row' or update='exact')"
@@ -137,14 +168,14 @@ class Parameters:
         """(P,) derivatives of `log_prior`."""
         out = np.empty(self.n_values)
         kernel.log_density_slopes(*self._entries[:3], values, False, out)
-        return out
+        return out + self._tie_slopes(values)
 
     def free_slopes(self, values: Floats, slopes: Floats) -> Floats:
         """(n_free,) derivatives of `log_prior_free` plus a function of the values whose derivatives are slopes (P,)."""
         out = np.empty(self.n_values)
         kernel.log_density_slopes(*self._entries[:3], values, True, out)
         own = np.empty(self.n_free)
-        kernel.pull_to_free(*self._entries[:3], values, slopes, own)
+        kernel.pull_to_free(*self._entries[:3], values, slopes + self._tie_slopes(values), own)
         return out[: self.n_free] + own
 
     def tangent(self, slopes: Floats) -> Floats:

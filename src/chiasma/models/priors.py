@@ -206,6 +206,17 @@ class Normal(Independent):
         return np.asarray(self._constants() - 0.5 * ((value - self.mean) / self.sd) ** 2)
 
 
+class Coefficients(Normal):
+    """The marginal part of the prior of the coefficients of an offset; what ties neighbours together is in
+    `models.offsets`.
+    """
+
+    in_settings: ClassVar[bool] = False  # it comes with the offset
+
+    def alike(self) -> list[list[int]]:
+        return []  # a coefficient has its place in time
+
+
 class LogNormal(Independent):
     """exp(N(mean, sd^2)): positive values, whose logarithm is normal.
 

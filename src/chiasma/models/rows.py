@@ -17,14 +17,13 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, make_layout
+from chiasma.limits import MOST_BITS
 from chiasma.models.arguments import Argument
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, DirichletRows, Prior
 from chiasma.models.row_chains import RowChain
-from chiasma.types import Floats, as_floats, is_a, shown
-
-MAX_BITS = 63
+from chiasma.types import Floats, as_floats, is_a, is_count, shown
 
 
 class Row(Learnable):
@@ -84,7 +83,7 @@ class Row(Learnable):
             )
         if self.weight.shape or not np.isfinite(self.weight):
             raise InvalidInput(f"the weight of {called} must be one finite number, got {self.weight.tolist()}")
-        if not _is_whole(copies) or copies < 1:
+        if not is_count(copies):
             raise InvalidInput(f"copies of {called} must be a whole number of at least 1, got {shown(copies)}")
         if fixed is not None and (not _is_whole(fixed) or not 0 <= fixed < self.n_states):
             raise InvalidInput(f"{called} can be fixed at a state in 0..{self.n_states - 1}, got {shown(fixed)}")
@@ -180,6 +179,12 @@ class Rows:
         self.given = tuple(given) if is_a(given, Sequence) else ()
         if not self.given or not all(isinstance(row, Row) for row in self.given):
             raise InvalidInput(f"rows must be a list of at least one ch.Row, got {shown(given)}")
+        n_rows, n_bits = sum(row.copies for row in self.given), sum(row.n_bits * row.copies for row in self.given)
+        if n_bits > MOST_BITS:
+            raise InvalidInput(
+                f"a column has at most {MOST_BITS} bits, one for a row of two states, two for three or four, and so "
+                f"on; these {shown(n_rows)} rows need {shown(n_bits)}"
+            )
         self.names: list[str] = []
         self.rows: list[Row] = []
         for row in self.given:
@@ -197,12 +202,6 @@ class Rows:
                     f"{self.n_channels or 'none'}, row {name!r} {row.n_channels or 'none'}; give (states, channels) "
                     "for every row, or a number per state for every row"
                 )
-        n_bits = sum(row.n_bits for row in self.rows)
-        if n_bits > MAX_BITS:
-            raise InvalidInput(
-                f"a column has at most {MAX_BITS} bits, one for a row of two states, two for three or four, and so on; "
-                f"these {len(self.rows)} rows need {n_bits}"
-            )
         if all(row.fixed is not None for row in self.rows):
             raise InvalidInput(f"all {len(self.rows)} rows are fixed; leave at least one free")
         self.keys = self._keys()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from chiasma.report.page import Verdict
-from chiasma.results.remedies import in_order
+from chiasma.report.render import Tone, Verdict
+from chiasma.results.findings import Finding, Severity, Trust, advice, arguments, message, percent
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
-from chiasma.results.spare_rows import SpareRows
-from chiasma.results.summary import Summary, misfit_text
-from chiasma.results.warnings import count
+from chiasma.results.summary import Summary
+from chiasma.types import count
 
 Where = Callable[[int, int], str]
 
 # Rows of a state that are listed.
 SHOWN_ROWS = 8
+
+TONES: dict[Trust | Severity, Tone] = {"good": "good", "limited": "doubt", "none": "bad", "note": "note"}
 
 
 def answers(
@@ -26,26 +28,37 @@ def answers(
     rows: Sequence[str],
     sequences: str,
     interrupted: str = "",
-    spare: Sequence[SpareRows] = (),
+    options: Callable[[Finding], list[str]] = arguments,
 ) -> list[Verdict]:
-    """The verdicts at the top of a report.
+    """The verdicts at the top of a report: first whether to trust it, and then why not.
 
-    summary : as `spelling.on_command_line` makes it. where : the location of sites start..stop-1 in words. command :
-    the one that shows them. rows : their names. sequences : how many there are, in words. interrupted : how far a run
-    came that has not all its draws. spare : rows that the data may not need.
+    where : the location of sites start..stop-1 in words. command : the one that shows them. rows : their names.
+    sequences : how many there are, in words. interrupted : how far a run came that has not all its draws. options : the
+    remedies of a finding.
     """
-    about = summary.about_parameters
-    return [
+    found = [
+        trusted(summary),
         *([Verdict(tone="bad", answer="The run was interrupted:", text=interrupted)] if interrupted else []),
+        *(
+            Verdict(tone=TONES[one.severity], answer=message(one, summary.place), text=advice(options(one)))
+            for one in summary.findings
+        ),
         _found(regions, doubtful, sequences),
         *_rivals(regions, doubtful, where, command, rows),
-        _how_sure(regions),
+        *_how_sure(regions),
         *_sampling(summary),
-        *(Verdict(tone="doubt", answer="Read the parameters with care:", text=f"{text}.") for text in about),
         *_fit(summary),
-        *(Verdict(tone="note", answer=one.text, text=one.why) for one in spare),
-        _next(summary, doubtful, rows, spare),
+        _next(summary, doubtful, rows),
     ]
+    if summary.trust != "none":
+        return found
+    return [replace(one, tone="note") if one.tone == "good" else one for one in found]
+
+
+def trusted(summary: Summary) -> Verdict:
+    """The first line of a page."""
+    answer, _, text = summary.headline.partition(". ")
+    return Verdict(tone=TONES[summary.trust], answer=f"{answer}.", text=text)
 
 
 def _found(regions: Sequence[Region], doubtful: Sequence[Region], sequences: str) -> Verdict:
@@ -141,46 +154,27 @@ def apart_text(region: Region) -> str:
     return f"{region.apart:.2g} sd apart" if region.apart < 100 else "more than 99 sd apart"
 
 
-def _how_sure(regions: Sequence[Region]) -> Verdict:
+def _how_sure(regions: Sequence[Region]) -> list[Verdict]:
     n_data = sum(one.segment.n_data for one in regions)
     if not n_data:
-        return Verdict(tone="bad", answer="There are no data.", text="All sites are missing.")
+        return [Verdict(tone="bad", answer="There are no data.", text="All sites are missing.")]
     doubt = sum(one.segment.doubt for one in regions)
     level = [(one.segment.n_data, one.level_probability) for one in regions]
     more = ""
     if all(p is not None for _, p in level):
         surer = sum(n * (p or 0.0) for n, p in level) / n_data
         if surer > 1 - doubt / n_data + 0.001:
-            more = f" The signal that the state gives is surer: it is right with a probability of {_percent(surer)}."
-    sure = 1 - doubt / n_data
-    tone = "good" if sure >= CERTAIN else "doubt"
-    return Verdict(
-        tone=tone,  # type: ignore[arg-type]
-        answer=f"At a site with data, the state shown is right with a probability of {_percent(sure)} on average.",
-        text=f"Expect {doubt:,.0f} of {n_data:,} sites to be wrong in at least one row.{more}",
-    )
-
-
-def _percent(share: float) -> str:
-    """A probability in per cent; never 100% of what is not certain.
-
-    >>> _percent(0.9462), _percent(0.99999)
-    ('94.6%', 'more than 99.9%')
-    """
-    return "more than 99.9%" if 0.9995 <= share < 1 else f"{share:.1%}"
+            more = f"The signal that the state gives is surer: it is right with a probability of {percent(surer)}."
+    answer = f"Expect {doubt:,.0f} of {n_data:,} sites to be wrong in at least one row."
+    return [Verdict(tone="note", answer=answer, text=more)]
 
 
 def _sampling(summary: Summary) -> list[Verdict]:
-    if summary.about_the_sampling:
-        return [Verdict(tone="bad", answer="Distrust the sampling:", text=text) for text in summary.about_the_sampling]
+    if any(one.about == "run" for one in summary.findings):
+        return []
     if summary.run.get("independent"):
-        return [
-            Verdict(
-                tone="good",
-                answer="The draws are exact.",
-                text="Every draw is an independent one from the posterior: nothing had to converge.",
-            )
-        ]
+        text = "Every draw is an independent one from the posterior: nothing had to converge."
+        return [Verdict(tone="good", answer="The draws are exact.", text=text)]
     rhats = [part.rhat_worst for part in summary.convergence if part.rhat_worst == part.rhat_worst]
     sizes = [part.ess_worst for part in summary.convergence if part.ess_worst == part.ess_worst]
     text = f"Worst R-hat {max(rhats):.3f}, fewest effective draws {min(sizes):,.0f}." if rhats and sizes else ""
@@ -190,24 +184,17 @@ def _sampling(summary: Summary) -> list[Verdict]:
 def _fit(summary: Summary) -> list[Verdict]:
     if summary.misfit is None:
         return [Verdict(tone="note", answer="Whether the model fits was not checked:", text="it has no residuals.")]
-    if summary.about_the_model:
-        return [Verdict(tone="bad", answer="Distrust the model:", text=f"{text}.") for text in summary.about_the_model]
-    text = f"Residuals: {misfit_text(summary.misfit)}. A good fit does not tell rivals of the same signal apart."
+    if any(one.about == "fit" for one in summary.findings):
+        return []
+    text = f"Residuals: {summary.misfit.text}. A good fit does not tell rivals of the same signal apart."
     if not summary.parameters:
         text += " The numbers of the model (what rows add, noise, switching) were taken as given, not learned."
     return [Verdict(tone="good", answer="The model fits the data.", text=text)]
 
 
-def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str], spare: Sequence[SpareRows]) -> Verdict:
-    misfits = summary.about_the_model
-    if summary.remedies:
-        told = in_order(summary.remedies)
-        text = f"{told[0].upper()}{told[1:]}. The probabilities below are not settled yet."
-        text += " First change the model as told above." if misfits else ""
-    elif summary.about_the_sampling:
-        text = "Take the sampling further as told above: the probabilities below are not settled yet."
-    elif misfits:
-        text = "Change the model as told above and fit again: these probabilities hold only if the model is right."
+def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> Verdict:
+    if summary.trust == "none":
+        text = "Do what the first finding says and fit again. Do not use the probabilities below."
     elif not doubtful:
         text = (
             f"Use segments.tsv. It holds given {_these(rows)}; other numbers of rows are other models: compare their "
@@ -225,7 +212,6 @@ def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str], spa
             "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
             "probabilities (explanations.tsv); more sites or less noise can settle them."
         )
-    if spare:
-        first = "First compare the evidence of fewer rows: with a row too many, states have rivals that mean nothing."
-        text = f"{first} {text}"
+    if summary.trust == "limited":
+        text = f"First see to the findings above. {text}"
     return Verdict(tone="note", answer="What to do next:", text=text)

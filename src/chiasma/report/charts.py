@@ -14,25 +14,28 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from bokeh.embed import components
-from bokeh.models import (
-    ColumnDataSource,
-    CustomJSTicker,
-    CustomJSTickFormatter,
-    FixedTicker,
-    HoverTool,
-    Model,
-    NumeralTickFormatter,
-    Range1d,
-)
-from bokeh.models.annotations import BoxAnnotation
-from bokeh.plotting import figure
-from bokeh.resources import Resources
 
+from chiasma.extras import extra
 from chiasma.models.observations import Observations
 from chiasma.report.figures.sites import Labels, Stretch
 from chiasma.report.figures.style import BLACK, BLUE, LOOKS, ORANGE, SKY, VERMILLION, block_means, robust_limits
 from chiasma.report.page import Html
+
+with extra("report"):
+    from bokeh.embed import components
+    from bokeh.models import (
+        ColumnDataSource,
+        CustomJSTicker,
+        CustomJSTickFormatter,
+        FixedTicker,
+        HoverTool,
+        Model,
+        NumeralTickFormatter,
+        Range1d,
+    )
+    from bokeh.models.annotations import BoxAnnotation
+    from bokeh.plotting import figure
+    from bokeh.resources import Resources
 from chiasma.results.expected import Band
 from chiasma.types import Floats
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from markupsafe import Markup as Html
 from markupsafe import escape
 
+from chiasma.report.policy import with_policy
 from chiasma.report.render import MOST_ROWS as SHOWN_LINES
 from chiasma.report.render import SIGNS, TEMPLATES, Tone, Verdict, number, numeric_columns, words
 
@@ -47,9 +48,9 @@ def element(tag: str, *parts: object, **attributes: object) -> Html:
     return Html(f"<{tag}{''.join(texts)}>{joined(*parts)}</{tag}>")
 
 
-def document(title: str, *parts: object, head: Html | None = None) -> str:
-    """The whole page. It loads nothing: style, pictures and scripts (`head`) are inside."""
-    return f"""<!DOCTYPE html>
+def document(title: str, *parts: object, head: Html | None = None, pictures_beside: bool = False) -> str:
+    """The whole page. Style and scripts (`head`) are inside, and pictures, unless they are in its folder."""
+    page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -63,6 +64,7 @@ def document(title: str, *parts: object, head: Html | None = None) -> str:
 </body>
 </html>
 """
+    return with_policy(page, pictures_beside=pictures_beside)
 
 
 def header(title: str, *lead: object) -> Html:

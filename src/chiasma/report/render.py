@@ -18,8 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from chiasma.extras import extra
+from chiasma.report.policy import with_policy
+
+with extra("report"):
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -44,7 +48,7 @@ def render(template: str | Path, /, **context: Any) -> str:
     """A page as text. template: a name among the templates of this package, or the path of another one."""
     folder = template.parent if isinstance(template, Path) else TEMPLATES
     name = template.name if isinstance(template, Path) else template
-    return _environment(folder).get_template(name).render(context)
+    return with_policy(_environment(folder).get_template(name).render(context))
 
 
 @cache

@@ -18,16 +18,16 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 
 from chiasma import atomic, plots
+from chiasma.extras import extra
+from chiasma.io.options import flags
 from chiasma.io.regions import region_of
 from chiasma.io.signal import Signal
 from chiasma.io.times import as_zone
@@ -42,14 +42,17 @@ from chiasma.report.run_tables import (
     state_columns,
     write_tables,
 )
-from chiasma.report.spelling import on_command_line
 from chiasma.results.configurations import Configuration
 from chiasma.results.expected import Band, expected_signal, has_levels
+from chiasma.results.findings import on_command_line, site_text
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import N_RIVALS, Region, explain, uncertain
 from chiasma.results.row_probabilities import shown_rows
-from chiasma.results.spare_rows import SpareRows, spare_rows
 from chiasma.results.summary import Summary
+
+with extra("report"):
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
 DPI = 120
 WIDE = (11.0, 3.6)
@@ -67,9 +70,7 @@ CONTEXT = 10
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """What the files of a report are written from. regions: every segment; doubtful: those that are not certain;
-    spare: rows that the data may not need.
-    """
+    """What the files of a report are written from. regions: every segment; doubtful: those that are not certain."""
 
     posterior: Posterior
     signal: Signal
@@ -77,7 +78,6 @@ class Found:
     summary: Summary
     regions: tuple[Region, ...]
     doubtful: tuple[Region, ...]
-    spare: tuple[SpareRows, ...]
     band: Band | None
 
     def where(self, start: int, stop: int) -> str:
@@ -92,15 +92,14 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was written: the summary, the content of summary.json, the uncertain segments, what else to know, and the
-    names of the files, the page first where there is one.
+    """What was written: the summary, the content of summary.json, the uncertain segments, and the names of the files,
+    the page first where there is one.
     """
 
     summary: Summary
     content: dict[str, Any]
     n_segments: int
     regions: tuple[Region, ...]
-    notes: tuple[str, ...]
     files: tuple[str, ...]
 
     @property
@@ -155,12 +154,22 @@ def find(posterior: Posterior, signal: Signal) -> Found:
         posterior=posterior,
         signal=signal,
         labels=labels_of(signal),
-        summary=on_command_line(posterior.summary(), signal),
+        summary=for_command_line(posterior.summary(), signal),
         regions=tuple(regions),
         doubtful=tuple(uncertain(regions)),
-        spare=tuple(spare_rows(posterior, regions)),
         band=expected_signal(posterior) if has_levels(posterior) else None,
     )
+
+
+def for_command_line(summary: Summary, signal: Signal) -> Summary:
+    """The summary, its findings written with options, and sites with their positions."""
+
+    def place(first: int, last: int) -> str:
+        sites = site_text(first, last)
+        return sites if signal.position is None else f"{sites} ({signal.site_text(first, last)})"
+
+    known = flags()
+    return replace(summary, say=lambda finding: on_command_line(finding, known, place), place=place)
 
 
 def write_report(
@@ -179,6 +188,7 @@ def write_report(
     long it took. tables_only : leave out the page and the figures, which take most of the time and space.
     """
     clock = Clock(say)
+    atomic.tidy(run, run / "figures", run / "figures" / "diagnostics")
     page: dict[str, Any] = {key: about[key] for key in ("settings", "repeat", "resume", "name") if key in about}
     found = find(posterior, signal)
     clock.lap("segments and checks")
@@ -216,7 +226,6 @@ def write_report(
         content=content,
         n_segments=len(found.regions),
         regions=found.doubtful,
-        notes=tuple(f"{one.text} {one.why}" for one in found.spare),
         files=(
             *([] if tables_only else [PAGE]),
             *(f"{name}.tsv" for name in tables),

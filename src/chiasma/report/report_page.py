@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chiasma import atomic
+from chiasma.io.options import flags
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.labels import exchangeable_blocks
 from chiasma.report import page as parts
@@ -34,15 +35,16 @@ from chiasma.report.charts import (
 from chiasma.report.figures.parameters import histogram, prior_density
 from chiasma.report.figures.sites import Stretch
 from chiasma.report.page import Html
+from chiasma.report.policy import with_policy
 from chiasma.report.run_tables import SCHEMA
 from chiasma.results.convergence import rhat_text
 from chiasma.results.expected import signal_of_rows
+from chiasma.results.findings import options
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
 from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
 from chiasma.results.summary import time_text
-from chiasma.results.warnings import count
-from chiasma.types import Floats
+from chiasma.types import Floats, count
 
 if TYPE_CHECKING:
     from chiasma.report.report import Found
@@ -85,6 +87,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
     name = about.get("name") or run.resolve().name
     n_sequences = len(found.signal.data.starts)
     noun = "chromosome" if found.signal.chromosome else "sequence"
+    known = flags()
     told = answers(
         found.summary,
         found.regions,
@@ -94,7 +97,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
         names_of_rows(found.posterior),
         f" on {count(n_sequences, noun)}" if n_sequences > 1 else "",
         about.get("interrupted", ""),
-        found.spare,
+        lambda finding: options(finding, known),
     )
     head = Html(f"<style>{STYLE}</style>\n")
     page = parts.document(
@@ -113,7 +116,7 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
     )
     glue = files("chiasma.report").joinpath("report.js").read_text(encoding="utf-8")
     page = charts.filled(page).replace("</body>", f"<script>\n{glue}</script>\n</body>")
-    atomic.write_text(run / "report.html", page)
+    atomic.write_text(run / "report.html", with_policy(page, evaluates=True))
 
 
 def _rows_text(found: Found) -> str:

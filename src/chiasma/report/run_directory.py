@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from chiasma.results.posterior import Posterior
 
 
-# Seconds after which a temporary file of a report is certainly nobody's.
-OLD = 3600.0
-
-
 class RunDirectory:
     """The files of one run; writes those that must exist before sampling begins."""
 
@@ -44,8 +40,6 @@ class RunDirectory:
         try:
             with only_writer(self.store):
                 remove(partials(self.path, [self.settings_file.name, self.data_file.name]))
-                for folder in (self.path, self.path / "figures"):
-                    remove(partials(folder, older=OLD))  # of reports, which are written without the lock
                 yield
         finally:
             if is_new:

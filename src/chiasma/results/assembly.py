@@ -17,7 +17,6 @@ from chiasma.results.exchange_stats import as_dataset, pair_stats
 from chiasma.results.parameters import named_parameters
 from chiasma.results.posterior import Posterior
 from chiasma.results.run_info import RunInfo
-from chiasma.results.warnings import ladder_warnings
 from chiasma.types import Floats, Integers
 
 
@@ -66,6 +65,5 @@ def assemble(
             **info,
             "round_trips": [int(tally.round_trips[0]) for tally in tallies],
             "exchange_steps": [int(tally.steps[0]) for tally in tallies],
-            "warnings": ladder_warnings(info["follows_swaps"], stats, has_evidence=evidence is not None),
         },
     )

@@ -6,6 +6,7 @@ equal rows are one explanation (`equal_rows.Merging`): labels may differ between
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -16,10 +17,13 @@ import xarray as xr
 from chiasma.kernels.layout import Layout, unpack_codes
 from chiasma.results.configurations import state_name
 from chiasma.results.equal_rows import Merging
+from chiasma.results.findings import Finding, Remedy, Severity
 
 # Two chains sit in different modes at a site where each has one explanation in at least this share of its draws, of
 # which the other has less than RARE. Chains that mix do not come near it, whatever the posterior.
 SURE, RARE = 0.8, 0.05
+# Modes at a larger share of the sites make all probabilities doubtful.
+FEW = 0.05
 # Shorter chains are not judged.
 FEWEST_DRAWS = 20
 
@@ -78,16 +82,11 @@ def _at_site(
     return None
 
 
-def mode_warnings(apart: Apart | None, layout: Layout) -> list[str]:
-    """What it means that chains are apart; `remedies.what_to_try` says what to do."""
+def mode_findings(apart: Apart | None, layout: Layout, remedies: Sequence[Remedy] = ()) -> list[Finding]:
+    """remedies: ways to move better."""
     if apart is None:
         return []
-    names = [state_name(states) for states in unpack_codes(np.array(apart.codes), layout).T.tolist()]
-    first, second = (
-        f"chain {chain} has the rows in {name} in {share:.0%} of its draws"
-        for chain, name, share in zip(apart.chains, names, apart.shares, strict=True)
-    )
-    return [
-        f"the chains sit in different modes at {apart.n} of {apart.n_sites} sites, each sure of its explanation: at "
-        f"site {apart.site} {first}, {second}; each may be right, but how probable they are is not known"
-    ]
+    first, second = (state_name(states) for states in unpack_codes(np.array(apart.codes), layout).T.tolist())
+    facts = {"n": apart.n, "n_sites": apart.n_sites, "site": apart.site, "first": first, "second": second}
+    severity: Severity = "none" if apart.n > FEW * apart.n_sites else "limited"
+    return [Finding("modes", severity, facts, tuple(remedies))]

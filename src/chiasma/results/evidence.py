@@ -3,7 +3,8 @@
 log Z = sum_i log( mean_{i-1} exp(D_i l / 2) / mean_i exp(-D_i l / 2) ), D_i = beta_i - beta_{i-1}, l the log-likelihood
 of a draw of that rung. The standard error uses the delta method: iteration by iteration,
 sum_i (a_i / mean a_i - b_i / mean b_i) is added up over all rungs, which includes their covariances; batch means of
-this sum account for its autocorrelation.
+this sum account for its autocorrelation. Chains that differ by more than their batches explain have not forgotten
+where they began within a batch; the spread of the chains is then the error.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # submodules load on first use
 
 from chiasma.types import Floats
 
 # Batches per chain: enough to estimate a variance, long enough to hold the autocorrelation.
 BATCHES = 20
+# How often chains that agree are taken to differ.
+DOUBTED = 0.01
 
 
 class Evidence(NamedTuple):
@@ -65,7 +69,22 @@ def bridge_evidence(work: Floats) -> Evidence:
     up_mean, down_mean = up.mean(axis=(0, 1)), down.mean(axis=(0, 1))
     value = float(np.sum(np.log(up_mean) + low_top - np.log(down_mean) - high_top))
     influence = (up / up_mean - down / down_mean).sum(axis=-1)
-    return Evidence(value, batch_error(influence))
+    return Evidence(value, chain_error(influence))
+
+
+def chain_error(values: Floats) -> float:
+    """Standard error of the mean of values (C, n): by batch means, or by chains if these differ significantly more.
+
+    Both estimate the same error where batches forget each other; one well mixed run in a hundred is judged otherwise.
+    """
+    by_batches = batch_error(values)
+    n_chains = len(values)
+    if n_chains < 2 or not by_batches > 0:
+        return by_batches
+    by_chains = float(values.mean(axis=1).std(ddof=1) / np.sqrt(n_chains))
+    n_batches = n_chains * min(BATCHES, values.shape[1] // 2)
+    limit = scipy.special.fdtri(n_chains - 1, n_batches - 1, 1 - DOUBTED)
+    return by_chains if (by_chains / by_batches) ** 2 > limit else by_batches
 
 
 def batch_error(values: Floats) -> float:

@@ -1,4 +1,4 @@
-"""Label switching that was not undone, in words: rows that change places in the draws though their priors differ."""
+"""Label switching that was not undone: rows that change places in the draws though their priors differ."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.labels import RowSizes
+from chiasma.results.findings import Finding
 from chiasma.types import Floats
 
 # Two rows change places where each is the larger one in at least this share of the draws, the difference of what they
 # add has two signs rather than a wide spread (its size varies less than this share of itself), and the larger one adds
 # about the same whichever it is: a row of two possible sizes on both sides of a known one changes no places.
 LEAST_SHARE, MOST_SPREAD = 0.05, 0.5
-# Pairs of rows that are named.
-MOST_PAIRS = 3
 
 
-def label_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset) -> list[str]:
-    """Warnings about rows of as many states each, where what they add swaps the sign of its difference.
+def label_findings(model: FactorialHMM | Density | None, parameters: xr.Dataset) -> list[Finding]:
+    """A finding about rows of as many states each, if what they add swaps the sign of its difference.
 
     Draws that were put in order have none.
 
@@ -33,8 +32,8 @@ def label_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset)
     >>> model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(ch.Gamma([2, 2], 1)))
     >>> weights = np.array([[[1.0, 3.0], [3.1, 1.1], [0.9, 2.9], [3.0, 1.0]]])
     >>> draws = xr.Dataset({"weights": (("chain", "draw", "row"), weights)})
-    >>> label_warnings(model, draws)[0].partition(":")[0]
-    'rows 0 and 1 change places (label switching)'
+    >>> label_findings(model, draws)[0].facts
+    {'names': ['0 and 1']}
     """
     if not isinstance(model, FactorialHMM) or not isinstance(model.emission, Additive) or not model.parameters:
         return []
@@ -49,16 +48,7 @@ def label_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset)
             found.append((i, j))
     if not found:
         return []
-    pairs = ", ".join(_pair(model, i, j) for i, j in found[:MOST_PAIRS])
-    first = np.sort(sizes[:, found[0]], axis=1)
-    low, high = np.median(first, axis=0)
-    return [
-        f"rows {pairs} change places (label switching): the data do not say which is which, and their priors or rates "
-        "differ too little to decide; means of single rows describe nothing; say which is which by priors that hardly "
-        f"overlap (in a typical draw, the smaller of rows {_pair(model, *found[0])} adds {low:.3g} to the level and "
-        f"the larger {high:.3g}), or give such rows equal priors and rates: a new run puts its draws in "
-        "the order of their weights"
-    ]
+    return [Finding("label-switching", "limited", {"names": [_pair(model, i, j) for i, j in found]})]
 
 
 def _switched(one: Floats, other: Floats) -> bool:

@@ -11,8 +11,10 @@ import numpy.typing as npt
 import xarray as xr
 
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
 from chiasma.models.parameters import label
-from chiasma.results.shown import Shown
+from chiasma.results.findings import Finding, Set, Severity
+from chiasma.results.rich_text import Shown
 from chiasma.types import Floats
 
 # A table shows at most this many optima.
@@ -60,6 +62,30 @@ class Optimum:
     starts: int
     model: FactorialHMM
 
+    def check(self, data: Observations | npt.ArrayLike, seed: int = 0) -> tuple[Finding, ...]:
+        """Does the model with these numbers fit the data? See `chiasma.check`.
+
+        Parameters
+        ----------
+        data : Observations, or the signal as an array (T,) or (T, D).
+        seed : int, of the exact draws whose residuals are checked.
+
+        Returns
+        -------
+        A tuple of findings, the worst first; empty if the checks found no problem.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0], sd=ch.HalfNormal(1)))
+        >>> _, y = model.at({"sd": 0.3}).simulate(100, seed=1)
+        >>> ch.optimise(model, y, starts=2, seed=1, progress=False).best.check(y)
+        ()
+        """
+        from chiasma.results.model_checks import check
+
+        return check(self.model, data, seed)
+
     @property
     def text(self) -> str:
         """The values in a line."""
@@ -83,7 +109,7 @@ class Optima(Shown):
     >>> optima = ch.optimise(model, y, starts=2, seed=1, progress=False)
     >>> [round(float(one.values["sd"]), 2) for one in optima]
     [0.28]
-    >>> optima.warnings
+    >>> optima.findings
     ()
     """
 
@@ -101,14 +127,11 @@ class Optima(Shown):
         return iter(self.found)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What to distrust; empty where at least two starts agree on the best optimum."""
+    def findings(self) -> tuple[Finding, ...]:
+        """What to distrust in the search; empty if at least two starts agree on the best optimum."""
         if self.best.starts > 1:
             return ()
-        return (
-            f"only one of {self.n_starts} starts led to the best optimum, and a better one may have been missed: "
-            f"search again with starts={4 * self.n_starts}",
-        )
+        return (Finding("one-start", "limited", {"starts": self.n_starts}, (Set("starts", 4 * self.n_starts),)),)
 
     @property
     def best(self) -> Optimum:
@@ -145,9 +168,7 @@ class Optima(Shown):
         guessed = any(not one.strict for one in self.found[:SHOWN])
         mark = ["? the density does not fall off in every direction there: its evidence is a guess, and ranks last"]
         more = [f"and {len(self.found) - SHOWN} more"] if len(self.found) > SHOWN else []
-        table.caption = (
-            "\n".join([*more, *(mark if guessed else []), *(f"warning: {text}" for text in self.warnings)]) or None
-        )
+        table.caption = "\n".join([*more, *(mark if guessed else []), *map(str, self.findings)]) or None
         return table
 
 
@@ -157,12 +178,15 @@ def _short(value: Floats) -> str:
 
 # An optimum with less than this share of the evidence need not be visited.
 LEAST_SHARE = 0.01
-# Parameters that tell two optima apart in a warning.
+# A larger one changes all probabilities.
+MUCH_SHARE = 0.1
+# Parameters that tell two optima apart.
 MOST_DIFFERENCES = 3
 
 
-def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> list[str]:
-    """Which of the optima that matter no chain has gone between, and how they compare.
+def connection_findings(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> list[Finding]:
+    """Which of the optima that matter no chain has gone between, and how they compare. Log evidences are Laplace's
+    approximations, relative to optimum 1.
 
     optima : as `Optima.to_dict` describes them; parameters : the draws (chain, draw, ...).
     """
@@ -187,16 +211,15 @@ def connection_warnings(optima: Sequence[Mapping[str, Any]], parameters: xr.Data
     if not apart:
         return []
     best = optima[0]["log_evidence"]
-    rivals = ", ".join(
+    names = [
         f"optimum {i + 1} ({_where(visited[:, i])}; log evidence {optima[i]['log_evidence'] - best:+.1f}; "
         f"{_differences(optima[i], optima[0])})"
         for i in apart
-    )
-    return [
-        f"no chain went between optimum 1 ({_where(visited[:, matter[0]])}) and {rivals}. Shares in the draws are "
-        "therefore not probabilities. Log evidences are Laplace's approximations, relative to optimum 1. Run longer, "
-        "or look at the optima one by one (ch.optimise)"
     ]
+    # An improbable optimum that no chain has visited would change little.
+    matters = any(visited[:, i].any() or optima[i]["share"] >= MUCH_SHARE for i in apart)
+    severity: Severity = "none" if matters else "limited"
+    return [Finding("optima-apart", severity, {"names": names, "optima": [i + 1 for i in apart]})]
 
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -12,18 +12,23 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from chiasma.errors import InvalidInput
 from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.parameters import label
 from chiasma.results.arrays import per_draw
 from chiasma.results.convergence import judge
-from chiasma.types import Floats
+from chiasma.types import Floats, shown
 
 # The quantiles that a summary calls low and high.
 QUANTILES = (0.05, 0.95)
 
 
+# Curves of so many draws give the bands of an offset.
+MOST_CURVES = 500
+# Marks coefficients of an offset: they are many, and what they mean is the curve (`Posterior.offset`).
+COEFFICIENTS = "coefficients"
 # Parameters whose values, if there are several, are one per row.
 _BY_ROW = ("weights", "enter", "leave", "initial")
 
@@ -37,11 +42,16 @@ def named_parameters(values: Floats | None, model: FactorialHMM | Density | None
     arrays = {}
     for name, array in model.parameters.unpack(values).items():
         arrays[name] = per_draw(name, array, *_dims(name, array.ndim - 2, name in model.chains.priors, model))
+        if model.offset is not None and name in model.offset.priors and not name.endswith(".smoothness"):
+            arrays[name].attrs[COEFFICIENTS] = True
     return xr.Dataset(arrays)
 
 
 def _dims(name: str, n: int, of_chains: bool, model: FactorialHMM) -> tuple[str, ...]:
     """Names of the dimensions of a parameter. Rows may have different numbers of states: each has names of its own."""
+    if model.offset is not None and name in model.offset.priors:
+        parts = ("harmonic", "wave", "knot") if n == 3 else ("harmonic",) if "." in name else ("knot",)
+        return tuple(f"{name}_{part}" for part in parts[:n])
     if model.rows is not None and of_chains:
         return (f"{name}_state",) if n == 1 else (f"{name}_from", f"{name}_to") if n == 2 else ()
     return (("row", "channel") if name in _BY_ROW else ("channel",))[:n]
@@ -57,8 +67,10 @@ class Entry(NamedTuple):
 
 
 def entries(parameters: xr.Dataset) -> Iterator[Entry]:
-    """Every value of every parameter, in order."""
+    """Every value of every parameter but the coefficients of offsets, in order."""
     for parameter, array in parameters.data_vars.items():
+        if array.attrs.get(COEFFICIENTS):
+            continue
         values = array.transpose("chain", "draw", ...).values
         for place in np.ndindex(values.shape[2:]):
             yield Entry(label(str(parameter), place), str(parameter), place, values[:, :, *place])
@@ -120,3 +132,32 @@ def adds_of_draws(model: FactorialHMM, parameters: xr.Dataset) -> list[xr.DataAr
     arrays = (np.array(own).reshape(n_chains, n_draws, *own[0].shape) for own in zip(*found, strict=True))
     coords = {name: parameters[name] for name in ("chain", "draw")}
     return [xr.DataArray(own, coords, ("chain", "draw", "state", "channel")[: own.ndim]) for own in arrays]
+
+
+def offset_bands(model: FactorialHMM | Density | None, parameters: xr.Dataset, term: str | None) -> xr.Dataset:
+    """Mean and quantiles over the draws of what an offset, or one of its terms, adds to every column."""
+    offset = model.offset if isinstance(model, FactorialHMM) else None
+    if offset is None:
+        raise InvalidInput("this model has no offset; give the model offset=[ch.Smooth(...)]")
+    if offset.curve is not None:
+        curves = offset.curve[None]
+    else:
+        assert offset.bound is not None
+        names = [own.name for own in offset.bound.bound]
+        if term is not None and term not in names:
+            raise InvalidInput(f"there is no term {shown(term)}; this offset has {', '.join(names)}")
+        n_draws = parameters.sizes["chain"] * parameters.sizes["draw"]
+        used = np.unique(np.linspace(0, n_draws - 1, min(n_draws, MOST_CURVES)).round().astype(int))
+        blank = {name: np.zeros(offset.priors[name].shape) for name in names}
+        wanted = names if term is None else [term]
+        draws = {name: parameters[name].values.reshape(n_draws, *blank[name].shape)[used] for name in wanted}
+        curves = np.array(
+            [
+                offset.bound.curve(offset.bound.coefficients(blank | {name: own[i] for name, own in draws.items()}))
+                for i in range(len(used))
+            ]
+        )
+    low, high = np.quantile(curves, QUANTILES, axis=0)
+    dims = ("site", "channel")[: curves.ndim - 1]
+    arrays = {"mean": curves.mean(axis=0), "low": low, "high": high}
+    return xr.Dataset({name: (dims, values) for name, values in arrays.items()})

@@ -25,22 +25,39 @@ from chiasma.models.html_table import html_facts, value_text
 from chiasma.models.observations import Observations
 from chiasma.results import configurations, export, misfit, segments, summary
 from chiasma.results.arrays import labelled
-from chiasma.results.chain_modes import chains_apart, mode_warnings
+from chiasma.results.chain_modes import chains_apart, mode_findings
 from chiasma.results.configurations import Configuration
+from chiasma.results.convergence import convergence
 from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.evidence import Evidence
-from chiasma.results.heavy_tails import tail_warnings
-from chiasma.results.label_switching import label_warnings
-from chiasma.results.optima import connection_warnings
-from chiasma.results.parameters import adds_of_draws, model_at_draw, model_at_mean, summarise_parameters
-from chiasma.results.parts import part_warnings
-from chiasma.results.prior_conflict import conflict_warnings
-from chiasma.results.prior_edge import edge_warnings
+from chiasma.results.findings import Finding, Trust, in_order
+from chiasma.results.fit_checks import Traits, fit_findings
+from chiasma.results.heavy_tails import tail_findings
+from chiasma.results.label_switching import label_findings
+from chiasma.results.optima import connection_findings
+from chiasma.results.parameters import (
+    adds_of_draws,
+    model_at_draw,
+    model_at_mean,
+    offset_bands,
+    summarise_parameters,
+)
+from chiasma.results.prior_conflict import conflict_findings
+from chiasma.results.prior_edge import edge_findings
+from chiasma.results.run_checks import (
+    better_moves,
+    chain_findings,
+    evidence_findings,
+    init_findings,
+    ladder_findings,
+    wanted_rungs,
+)
 from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
+from chiasma.results.spare_rows import spare_rows
 from chiasma.results.summary import Summary
-from chiasma.results.warnings import count
-from chiasma.types import Floats, Integers
+from chiasma.results.two_parts import part_findings
+from chiasma.types import Floats, Integers, count
 
 Made = TypeVar("Made", xr.DataArray, xr.Dataset)
 # A run keeps no functions of its user: how such a posterior says so.
@@ -90,7 +107,7 @@ class Posterior:
     log_evidence : value and standard error, or None if the ladder does not reach the prior.
     model, data : the model and its data; None if a stored run could not keep them (a user's own functions).
     row_counts : (K, T) number of draws with each row on, if a stored run has counted them already.
-    info : seed, plan, timings, round trips, warnings.
+    info : seed, plan, timings, round trips.
 
     Examples
     --------
@@ -270,6 +287,31 @@ class Posterior:
             )
         return model_at_draw(self.model, self.parameters, chain, draw)
 
+    def offset(self, term: str | None = None) -> xr.Dataset:
+        """What is added to the signal beside the rows: its mean, and bands of quantiles.
+
+        Parameters
+        ----------
+        term : the name of one term, such as "smooth" or "periodic_50"; default: all together.
+
+        Returns
+        -------
+        Dataset (site) of mean, low (5%) and high (95%).
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(
+        ...     rows=ch.Switches(0.05, 0.05), emission=ch.Gaussian([1.0], sd=0.2), offset=[ch.Smooth(knots=4)]
+        ... )
+        >>> y = [0.01 * t for t in range(100)]
+        >>> posterior = ch.sample(model, y, draws=50, warmup=50, chains=2, seed=1, progress=False)
+        >>> mean = posterior.offset()["mean"].values
+        >>> round(float(mean[99] - mean[0]), 1)
+        1.0
+        """
+        return offset_bands(self.model, self.parameters, term)
+
     def levels(self) -> xr.DataArray:
         """Sum over rows of weight times value of the state, in every draw.
 
@@ -314,8 +356,11 @@ class Posterior:
 
     @property
     def seen(self) -> npt.NDArray[np.bool_]:
-        """(T,) sites with data; all of them where the data were not kept."""
-        return np.ones(self.draws.sizes["site"], bool) if self.data is None else ~self.data.missing
+        """(T,) sites with data; all of them if the data were not kept, or are not those of the draws."""
+        n_sites = self.draws.sizes["site"]
+        if self.data is None or self.data.n_columns != n_sites:
+            return np.ones(n_sites, bool)
+        return ~self.data.missing
 
     def rows_on(self, row: int | str | None = None) -> xr.DataArray:
         """Number of rows in another state than 0, in every draw.
@@ -428,7 +473,7 @@ class Posterior:
         >>> [(found.start, found.stop, found.states) for found in posterior.segments()]
         [(0, 1, (0, 0)), (1, 3, (1, 1)), (3, 4, (1, 0))]
         """
-        return segments.segments(self.codes, self.merging, self._starts(), self.seen, min_probability)
+        return segments.segments(*self._modes, self.layout, self._starts(), self.seen, min_probability)
 
     def row_segments(self, row: int | str) -> list[RowSegment]:
         """Runs of sites where P(row is on) > 0.5; no run crosses a sequence start.
@@ -451,48 +496,118 @@ class Posterior:
         """
         return segments.row_segments(self.codes, self.layout, self._one_row(row), self._starts())
 
-    def summary(self) -> Summary:
-        """What was run, R-hat and effective sample sizes, learned parameters, health of the ladder, evidence, whether
-        the model fits the data, warnings, and what to try.
-
-        Diagnostics use the cold replica only, at no more than 200 sites.
-
-        Returns
-        -------
-        Summary: print it, or use its to_dict(). Its `warnings` are empty where no problem was found. Its `remedies` say
-        what to try where chains disagree or have few effective draws, the first to try first.
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the checks of the run noticed, the worst first; empty if they found no problem.
 
         Examples
         --------
         >>> import chiasma as ch
         >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
-        >>> posterior.summary().warnings
+        >>> posterior.findings
         ()
         """
-        series, weights = summary.some_sites(self.draws), self._weights()
-        apart = [] if self.n_rows is None else mode_warnings(chains_apart(series, self.merging), self.layout)
+        return self._summary.findings
+
+    @property
+    def trust(self) -> Trust:
+        """How far the results can be trusted: "good", "limited" or "none". `findings` says why.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> posterior.trust
+        'good'
+        """
+        return self._summary.trust
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean probability of the most probable states at the sites with data: the accuracy that the model promises.
+
+        None for vectors. Rows that cannot be told apart count by how many are on.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> round(posterior.accuracy, 2)
+        1.0
+        """
+        if self.n_rows is None or not self.draws.size:
+            return None
+        share = self._modes[1]
+        return float(share[self.seen].mean() if self.seen.any() else share.mean())
+
+    @cached_property
+    def _modes(self) -> tuple[Integers, Floats]:
+        """(T,) most probable code of every site, and its probability."""
+        return segments.modal_codes(self.codes, self.merging)
+
+    def summary(self) -> Summary:
+        """Whether to trust the run and why not, what was run, R-hat and effective sample sizes, learned parameters,
+        health of the ladder, evidence, and whether the model fits the data.
+
+        Diagnostics use the cold replica only, at no more than 200 sites.
+
+        Returns
+        -------
+        Summary: print it, or use its to_dict(). Its first line says whether to trust the results.
+
+        Examples
+        --------
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
+        >>> posterior.summary().headline
+        'Trust: good. The reported states are right with a mean probability of 97.1%.'
+        """
+        return self._summary
+
+    @cached_property
+    def _summary(self) -> Summary:
+        at_some = summary.some_sites(self.draws)
+        series, weights = at_some, self._weights()
         if weights is not None:
-            series = summary.tied(self._levels(series, weights))
+            series = summary.tied(self._levels(at_some, weights))
         elif self.n_rows is not None:
-            series = configurations.rows_on(series, self.layout)
-        between = connection_warnings(self.info.get("optima", []), self.parameters)
-        learned = label_warnings(self.model, self.parameters) or part_warnings(self.parameters)
-        learned += edge_warnings(self.model, self.parameters)
-        learned += conflict_warnings(self.model, self.parameters)
-        learned += tail_warnings(self.model, self.parameters)
+            series = configurations.rows_on(at_some, self.layout)
+        judged = (convergence(self.log_joint), convergence(series))
+        parameters = summarise_parameters(self.parameters)
+        found = None if self.n_rows is None else misfit.misfit(self)
+        n_chains, n_draws, _ = self.draws.shape
+        stats = self.exchange_stats
+        moves = better_moves(self.info, self.betas, bool(parameters), wanted_rungs(stats))
+        findings: list[Finding] = []
+        if not self.info.get("independent"):
+            findings += chain_findings(judged, parameters, n_chains, n_draws, moves)
+        if self.n_rows is not None:
+            findings += mode_findings(chains_apart(at_some, self.merging), self.layout, moves)
+        findings += init_findings(self.info, n_chains)
+        findings += connection_findings(self.info.get("optima", []), self.parameters)
+        findings += ladder_findings(bool(self.info.get("follows_swaps")), stats)
+        findings += evidence_findings(self.log_evidence, n_draws, self.betas, stats)
+        findings += fit_findings(found, Traits.of(self.model))
+        findings += spare_rows(self)
+        findings += label_findings(self.model, self.parameters) or part_findings(self.parameters)
+        findings += edge_findings(self.model, self.parameters)
+        findings += conflict_findings(self.model, self.parameters)
+        findings += tail_findings(self.model, self.parameters)
         return summary.summarise(
             draws=self.draws,
-            log_joint=self.log_joint,
-            series=series,
-            parameters=summarise_parameters(self.parameters),
+            convergences=judged,
+            parameters=parameters,
             betas=self.betas,
-            exchange_stats=self.exchange_stats,
+            exchange_stats=stats,
             log_evidence=self.log_evidence,
-            misfit=None if self.n_rows is None else misfit.misfit(self),
-            info={**self.info, "warnings": [*apart, *self.info.get("warnings", ()), *between]},
-            learned=learned,
-            modes_apart=bool(apart),
+            misfit=found,
+            info=self.info,
+            findings=in_order(findings),
+            accuracy=self.accuracy,
         )
 
     def to_datatree(self) -> xr.DataTree:

@@ -7,17 +7,16 @@ import xarray as xr
 
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
+from chiasma.results.findings import Finding
 from chiasma.results.parameters import entries
 from chiasma.types import Floats
 
 # A value is in conflict with its prior where almost all its draws lie beyond all of these draws of the prior.
 PRIOR_DRAWS, ALMOST_ALL = 2_000, 0.95
-# Values that a warning describes.
-SHOWN = 3
 
 
-def conflict_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset) -> list[str]:
-    """A warning that names the learned values which their priors hardly allow.
+def conflict_findings(model: FactorialHMM | Density | None, parameters: xr.Dataset) -> list[Finding]:
+    """A finding that names the learned values which their priors hardly allow.
 
     Examples
     --------
@@ -25,8 +24,8 @@ def conflict_warnings(model: FactorialHMM | Density | None, parameters: xr.Datas
     >>> emission = ch.Gaussian([1.0], sd=ch.LogNormal(0.0, 0.1))
     >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=emission)
     >>> draws = xr.Dataset({"sd": (("chain", "draw"), np.full((2, 10), 5.0))})
-    >>> conflict_warnings(model, draws)[0].partition(":")[0]
-    'the data and the prior disagree about sd (near 5; the prior is from 0.677 to 1.36)'
+    >>> conflict_findings(model, draws)[0].facts
+    {'names': ['sd near 5 (prior 0.677 to 1.36)']}
     """
     if not isinstance(model, FactorialHMM):
         return []
@@ -38,15 +37,9 @@ def conflict_warnings(model: FactorialHMM | Density | None, parameters: xr.Datas
         rng, marginal = np.random.default_rng(0), priors[one.parameter].marginal(one.place)
         expected = np.array([float(marginal.sample(rng)) for _ in range(PRIOR_DRAWS)])
         if _beyond(one.values, expected):
-            span = f"from {expected.min():.3g} to {expected.max():.3g}"
-            found.append(f"{one.name} (near {np.median(one.values):.3g}; the prior is {span})")
-    if not found:
-        return []
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return [
-        f"the data and the prior disagree about {', '.join(found[:SHOWN])}{more}: either the prior is wrong, or the "
-        "row or the noise stands for something else than was meant; look what it explains before you widen the prior"
-    ]
+            span = f"{expected.min():.3g} to {expected.max():.3g}"
+            found.append(f"{one.name} near {np.median(one.values):.3g} (prior {span})")
+    return [Finding("prior-conflict", "limited", {"names": found})] if found else []
 
 
 def _beyond(values: Floats, expected: Floats) -> bool:

@@ -7,15 +7,16 @@ import xarray as xr
 
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
+from chiasma.results.findings import Finding, Use
 from chiasma.results.parameters import Entry, entries
 
 # The weight of a baseline is at the edge where almost all its draws are below this quantile of its prior.
 EDGE, PRIOR_DRAWS, ALMOST_ALL = 0.005, 4_000, 0.95
 
 
-def edge_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset) -> list[str]:
-    """Warnings about rows that are fixed on, and whose learned weight is as near to 0 as a prior of positive numbers
-    allows.
+def edge_findings(model: FactorialHMM | Density | None, parameters: xr.Dataset) -> list[Finding]:
+    """A finding about rows that are fixed on, and whose learned weight is as near to 0 as a prior of positive numbers
+    allows. No positive weight explains a negative offset, and other parameters then make up for it.
 
     Examples
     --------
@@ -23,19 +24,14 @@ def edge_warnings(model: FactorialHMM | Density | None, parameters: xr.Dataset) 
     >>> chains, weights = ch.Switches(0.1, 0.1), ch.Gamma([2, 2], [1, 1])
     >>> model = ch.FactorialHMM(rows=chains, emission=ch.Gaussian(weights), fixed={1: 1})
     >>> draws = xr.Dataset({"weights": (("chain", "draw", "row"), np.array([[[1.0, 0.001], [1.1, 0.002]]]))})
-    >>> edge_warnings(model, draws)[0].partition(":")[0]
-    'the baseline (row 1) is at the lower edge of its prior (0.0015)'
+    >>> edge_findings(model, draws)[0].facts
+    {'names': ['row 1']}
     """
     if not isinstance(model, FactorialHMM):
         return []
-    return [
-        f"the baseline ({_row_text(model, row)}) is at the lower edge of its prior ({entry.values.mean():.2g}): the "
-        "signal may have a negative offset, which no positive weight explains, and other parameters then make up for "
-        "it; subtract the offset from the data, or give the baseline a row of its own with a prior that may be "
-        "negative (weight=ch.Normal(0, s) of a ch.Row with fixed=1)"
-        for row, entry in _baselines(model, parameters)
-        if _is_at_edge(model, entry)
-    ]
+    found = [_row_text(model, row) for row, entry in _baselines(model, parameters) if _is_at_edge(model, entry)]
+    remedy = Use("weight", "ch.Normal(0, ...)", "[[row]] weight")
+    return [Finding("prior-edge", "limited", {"names": found}, (remedy,))] if found else []
 
 
 def _baselines(model: FactorialHMM, parameters: xr.Dataset) -> list[tuple[int, Entry]]:

@@ -21,6 +21,7 @@ from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
+from chiasma.models.offsets import describe_offset, rebuild_offset
 from chiasma.models.priors import Prior, prior_of
 from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.models.rows import Row
@@ -38,6 +39,8 @@ def describe_model(model: FactorialHMM | Density, registered: bool = True) -> di
         if registered and type(emission) in EMISSIONS.values()
         else _attributes(emission),
     }
+    if model.offset is not None:
+        told["offset"] = describe_offset(model.offset)
     if model.rows is not None:
         return told | {"rows": [_row(row) for row in model.rows.given]}
     assert isinstance(chains, Switches)
@@ -107,8 +110,10 @@ def _told(value: Any) -> Any:
     return type(value).__qualname__ if " at 0x" in repr(value) else repr(value)
 
 
-def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
+def rebuild_model(description: dict[str, Any], data: Observations | None = None) -> FactorialHMM | None:
     """Rebuild the model from its description; None if a class is in no registry, or was not when the run was stored.
+
+    data : what an offset to learn is bound to.
 
     >>> import chiasma as ch
     >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.2), emission=ch.Poisson([1.0, 2.0]), fixed={1: 1})
@@ -121,7 +126,9 @@ def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
         if emission is None or any(row is None for row in rows):
             return None
         parameters = {name: prior_of(value) for name, value in description["parameters"].items()}
-        return FactorialHMM(rows=[row for row in rows if row is not None], emission=emission(**parameters))
+        offset = rebuild_offset(description.get("offset"), data)
+        given = [row for row in rows if row is not None]
+        return FactorialHMM(rows=given, emission=emission(**parameters), offset=offset)
     chains = _named(CHAINS, description.get("chains", Switches.__name__))
     # The attributes of a class that was not registered include more than its arguments.
     if emission is None or chains is None or not set(description["parameters"]) <= set(emission.arguments):
@@ -130,6 +137,7 @@ def rebuild_model(description: dict[str, Any]) -> FactorialHMM | None:
         rows=chains(**{name: prior_of(description[name]) for name in chains.arguments}),
         emission=emission(**{name: prior_of(value) for name, value in description["parameters"].items()}),
         fixed={int(k): x for k, x in description["fixed"].items()},
+        offset=rebuild_offset(description.get("offset"), data),
     )
 
 
@@ -141,6 +149,7 @@ def describe_data(data: Observations | None) -> dict[str, Any]:
         "y": digest(data.y),
         "starts": digest(data.starts),
         "gaps": None if data.gaps is None else digest(data.gaps),
+        **({} if data.step is None else {"step": data.step, "unit": data.unit}),
     }
 
 

@@ -6,11 +6,13 @@ Rows that cannot be told apart have the same probabilities one by one. What the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from chiasma.models.factorial import FactorialHMM
-from chiasma.results.posterior import Posterior
 from chiasma.types import Floats
+
+if TYPE_CHECKING:
+    from chiasma.results.posterior import Posterior
 
 
 class RowProbabilities(NamedTuple):

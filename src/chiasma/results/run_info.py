@@ -1,4 +1,4 @@
-"""RunInfo: how the draws of a posterior were made (seed, plan, settings, timings, warnings)."""
+"""RunInfo: how the draws of a posterior were made (seed, plan, settings, timings)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class RunInfo(TypedDict, total=False):
     update_kind: str | None  # its class, such as "RowGibbs"; None for a Density
     update_named: bool  # by the caller, not chosen by "auto"
     larger_blocks: int | None  # rows of a block that holds more than the update draws jointly; None: there is none
+    one_start: bool  # `init` gave all chains the same start, so their agreement says little
     starts: int | None  # of the search for optima, where the update has one
     exchange: str | None  # None if nothing was exchanged
     follows_swaps: bool  # exchanges swap whole paths, so round trips can be counted
@@ -24,16 +25,14 @@ class RunInfo(TypedDict, total=False):
     proper_prior: bool  # the prior is a distribution; without one there is no evidence
     settings: dict[str, Any]  # arguments of sample()
     versions: dict[str, str]
-    timings: dict[str, float]  # seconds of every stage, of all calls that worked on the run
-    all_timed: bool  # False: a store of an earlier version, without the seconds of calls that were killed
+    timings: dict[str, float]  # seconds of every stage and of compilation, of all calls that worked on the run
     complete: bool  # a stored run has all requested draws
     round_trips: list[int]  # per chain
     exchange_steps: list[int]  # per chain
-    warnings: list[str]
     optima: list[dict[str, Any]]  # of the posterior of learned parameters, as Optima.to_dict describes them
 
 
-def run_info(about: dict[str, Any], timings: dict[str, float], all_timed: bool = True) -> RunInfo:
+def run_info(about: dict[str, Any], timings: dict[str, float]) -> RunInfo:
     """The entries of `Posterior.info` that come from the description of a run."""
     run = about["run"]
     return {
@@ -46,6 +45,7 @@ def run_info(about: dict[str, Any], timings: dict[str, float], all_timed: bool =
         "update_kind": about.get("update_kind"),
         "update_named": about.get("update_named", False),
         "larger_blocks": about.get("larger_blocks"),
+        "one_start": about.get("one_start", False),
         "starts": about.get("starts"),
         "exchange": run["exchange"],
         "follows_swaps": about["follows_swaps"],
@@ -54,6 +54,5 @@ def run_info(about: dict[str, Any], timings: dict[str, float], all_timed: bool =
         "settings": run,
         "versions": about["versions"],
         "timings": dict(timings),
-        "all_timed": all_timed,
         "optima": about.get("optima", []),
     }

@@ -74,14 +74,18 @@ class RowSegment:
 
 
 def segments(
-    codes: xr.DataArray, merging: Merging, starts: Integers, seen: npt.NDArray[np.bool_], min_probability: float = 0.0
+    mode: Integers,
+    share: Floats,
+    layout: Layout,
+    starts: Integers,
+    seen: npt.NDArray[np.bool_],
+    min_probability: float = 0.0,
 ) -> list[Segment]:
     """Runs of the most probable code; none crosses a start. Runs of mean probability < min_probability are dropped.
 
-    seen : (T,) sites with data.
+    mode, share : as `modal_codes` gives them. seen : (T,) sites with data.
     """
-    mode, share = modal_codes(codes, merging)
-    found = [_segment(a, b, mode, share, seen, merging.layout) for a, b in equal_runs(mode, starts)]
+    found = [_segment(a, b, mode, share, seen, layout) for a, b in equal_runs(mode, starts)]
     return [segment for segment in found if segment.probability >= min_probability]
 
 

@@ -1,4 +1,4 @@
-"""Summary: what was run, whether the chains agree, how well replicas exchange, and what to do about it.
+"""Summary: whether to trust a run, what was run, whether its chains agree, how well replicas exchange.
 
 R-hat and the bulk effective sample size (ESS) use the cold replica of each chain only: other temperatures have other
 distributions. They are computed for the log joint, for the learned parameters and, at some sites, for a quantity that
@@ -9,29 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from chiasma.results.convergence import Convergence, convergence, rhat_text
+from chiasma.results.convergence import Convergence, rhat_text
 from chiasma.results.evidence import Evidence
-from chiasma.results.misfit import IMPROBABLE, Misfit
+from chiasma.results.findings import Finding, Place, Say, Trust, headline, in_python, site_text, trust_in
+from chiasma.results.misfit import Misfit
 from chiasma.results.parameters import ParameterSummary
-from chiasma.results.remedies import in_order, remedies, what_to_try
+from chiasma.results.rich_text import Shown
 from chiasma.results.run_info import RunInfo
-from chiasma.results.shown import Shown
-from chiasma.results.warnings import (
-    BRIDGED_RHAT,
-    chain_warnings,
-    count,
-    disagree,
-    evidence_warnings,
-    misfit_warnings,
-    wanted_rungs,
-)
-from chiasma.types import Floats
+from chiasma.types import Floats, count
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -39,6 +30,8 @@ if TYPE_CHECKING:
 # Number of sites that are checked: at most SITES, fewer for chains so long that ranking their draws would take minutes.
 SITES, FEWEST_SITES = 200, 20
 VALUES = 8_000_000
+# Colours of the first line.
+STYLES: dict[Trust, str] = {"good": "bold green", "limited": "bold yellow", "none": "bold red"}
 
 
 def some_sites(draws: xr.DataArray) -> xr.DataArray:
@@ -91,11 +84,10 @@ def exchanges(stats: xr.Dataset, info: RunInfo) -> Exchanges | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Shown):
-    """Print it, or use `to_dict()`; `warnings` is empty if no problem was found.
+    """Print it, or use `to_dict()`.
 
-    remedies : what to try where chains disagree or have few effective draws, the first to try first. Other warnings
-    name their remedies themselves. n_about_parameters : how many warnings say how to read the learned parameters; they
-    stand before those about the model.
+    findings : what its checks noticed, the worst first. accuracy : mean probability of the reported states at the sites
+    with data, which the model promises; None without states. say, place : how findings and sites are written.
     """
 
     run: dict[str, Any]
@@ -104,43 +96,33 @@ class Summary(Shown):
     exchanges: Exchanges | None
     evidence: Evidence | None
     misfit: Misfit | None
-    warnings: tuple[str, ...]
-    remedies: tuple[str, ...] = ()
-    n_about_parameters: int = 0
+    accuracy: float | None
+    findings: tuple[Finding, ...]
+    say: Say = field(default=in_python, compare=False, repr=False)
+    place: Place = field(default=site_text, compare=False, repr=False)
 
     @property
-    def about_the_sampling(self) -> tuple[str, ...]:
-        """The first of the warnings."""
-        n_others = self.n_about_parameters + len(self.about_the_model)
-        return self.warnings[: len(self.warnings) - n_others]
+    def trust(self) -> Trust:
+        """How far the results can be trusted."""
+        return trust_in(self.findings)
 
     @property
-    def about_parameters(self) -> tuple[str, ...]:
-        """The warnings that say how to read the learned parameters."""
-        first = len(self.about_the_sampling)
-        return self.warnings[first : first + self.n_about_parameters]
-
-    @property
-    def about_the_model(self) -> tuple[str, ...]:
-        """The last of the warnings: those about how the model fits the data, and not about the sampling."""
-        return self.warnings[len(self.warnings) - len(misfit_warnings(self.misfit)) :]
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """The warnings, and after them what to try, if anything, in one line."""
-        return tuple(filter(None, (*self.warnings, in_order(self.remedies))))
+    def headline(self) -> str:
+        """Whether to trust the results, and why not."""
+        return headline(self.findings, self.accuracy, self.place)
 
     def to_dict(self) -> dict[str, Any]:
         """A dict ready for JSON. Unknown values and infinite R-hats are None; `stuck` counts the infinite R-hats."""
         content = {
+            "trust": self.trust,
+            "accuracy": self.accuracy,
+            "findings": [one.to_dict() for one in self.findings],
             "run": self.run,
             "convergence": [asdict(part) for part in self.convergence],
             "parameters": [asdict(one) for one in self.parameters],
             "exchanges": None if self.exchanges is None else asdict(self.exchanges),
             "evidence": None if self.evidence is None else self.evidence._asdict(),
-            "misfit": None if self.misfit is None else asdict(self.misfit),
-            "warnings": list(self.warnings),
-            "remedies": list(self.remedies),
+            "misfit": None if self.misfit is None else _named(self.misfit),
         }
         return _plain(content)
 
@@ -149,7 +131,9 @@ class Summary(Shown):
         from rich.text import Text
 
         place = self.convergence[-1].place
-        parts: list[Any] = [_run_table(self.run, place)]
+        parts: list[Any] = [Text(self.headline, style=STYLES[self.trust])]
+        parts += [Text(f"{one.severity}: {self.say(one)}") for one in self.findings]
+        parts.append(_run_table(self.run, place))
         parts.append(_convergence_table(self.convergence, _checked_text(self.convergence[-1], self.run)))
         if self.parameters:
             parts.append(_parameter_table(self.parameters))
@@ -159,14 +143,13 @@ class Summary(Shown):
             value, error = self.evidence
             parts.append(_facts([("log evidence", f"{value:.3f} " + (f"± {error:.2g}" if error else "(exact)"))]))
         if self.misfit is not None:
-            parts.append(_facts([("fit", misfit_text(self.misfit))]))
-        parts += [Text.assemble(("warning: ", "bold yellow"), text) for text in self.warnings]
-        if len(self.remedies) == 1:
-            parts.append(_facts([("What to try:", self.remedies[0])]))
-        elif self.remedies:
-            parts.append(Text("What to try, in this order:", style="bold"))
-            parts.append(_facts([(f"{i}.", text) for i, text in enumerate(self.remedies, start=1)]))
+            parts.append(_facts([("fit", self.misfit.text)]))
         return Group(*parts)
+
+
+def _named(found: Misfit) -> dict[str, Any]:
+    """Named tuples as dicts, too."""
+    return {name: value._asdict() if hasattr(value, "_asdict") else value for name, value in vars(found).items()}
 
 
 def _plain(value: Any) -> Any:
@@ -182,21 +165,17 @@ def _plain(value: Any) -> Any:
 def summarise(
     *,
     draws: xr.DataArray,
-    log_joint: xr.DataArray,
-    series: xr.DataArray,
     parameters: tuple[ParameterSummary, ...],
     betas: Floats,
     exchange_stats: xr.Dataset,
     log_evidence: Evidence | None,
     misfit: Misfit | None,
     info: RunInfo,
-    learned: Sequence[str] = (),
-    modes_apart: bool = False,
+    findings: Sequence[Finding],
+    accuracy: float | None,
+    convergences: tuple[Convergence, ...],
 ) -> Summary:
-    """draws: of the cold replica, used for their sizes only; series: (chain, draw, site, ...) at some sites;
-    learned: warnings on how to read the parameters; modes_apart: whether a warning of the info says that chains sit in
-    different modes.
-    """
+    """draws: of the cold replica, used for their sizes only."""
     n_chains, n_draws, n_sites = draws.shape
     run = {
         "plan": info.get("plan"),
@@ -211,62 +190,27 @@ def summarise(
         "independent": bool(info.get("independent")),
         "seed": info.get("seed"),
         "seconds": dict(info.get("timings", {})),
-        "all_timed": bool(info.get("all_timed", True)),
     }
-    parts = (convergence(log_joint), convergence(series))
-    independent = bool(info.get("independent"))
-    warnings = [] if independent else chain_warnings(parts, parameters, n_chains, n_draws)
-    moves = remedies(info, betas, bool(parameters), wanted_rungs(exchange_stats))
-    known = info.get("warnings", ())
-    judged = () if independent else parts
-    sampled = () if independent else parameters
-    if len(betas) > 1:
-        apart = not independent and disagree(parts, parameters)
-    else:  # the level at a site is not in the evidence of parameters
-        apart = not independent and disagree(parts[:1], parameters, BRIDGED_RHAT)
     return Summary(
         run=run,
-        convergence=parts,
+        convergence=convergences,
         parameters=parameters,
         exchanges=exchanges(exchange_stats, info),
         evidence=log_evidence,
         misfit=misfit,
-        warnings=(
-            *warnings,
-            *known,
-            *evidence_warnings(log_evidence, n_draws, apart=apart),
-            *learned,
-            *misfit_warnings(misfit),
-        ),
-        remedies=tuple(what_to_try(judged, sampled, n_chains, n_draws, moves, modes_apart, known)),
-        n_about_parameters=len(learned),
+        accuracy=accuracy,
+        findings=tuple(findings),
     )
-
-
-def misfit_text(found: Misfit) -> str:
-    """The residuals in one line."""
-    parts = [f"{found.improbable:.2%} of the data are improbable (expected {IMPROBABLE:.1%})"]
-    parts.append(f"residuals {found.spread:.2f} times as wide as expected")
-    if not math.isnan(found.autocorrelation):
-        parts.append(f"correlation of neighbours {found.autocorrelation:.2f}")
-    if not math.isnan(found.drift):
-        parts.append(f"drift {abs(found.drift):.2f} sd")
-    return "; ".join(parts)
 
 
 def time_text(run: Mapping[str, Any]) -> str:
     """The time of every stage, of all parts of a run that was resumed.
 
-    >>> run = {"seconds": {"warmup": 1.5, "draws": 20.25}, "all_timed": True}
+    >>> run = {"seconds": {"warmup": 1.5, "draws": 20.25}}
     >>> time_text(run)
     'warmup 1.5 s, draws 20.2 s'
-    >>> time_text(run | {"all_timed": False})
-    'at least warmup 1.5 s, draws 20.2 s: this store is of an earlier version, which timed no part that was killed'
     """
-    text = ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items())
-    if run["all_timed"]:
-        return text or "-"
-    return f"at least {text or '0 s'}: this store is of an earlier version, which timed no part that was killed"
+    return ", ".join(f"{stage} {time:.3g} s" for stage, time in run["seconds"].items()) or "-"
 
 
 def _facts(rows: list[tuple[str, str]]) -> Any:

@@ -57,6 +57,7 @@ def calibration_ranks(
     >>> ranks.sizes["replication"], sorted(ranks)
     (3, ['rows_on', 'sd'])
     """
+    model = model.for_data(Observations(np.zeros(n_columns), starts, gaps))
     in_order = CanonicalOrder(model)
     found: dict[str, list[Any]] = {}
     for i in range(replications):

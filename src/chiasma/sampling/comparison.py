@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from chiasma.exact.passes import MEMORY
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import Evidence
+from chiasma.results.findings import Finding, trust_in
 from chiasma.results.posterior import Posterior
-from chiasma.results.shown import Shown
-from chiasma.results.summary import Summary
+from chiasma.results.rich_text import Shown
 from chiasma.sampling.plan import EXACT_SECONDS, as_budget, exact_cost
 from chiasma.sampling.sampler import sample
 from chiasma.types import Floats, as_floats, is_a, shown
@@ -67,18 +66,11 @@ class Comparison(Shown):
         """Name of the most probable model."""
         return self.names[int(np.argmax(self.probabilities))]
 
-    @cached_property
-    def _summaries(self) -> dict[str, Summary]:
-        """Of the sampled models with warnings, by name."""
-        found = {name: posterior.summary() for name, posterior in self.posteriors.items()}
-        return {name: summary for name, summary in found.items() if summary.warnings}
-
     @property
-    def warnings(self) -> dict[str, tuple[str, ...]]:
-        """What the summaries of the sampled models warn of, by name, and in the last line of each what to try; models
-        without warnings are left out.
-        """
-        return {name: summary.told for name, summary in self._summaries.items()}
+    def findings(self) -> dict[str, tuple[Finding, ...]]:
+        """What the checks of the sampled models noticed, by name; models without findings are left out."""
+        found = {name: posterior.findings for name, posterior in self.posteriors.items()}
+        return {name: own for name, own in found.items() if own}
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain numbers by name."""
@@ -96,14 +88,14 @@ class Comparison(Shown):
 
     def __rich__(self) -> Group:
         exact = all(one.standard_error == 0 for one in self.evidence)
-        told = {name: len(summary.warnings) for name, summary in self._summaries.items()}
-        table = Table("model", "log evidence", "s.e.", "probability", "90% interval", *(["warnings"] if told else []))
+        trust = {name: trust_in(own) for name, own in self.findings.items()}
+        table = Table("model", "log evidence", "s.e.", "probability", "90% interval", *(["trust"] if trust else []))
         for name, row in self.to_dict().items():
             error = "exact" if row["standard_error"] == 0 else f"{row['standard_error']:.2f}"
             interval = "exact" if exact else f"{row['low']:.3f} to {row['high']:.3f}"
-            n_warnings = [str(told.get(name, ""))] if told else []
-            table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval, *n_warnings)
-        more = ["The attribute warnings says what is wrong with these runs, and what to do."] if told else []
+            trusted = [trust.get(name, "good")] if trust else []
+            table.add_row(name, f"{row['log_evidence']:.2f}", error, f"{row['probability']:.3f}", interval, *trusted)
+        more = ["The attribute findings says why a run is not trusted, and what to do."] if trust else []
         if self.best == self.largest:
             more.append(f"The largest model wins ({self.largest}): compare with more rows, too.")
         return Group(table, *more)

@@ -15,7 +15,6 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, bits_of, unpack_codes
 from chiasma.models.independent_parts import independent_parts
-from chiasma.models.state_target import AnyTarget
 from chiasma.models.target import Target
 from chiasma.types import Integers
 
@@ -115,9 +114,9 @@ def count_pairs(pairs: Integers) -> tuple[Integers, Integers]:
     return ordered[bounds[:-1]], np.diff(bounds)
 
 
-def parts_of(target: AnyTarget) -> list[Integers]:
+def parts_of(target: Target) -> list[Integers]:
     """Axes that some channel ties together, directly or through others, where the noise is known to be independent
     between channels; else all of them.
     """
-    gaussian = target.likelihood.gaussian_parts() if isinstance(target, Target) else None
+    gaussian = target.likelihood.gaussian_parts()
     return [np.arange(target.n_axes)] if gaussian is None else independent_parts(gaussian.steps)

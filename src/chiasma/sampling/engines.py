@@ -2,8 +2,8 @@
 
 An iteration updates every replica, and every `every`-th one ends with exchanges between neighbouring rungs.
 `CompiledEngine` runs whole iterations inside numba; `LoopEngine` does the same with one Python call per step, for
-targets that need Python (streamed likelihoods, exact passes, any density, learned parameters). Both read the same
-random streams in the same order. `ExactEngine` draws independent whole paths.
+targets that need Python (streamed likelihoods, rows with more than two states, learned parameters). Both read the same
+random streams in the same order, and so does `GaussianEngine`. `ExactEngine` draws independent whole paths.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from chiasma.errors import InvalidInput
 from chiasma.exact.passes import draw_paths
 from chiasma.kernels import ensemble, moves
+from chiasma.kernels.gaussian_runs import gaussian_run
 from chiasma.kernels.layout import Layout
-from chiasma.models.borders import layout_of
-from chiasma.sampling.borders import check_checkpoint
-from chiasma.sampling.problems import PathProblem, Problem, RowsProblem, Start, State, StateProblem
+from chiasma.models.checked_target import check_codes
+from chiasma.sampling.exchanges import PairStep
+from chiasma.sampling.problems import PathProblem, Problem, Start, State
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
-from chiasma.sampling.updates import Exact, GaussianBlocks, make_program, make_work, uniforms_per_sweep
+from chiasma.sampling.updates import Exact, GaussianBlocks, GaussianSweep, make_program, make_work, uniforms_per_sweep
+from chiasma.stopping import look
 from chiasma.storage.trace import Draws
 from chiasma.types import Floats, Integers
 
@@ -118,8 +122,11 @@ class Engine(ABC):
 
     def code_layout(self) -> Layout | None:
         """The rows of the codes that are the states; None for vectors."""
-        target = getattr(self.problem, "target", None)
-        return None if target is None else layout_of(target)
+        return None
+
+    def record(self, draws: Draws) -> Draws:
+        """Draws as they are kept: states in the smallest type."""
+        return draws._replace(states=draws.states.astype(self.problem.record_dtype, copy=False))
 
     def empty_draws(self, n: int, thin: int) -> Draws:
         """Allocate arrays for the kept draws of the next n iterations."""
@@ -134,22 +141,38 @@ class Engine(ABC):
         )
 
 
-class StateEngine(Engine):
-    """Replicas that consist of a state only, without learned parameters."""
+class PathEngine(Engine):
+    """Replicas that are paths, codes of the axes of a target."""
 
-    problem: StateProblem
+    problem: PathProblem
 
     def _first_states(self, n_replicas: int, start: Start) -> State:
         if start.states is not None:
             # Without `order` the copy of one state for all replicas has them innermost, and kernels compile once more.
             shape = (n_replicas, self.problem.n_sites)
-            return np.array(np.broadcast_to(start.states, shape), self.problem.dtype, order="C")
-        rows = [self.problem.initial(self.streams.initial(r)) for r in range(n_replicas)]
-        return np.array(rows, dtype=self.problem.dtype)
+            return np.array(np.broadcast_to(start.states, shape), np.int64, order="C")
+        return np.array([self.problem.target.sample_prior(self.streams.initial(r)) for r in range(n_replicas)])
 
     def log_densities(self) -> Floats:
-        parts = (self.problem.log_likelihood, self.problem.log_prior)
-        return np.array([[part(state) for state in self.states] for part in parts])
+        target = self.problem.target
+        return np.array([[part(state) for state in self.states] for part in (target.log_likelihood, target.log_prior)])
+
+    def code_layout(self) -> Layout:
+        return self.problem.target.layout
+
+    def record(self, draws: Draws) -> Draws:
+        """Codes of all rows. Which of the equal rows are in which state is drawn here, from a stream of its own:
+        replicas know counts only.
+        """
+        target = self.problem.target
+        if not target.has_groups:
+            return draws._replace(states=target.record(draws.states))
+        states = np.empty_like(draws.states)
+        log_prior = np.empty(len(states))
+        for i, path in enumerate(draws.states):
+            states[i] = target.expand(path, self.streams.arrangement())
+            log_prior[i] = target.log_row_prior(states[i])
+        return super().record(draws._replace(states=states, log_prior=log_prior))
 
 
 class LoopEngine(Engine):
@@ -178,6 +201,7 @@ class LoopEngine(Engine):
         draws = self.empty_draws(n, thin)
         kept = 0
         for i in range(self.iteration, self.iteration + n):
+            look()
             for r in range(len(self.betas)):
                 self._iterate(r, warming_up=not thin)
             record = thin > 0 and (i + 1) % thin == 0
@@ -201,24 +225,26 @@ class LoopEngine(Engine):
         ensemble.tally_step(self.tally)
 
 
-class StepEngine(LoopEngine, StateEngine):
-    """Runs the update and the exchange of any target, step by step."""
+class StepEngine(LoopEngine, PathEngine):
+    """Runs any update and exchange, step by step."""
 
     def _bind(self) -> None:
-        self.sweeps = [self.problem.sweep(beta) for beta in self.betas]
-        pairs = zip(self.betas[:-1], self.betas[1:], strict=True) if self.every else ()
-        self.pairs = [self.problem.pair(low, high) for low, high in pairs]
+        target, exchange = self.problem.target, self.problem.exchange
+        self.sweeps = [self.problem.update.prepare(target, beta) for beta in self.betas]
+        self.pairs: list[PairStep] = []
+        if self.every and exchange is not None:
+            self.pairs = [exchange.prepare(target, target, *pair) for pair in pairwise(self.betas.tolist())]
 
     def _iterate(self, r: int, warming_up: bool) -> None:
         self.sweeps[r].step(self.states[r], self.streams.replica(r))
 
     def _look(self) -> Floats:
-        return np.array([self.problem.log_likelihood(state) for state in self.states])
+        return np.array([self.problem.target.log_likelihood(state) for state in self.states])
 
     def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
         draws.states[n] = self.states[-1]
         draws.log_lik[n] = log_liks
-        draws.log_prior[n] = self.problem.log_prior(self.states[-1])
+        draws.log_prior[n] = self.problem.target.log_prior(self.states[-1])
 
     def _exchange_pair(self, p: int) -> tuple[int, bool]:
         a, b = self.states[p], self.states[p + 1]
@@ -236,15 +262,13 @@ def _room(name: str, n_rows: int, n_columns: int) -> Floats:
     return room[:size].reshape(n_rows, n_columns)
 
 
-class CompiledEngine(StateEngine):
+class CompiledEngine(PathEngine):
     """Runs whole iterations inside numba; needs a tabulated target and an update made of steps."""
 
-    problem: PathProblem
-
     @staticmethod
-    def serves(problem: Problem) -> bool:
+    def serves(problem: PathProblem) -> bool:
         return (
-            isinstance(problem, PathProblem)
+            problem.target.binary
             and problem.target.tabulated
             and not isinstance(problem.update, Exact | GaussianBlocks)
         )
@@ -257,10 +281,10 @@ class CompiledEngine(StateEngine):
         self.n_sweep = np.array([uniforms_per_sweep(target, steps, beta) for beta in self.betas])
         exchange = self.problem.exchange
         if exchange is None:
-            self.move, self.n_pair = moves.Move(moves.SWAP, np.arange(target.n_rows), False, False, 0, False), 0
+            self.move, self.n_pair = moves.Move(moves.SWAP, np.arange(target.n_axes), False, False, 0, False), 0
         else:
             self.move, self.n_pair = exchange.move(target), exchange.n_uniforms(target)
-        self.pair_work = moves.make_pair_work(target.n_columns, target.n_rows)
+        self.pair_work = moves.make_pair_work(target.n_columns, target.n_axes)
         self.replicas = ensemble.Replicas(
             self.betas,
             self.problem.tempered(self.betas),
@@ -280,6 +304,7 @@ class CompiledEngine(StateEngine):
         draws = self.empty_draws(n, thin)
         kept = 0
         for first in range(0, n, self.piece()):
+            look()
             kept += self._run(min(self.piece(), n - first), thin, Draws(*(part[kept:] for part in draws)))
         return draws
 
@@ -322,56 +347,45 @@ class CompiledEngine(StateEngine):
         return uniforms
 
 
-class ExactEngine(StateEngine):
-    """One replica with independent draws: no warm-up and no exchanges."""
+class GaussianEngine(PathEngine):
+    """GaussianBlocks without a ladder: many sweeps in one call, with the uniforms of StepEngine in the same places."""
 
-    problem: PathProblem
-
-    def prepare(self) -> float | None:
-        return self.problem.passes.log_evidence
+    @staticmethod
+    def serves(problem: PathProblem, betas: Sequence[float]) -> bool:
+        return isinstance(problem.update, GaussianBlocks) and len(betas) == 1 and betas[0] > 0
 
     def _bind(self) -> None:
-        """Nothing depends on the betas."""
+        target = self.problem.target
+        sweep = self.problem.update.prepare(target, self.betas[0])
+        parts = target.likelihood.gaussian_parts()
+        assert isinstance(sweep, GaussianSweep)
+        assert parts is not None
+        self.n_sweep = sweep.n_uniforms
+        self.sweep = sweep.noise, sweep.parts, sweep.size, *sweep.transitions, sweep.scratch
+        n_seen = np.count_nonzero(~np.isnan(parts.y), axis=1)
+        self.halves = 0.5 / parts.sd**2
+        self.constant = -float(np.sum(n_seen * (np.log(parts.sd) + 0.5 * np.log(2 * np.pi))))
 
     def piece(self) -> int:
-        return exact_batch(self.problem.n_sites, self.problem.passes.n_segments > 1)
+        return max(1, BUFFER // self.n_sweep)
 
     def advance(self, n: int, thin: int) -> Draws:
         draws = self.empty_draws(n, thin)
-        draw_shared(self.problem, self.streams, draws.states)
-        for i, path in enumerate(draws.states):
-            draws.log_lik[i, 0] = self.problem.log_likelihood(path)
-            draws.log_prior[i] = self.problem.log_prior(path)
-        if len(draws.states):
-            self.states[0] = draws.states[-1]
-        self.iteration += n
+        log_trans, rng = self.problem.target.log_trans, self.streams.replica(0)
+        kept = 0
+        for first in range(0, n, self.piece()):
+            look()
+            uniforms = rng.random((min(self.piece(), n - first), self.n_sweep))
+            kept += gaussian_run(
+                self.sweep, self.halves, self.constant, log_trans, uniforms, self.iteration, thin, self.states[0],
+                draws.states[kept:], draws.log_lik[kept:], draws.log_prior[kept:],
+            )  # fmt: skip
+            self.iteration += len(uniforms)
         return draws
 
 
-class RowsStepEngine(StepEngine):
-    """Replicas of rows with any number of states. Which of the equal rows are in which state is drawn when a draw is
-    kept, from a stream of its own: replicas know counts only.
-    """
-
-    problem: RowsProblem
-
-    def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
-        target = self.problem.target
-        draws.states[n] = target.expand(self.states[-1], self.streams.arrangement())
-        draws.log_lik[n] = log_liks
-        draws.log_prior[n] = target.log_row_prior(draws.states[n])
-
-
-class RowsEngine(Engine):
-    """Exact draws of rows with any number of states; equal rows as in RowsStepEngine."""
-
-    problem: RowsProblem
-
-    def _first_states(self, n_replicas: int, start: Start) -> State:
-        if start.states is not None:
-            return np.array([start.states])
-        # Draws do not depend on it: any state will do until there is one.
-        return np.full((1, self.problem.n_sites), self.problem.target.fixed_code)
+class ExactEngine(PathEngine):
+    """One replica with independent draws: no warm-up and no exchanges."""
 
     def prepare(self) -> float | None:
         return self.problem.passes.log_evidence
@@ -382,24 +396,25 @@ class RowsEngine(Engine):
     def piece(self) -> int:
         return exact_batch(self.problem.n_sites, self.problem.passes.n_segments > 1)
 
-    def code_layout(self) -> Layout:
-        return self.problem.target.rows.layout
-
-    def log_densities(self) -> Floats:
-        log_prior, log_lik = self.problem.target.log_parts(self.states[0])
-        return np.array([[log_lik], [log_prior]])
-
     def advance(self, n: int, thin: int) -> Draws:
         draws, target = self.empty_draws(n, thin), self.problem.target
-        draw_shared(self.problem, self.streams, draws.states)
+        self._draw(draws.states)
         for i, path in enumerate(draws.states):
-            draws.log_lik[i, 0] = target.log_likelihood(target.to_codes(path))
-            path[:] = target.codes(path, self.streams.arrangement())
-            draws.log_prior[i] = target.log_row_prior(path)
+            path[:] = target.to_codes(path)
+            draws.log_lik[i, 0] = target.log_likelihood(path)
+            draws.log_prior[i] = target.log_prior(path)
         if len(draws.states):
             self.states[0] = draws.states[-1]
         self.iteration += n
         return draws
+
+    def _draw(self, paths: State) -> None:
+        """Fill paths (n, T) of indices by the filter that all chains share."""
+        passes, stream = self.problem.passes, self.streams.replica(0).bit_generator
+        assert isinstance(stream, np.random.PCG64)
+        # Segments share their buffers, so chains take turns; a single segment is only read.
+        with self.problem.reading if passes.n_segments > 1 else nullcontext():
+            draw_paths(passes, stream, paths)
 
 
 def exact_batch(n_columns: int, again: bool) -> int:
@@ -412,10 +427,30 @@ def exact_batch(n_columns: int, again: bool) -> int:
     return max(1, min(most, BATCH_COLUMNS // n_columns))
 
 
-def draw_shared(problem: PathProblem | RowsProblem, streams: Streams, paths: State) -> None:
-    """Fill paths (n, T) by the filter that all chains share."""
-    stream = streams.replica(0).bit_generator
-    assert isinstance(stream, np.random.PCG64)
-    # Segments share their buffers, so chains take turns; a single segment is only read.
-    with problem.reading if problem.passes.n_segments > 1 else nullcontext():
-        draw_paths(problem.passes, stream, paths)
+def path_engine(problem: PathProblem, betas: Sequence[float]) -> type[PathEngine]:
+    """The fastest engine of replicas that serves a problem."""
+    if GaussianEngine.serves(problem, betas):
+        return GaussianEngine
+    return CompiledEngine if CompiledEngine.serves(problem) else StepEngine
+
+
+def check_checkpoint(checkpoint: Mapping[str, Any], present: Any, layout: Layout | None) -> None:
+    """Raise InvalidInput where a checkpoint does not fit an engine with these present states (R, T)."""
+    states, betas = np.asarray(checkpoint["states"]), np.asarray(checkpoint["betas"])
+    n_sites, dtype = present.shape[1], present.dtype
+    if betas.ndim != 1 or betas.dtype != float or not np.all(np.diff(betas, prepend=-1.0, append=2.0) > 0):
+        raise InvalidInput(f"betas must increase, between 0 and 1, got {betas}")
+    if states.shape != (len(betas), n_sites) or states.dtype != dtype:
+        raise InvalidInput(
+            f"states must be {dtype} of shape ({len(betas)}, {n_sites}), got {states.dtype} of shape {states.shape}"
+        )
+    if layout is not None:
+        check_codes("states", states, layout)
+    for name, made in ensemble.make_tally(len(betas))._asdict().items():
+        found = np.asarray(checkpoint[f"tally_{name}"])
+        if found.shape != made.shape or found.dtype != made.dtype:
+            raise InvalidInput(f"tally_{name} must be {made.dtype} of shape {made.shape}, got {found.shape}")
+    if not np.array_equal(np.sort(checkpoint["tally_labels"]), np.arange(len(betas))):
+        raise InvalidInput(f"tally_labels must name every replica once, got {checkpoint['tally_labels']}")
+    if int(checkpoint["iteration"]) < 0:
+        raise InvalidInput(f"iteration must not be negative, got {checkpoint['iteration']}")

@@ -18,12 +18,11 @@ from typing import Literal
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels import moves, state_moves
+from chiasma.kernels import moves
 from chiasma.kernels.sweeps import Tables
-from chiasma.models.borders import check_generator, layout_of
-from chiasma.models.state_target import AnyTarget, StateTarget
+from chiasma.models.checked_target import check_generator
 from chiasma.models.target import Target, check_beta
-from chiasma.sampling.borders import (
+from chiasma.sampling.step_checks import (
     are_rows,
     check_pair,
     check_path,
@@ -56,9 +55,9 @@ class PairStep(ABC):
 class CheckedPair(PairStep):
     """An exchange that checks what it is given."""
 
-    def __init__(self, target: AnyTarget, pair: PairStep):
+    def __init__(self, target: Target, pair: PairStep):
         # The other target has as many columns and the same rows (`check_pair`).
-        self.n_columns, self.layout = target.n_columns, layout_of(target)
+        self.n_columns, self.layout = target.n_columns, target.layout
         self.pair = pair
         self.n_uniforms, self.is_swap = pair.n_uniforms, pair.is_swap
 
@@ -85,36 +84,33 @@ class Exchange(ABC):
 
     rows: Rows = "all"
 
-    def prepare(self, target_i: AnyTarget, target_j: AnyTarget, beta_i: float, beta_j: float) -> PairStep:
+    def prepare(self, target_i: Target, target_j: Target, beta_i: float, beta_j: float) -> PairStep:
         """Bind to two replicas over the same columns and rows."""
         for target in (target_i, target_j):
             check_target(target)
         pair = self._bind(target_i, target_j, (check_beta(beta_i), check_beta(beta_j)))
         return CheckedPair(target_i, pair) if is_checked(target_i, target_j) else pair
 
-    def _bind(self, target_i: AnyTarget, target_j: AnyTarget, betas: tuple[float, float]) -> PairStep:
+    def _bind(self, target_i: Target, target_j: Target, betas: tuple[float, float]) -> PairStep:
         check_pair(target_i, target_j)
         move, n_uniforms = self.move(target_i), self.n_uniforms(target_i)
-        if isinstance(target_i, StateTarget):
-            assert isinstance(target_j, StateTarget)
-            return StatePair(move, n_uniforms, (target_i, target_j), betas)
-        assert isinstance(target_j, Target)
-        pair = TabulatedPair if target_i.tabulated and target_j.tabulated else StreamedPair
+        compiled = target_i.binary and target_i.tabulated and target_j.tabulated
+        pair: type[TabulatedPair] | type[LoopPair] = TabulatedPair if compiled else LoopPair
         return pair(move, n_uniforms, (target_i, target_j), betas)
 
     @abstractmethod
-    def move(self, target: AnyTarget) -> moves.Move:
+    def move(self, target: Target) -> moves.Move:
         """The move, encoded as numbers for the kernels."""
 
-    def n_uniforms(self, target: AnyTarget) -> int:
+    def n_uniforms(self, target: Target) -> int:
         """How many uniforms a move reads."""
         return self._own_uniforms(target) + (moves.ROW_UNIFORMS if self.rows == "random" else 0)
 
     @abstractmethod
-    def _own_uniforms(self, target: AnyTarget) -> int: ...
+    def _own_uniforms(self, target: Target) -> int: ...
 
     def _move(
-        self, target: AnyTarget, kind: int, across_rows: bool = False, points: int = 0, flipped: bool = False
+        self, target: Target, kind: int, across_rows: bool = False, points: int = 0, flipped: bool = False
     ) -> moves.Move:
         order = np.arange(target.n_axes)
         if not isinstance(self.rows, str):
@@ -149,10 +145,10 @@ class Swap(Exchange):
     ([1, 3, 3], [0, 3, 0])
     """
 
-    def move(self, target: AnyTarget) -> moves.Move:
+    def move(self, target: Target) -> moves.Move:
         return self._move(target, moves.SWAP)
 
-    def _own_uniforms(self, target: AnyTarget) -> int:
+    def _own_uniforms(self, target: Target) -> int:
         return 1
 
 
@@ -192,12 +188,12 @@ class RandomCrossover(_Crossover):
 
     points: Literal[1, 2] = 1
 
-    def move(self, target: AnyTarget) -> moves.Move:
+    def move(self, target: Target) -> moves.Move:
         if not is_count(self.points) or self.points > 2:
             raise InvalidInput(f"points must be 1 or 2, got {shown(self.points)}")
         return self._move(target, moves.RANDOM_CROSSOVER, self.axis == "rows", self.points)
 
-    def _own_uniforms(self, target: AnyTarget) -> int:
+    def _own_uniforms(self, target: Target) -> int:
         return self.points + 1
 
 
@@ -226,10 +222,10 @@ class AugmentedCrossover(_Crossover):
 
     flipped: bool = True
 
-    def move(self, target: AnyTarget) -> moves.Move:
+    def move(self, target: Target) -> moves.Move:
         return self._move(target, moves.AUGMENTED, self.axis == "rows", flipped=self.flipped)
 
-    def _own_uniforms(self, target: AnyTarget) -> int:
+    def _own_uniforms(self, target: Target) -> int:
         return 2
 
 
@@ -254,10 +250,10 @@ class MosaicCrossover(Exchange):
     ([0, 3, 3], [1, 3, 0])
     """
 
-    def move(self, target: AnyTarget) -> moves.Move:
+    def move(self, target: Target) -> moves.Move:
         return self._move(target, moves.MOSAIC)
 
-    def _own_uniforms(self, target: AnyTarget) -> int:
+    def _own_uniforms(self, target: Target) -> int:
         return target.n_columns
 
 
@@ -286,15 +282,17 @@ class TabulatedPair(PairStep):
 
 
 class LoopPair(PairStep):
-    """The same moves part by part, with likelihoods of the two paths and their exchanges only."""
+    """The same moves part by part, with likelihoods of the two paths and their exchanges only. Inside a group of equal
+    rows the counts move as one row.
+    """
 
-    def __init__(
-        self, move: moves.Move, n_uniforms: int, targets: tuple[AnyTarget, AnyTarget], betas: tuple[float, float]
-    ):
+    def __init__(self, move: moves.Move, n_uniforms: int, targets: tuple[Target, Target], betas: tuple[float, float]):
         self.move = move
         self.n_uniforms = n_uniforms
         self.is_swap = bool(moves.swaps_whole_paths(move, targets[0].n_axes))
         self.betas = betas
+        self.targets = targets
+        self.transitions = targets[0].log_transitions, targets[1].log_transitions, targets[0].edge
         self.work = moves.make_pair_work(targets[0].n_columns, targets[0].n_axes)
 
     def __call__(self, a: Integers, b: Integers, uniforms: Floats) -> int:
@@ -306,82 +304,23 @@ class LoopPair(PairStep):
         before = a.copy()
         if self.move.across_rows:
             masks = moves.candidate_masks(self.move, rows, uniforms)
-            fields = self._fields(masks)
+            fields = moves.fields_of(masks, self.transitions[0])
             moves.begin_rows(self.move, fields, uniforms, a, b)
             self.work.totals[: len(masks)] = self._scores(a, b, fields).sum(axis=0)
-            self._finish_rows(rows, masks, uniforms, a, b)
+            moves.finish_rows(self.move, rows, masks, *self.transitions, uniforms, a, b, self.work)
         else:
-            fields = self._fields(np.array([0, moves.mask_of(rows)]))
-            field = int(fields[1])
-            moves.begin_columns(self.move, field, uniforms, a, b)
+            fields = moves.fields_of(np.array([0, moves.mask_of(rows)]), self.transitions[0])
+            mask = int(fields[1])
+            moves.begin_columns(self.move, mask, uniforms, a, b)
             self.work.columns[:] = self._scores(a, b, fields)
-            self._finish_columns(field, uniforms, a, b)
+            moves.finish_columns(self.move, mask, *self.transitions, uniforms, a, b, self.work)
         return int(np.count_nonzero(before != a))
 
     def _scores(self, a: Integers, b: Integers, fields: Integers) -> Floats:
         """(T, m) summed tempered log-likelihood of both replicas after exchanging the rows of each mask."""
         flips = (a ^ b)[:, None] & fields
         total = np.zeros(flips.shape)
-        for i, (beta, codes) in enumerate(zip(self.betas, (a, b), strict=True)):
+        for target, beta, codes in zip(self.targets, self.betas, (a, b), strict=True):
             if beta > 0:
-                total += beta * self._log_likelihoods(i, codes[:, None] ^ flips)
+                total += beta * target.candidates.at(codes[:, None] ^ flips)
         return total
-
-    @abstractmethod
-    def _log_likelihoods(self, i: int, codes: Integers) -> Floats:
-        """(T, m) of codes of the first or second replica."""
-
-    @abstractmethod
-    def _fields(self, masks: Integers) -> Integers:
-        """(m,) bits in a code of the rows of each mask."""
-
-    @abstractmethod
-    def _finish_rows(self, rows: Integers, masks: Integers, uniforms: Floats, a: Integers, b: Integers) -> None: ...
-
-    @abstractmethod
-    def _finish_columns(self, field: int, uniforms: Floats, a: Integers, b: Integers) -> None: ...
-
-
-class StreamedPair(LoopPair):
-    """Rows of two states, and likelihoods evaluated on demand."""
-
-    def __init__(self, move: moves.Move, n_uniforms: int, targets: tuple[Target, Target], betas: tuple[float, float]):
-        super().__init__(move, n_uniforms, targets, betas)
-        self.targets = targets
-        self.transitions = targets[0].log_trans, targets[1].log_trans, targets[0].edge
-
-    def _log_likelihoods(self, i: int, codes: Integers) -> Floats:
-        return self.targets[i].likelihood.at(codes)
-
-    def _fields(self, masks: Integers) -> Integers:
-        return masks
-
-    def _finish_rows(self, rows: Integers, masks: Integers, uniforms: Floats, a: Integers, b: Integers) -> None:
-        moves.finish_rows(self.move, rows, masks, *self.transitions, uniforms, a, b, self.work)
-
-    def _finish_columns(self, field: int, uniforms: Floats, a: Integers, b: Integers) -> None:
-        moves.finish_columns(self.move, field, *self.transitions, uniforms, a, b, self.work)
-
-
-class StatePair(LoopPair):
-    """Rows with any number of states. Inside a group the counts move as one row."""
-
-    def __init__(
-        self, move: moves.Move, n_uniforms: int, targets: tuple[StateTarget, StateTarget], betas: tuple[float, float]
-    ):
-        super().__init__(move, n_uniforms, targets, betas)
-        self.targets = targets
-        self.layout = targets[0].layout
-        self.transitions = self.layout, targets[0].log_trans, targets[1].log_trans, targets[0].edge
-
-    def _log_likelihoods(self, i: int, codes: Integers) -> Floats:
-        return self.targets[i].candidates.at(codes)
-
-    def _fields(self, masks: Integers) -> Integers:
-        return np.asarray(state_moves.fields_of_all(masks, self.layout))
-
-    def _finish_rows(self, rows: Integers, masks: Integers, uniforms: Floats, a: Integers, b: Integers) -> None:
-        state_moves.finish_rows(self.move, rows, masks, *self.transitions, uniforms, a, b, self.work)
-
-    def _finish_columns(self, field: int, uniforms: Floats, a: Integers, b: Integers) -> None:
-        state_moves.finish_columns(self.move, field, *self.transitions, uniforms, a, b, self.work)

@@ -71,7 +71,7 @@ class GradientEngine(CollapsedEngine):
 
     def _forget(self, n_rungs: int) -> None:
         """No tuning yet, and nothing learned."""
-        size = self.problem.learning.parameters.n_free
+        size = max(1, self.problem.learning.plain.parameters.n_free)
         self.log_step = np.full(n_rungs, np.log(1.2 * size**-0.25))
         self.n_jumps = np.full(n_rungs, self._whole(1))
         self.every_hmc = np.ones(n_rungs, np.int64)  # iterations from trajectory to trajectory
@@ -85,7 +85,7 @@ class GradientEngine(CollapsedEngine):
         # Draws of the chain, and proposals with their importance weights: those know more where jumps are good.
         n_peaks = len(self.proposals[0].tops) if self.proposals else 0
         self.draws_seen, self.jumps_seen = (
-            [WeightedMoments(n_peaks, self.problem.learning.parameters.n_free) for _ in range(n_rungs)]
+            [WeightedMoments(n_peaks, self.problem.learning.plain.parameters.n_free) for _ in range(n_rungs)]
             for _ in range(2)
         )
 
@@ -107,7 +107,8 @@ class GradientEngine(CollapsedEngine):
     def _start_near_optimum(self, r: int, rng: np.random.Generator) -> None:
         for _ in range(1000):
             (free,) = self.proposals[r].draw(rng, 1, SPREAD)
-            values = self.learning.parameters.from_free(free)
+            (peak,), _ = self.proposals[r].nearest(free[None])
+            values = np.concatenate([self.learning.plain.parameters.from_free(free), self.offsets[peak]])
             if self.learning.log_prior_free(values) > -np.inf and (
                 self.learning.log_evidence(values, self.betas[r]) > -np.inf
             ):
@@ -119,10 +120,11 @@ class GradientEngine(CollapsedEngine):
 
     def _propose(self) -> None:
         """Proposals of every rung from the optima."""
-        scale, maps = self.learning.parameters.scale, orders(self.learning)
+        scale, maps = self.learning.plain.parameters.scale, orders(self.learning)
         least = self.problem.peaks[0][0].log_mass(scale) - DEEPEST
         peaks = [peak for peak, _ in self.problem.peaks if peak.log_mass(scale) > least]
         self.proposals = [Proposals.of(peaks, scale, float(beta), maps) for beta in self.betas]
+        self.offsets = [peak.offset for peak in peaks]
         self._forget_draws(len(self.betas))
 
     def _bind(self) -> None:
@@ -151,20 +153,22 @@ class GradientEngine(CollapsedEngine):
             return
         if self.log_evidence[r] == -np.inf:
             self._start_again(r, rng)
-        if self.turn[r] % self.every_hmc[r] == 0:
-            self._trajectory(r, rng)
-        self.turn[r] += 1
-        if self.n_jumps[r]:
-            self._jump(r, int(self.n_jumps[r]), rng)
+        if self.learning.parameters.n_own:
+            if self.turn[r] % self.every_hmc[r] == 0:
+                self._trajectory(r, rng)
+            self.turn[r] += 1
+            if self.n_jumps[r]:
+                self._jump(r, int(self.n_jumps[r]), rng)
+        self._update_offset(r)
 
     def _here(self, r: int) -> tuple[Floats, float]:
         """Free coordinates of a replica, and their log density."""
-        values = self.values[r]
-        return self.learning.parameters.to_free(values), self._log_prior(values) + self.log_evidence[r]
+        values = self._own(r)
+        return self.learning.plain.parameters.to_free(values), self._log_prior(values) + self.log_evidence[r]
 
     def _log_prior(self, values: Floats) -> float:
-        """That of the free coordinates: the Jacobian is part of it."""
-        return self.learning.log_prior_free(values)
+        """That of the free coordinates: the Jacobian is part of it. An offset is given."""
+        return self.learning.plain.log_prior_free(values)
 
     def _jump(self, r: int, n: int, rng: np.random.Generator) -> None:
         """Independence Metropolis-Hastings, n times: propose from the mixture, wherever the chain is. So proposals are
@@ -176,7 +180,7 @@ class GradientEngine(CollapsedEngine):
         own, *log_densities = proposals.log_density(np.vstack([free, others])).tolist()
         weight = here - own  # log target - log proposal density
         log_uniforms = np.log(rng.random(n)).tolist()
-        places = [self.learning.parameters.from_free(other) for other in others]
+        places = [self.learning.plain.parameters.from_free(other) for other in others]
         log_priors = [self._log_prior(values) for values in places]
         log_evidences = self._log_evidences(r, places, log_priors)
         weights = [sum(parts) for parts in zip(log_priors, log_evidences, np.negative(log_densities), strict=True)]
@@ -184,7 +188,7 @@ class GradientEngine(CollapsedEngine):
         for i, there in enumerate(weights):
             accepted += math.exp(min(there - weight, 0.0))
             if log_uniforms[i] < there - weight:
-                self.values[r], self.log_evidence[r] = places[i], log_evidences[i]
+                self.values[r, : len(places[i])], self.log_evidence[r] = places[i], log_evidences[i]
                 weight = there
         self.proposed[r] = there, weight
         self.tried[r] += n, accepted
@@ -194,7 +198,7 @@ class GradientEngine(CollapsedEngine):
     def _log_evidences(self, r: int, places: list[Floats], log_priors: list[float]) -> list[float]:
         """Log evidences of values (P,) each, filtered together; those that the prior excludes are not."""
         possible = [values for values, log_prior in zip(places, log_priors, strict=True) if log_prior > -np.inf]
-        found = iter(self.learning.log_evidences(possible, self.betas[r]))
+        found = iter(self._without_offset(r).log_evidences(possible, self.betas[r]))
         return [next(found) if log_prior > -np.inf else -np.inf for log_prior in log_priors]
 
     def _trajectory(self, r: int, rng: np.random.Generator) -> None:
@@ -214,15 +218,16 @@ class GradientEngine(CollapsedEngine):
         n_steps = int(min(MOST_STEPS, np.ceil(LENGTH / step)))
         arguments = self.betas[r], proposals.roots[peak], step, n_steps
         with np.errstate(over="ignore", invalid="ignore"):  # a trajectory that leaves the earth is rejected
-            value, at, momentum = self.leapfrog(self.learning, *arguments, at, momentum)
+            value, at, momentum = self.leapfrog(self._without_offset(r), *arguments, at, momentum)
             there = value + proposals.log_share(at, peak) if np.isfinite(value) else -np.inf
             log_ratio = np.nan_to_num(energy + there - 0.5 * momentum @ momentum, nan=-np.inf)
         if self.warming_up:
             rate = LEARNING_RATE / np.sqrt(self.turn[r] + 1.0)
             self.log_step[r] += rate * (np.exp(min(float(log_ratio), 0.0)) - ACCEPTANCE)
         if np.log(rng.random()) < log_ratio:
-            self.values[r] = self.learning.parameters.from_free(at)
-            self.log_evidence[r] = value - self.learning.log_prior_free(self.values[r])
+            own = self.learning.plain.parameters.from_free(at)
+            self.values[r, : len(own)] = own
+            self.log_evidence[r] = value - self._log_prior(own)
 
     @staticmethod
     def leapfrog(
@@ -245,7 +250,7 @@ class GradientEngine(CollapsedEngine):
     # ---- Learning in warm-up ----------------------------------------------------------------------------------------
 
     def _see(self, r: int) -> None:
-        free = self.learning.parameters.to_free(self.values[r])
+        free = self.learning.plain.parameters.to_free(self._own(r))
         self.draws_seen[r].add(*self.proposals[r].nearest(free[None]), np.zeros(1))
         self.seen[r] += 1
         if self.seen[r] >= FIRST_ADAPTATION and int(self.seen[r]).bit_count() == 1:
@@ -267,7 +272,7 @@ class GradientEngine(CollapsedEngine):
         return -(-n_jumps // FOUR) * FOUR if self.problem.learning.side_by_side else n_jumps
 
     def _learn_proposals(self, r: int) -> None:
-        old, size = self.proposals[r], self.learning.parameters.n_free
+        old, size = self.proposals[r], self.learning.plain.parameters.n_free
         tops, covariances, trust = old.tops.copy(), old.covariances.copy(), TRUST * size
         seen = zip(self.draws_seen[r].sums(), self.jumps_seen[r].sums(), strict=True)
         weights, first, second = (draws + jumps for draws, jumps in seen)
@@ -293,12 +298,13 @@ class GradientEngine(CollapsedEngine):
 
     def empty_draws(self, n: int, thin: int) -> Draws:
         plain = super().empty_draws(n, thin)
-        if len(self.betas) > 1:
+        # Proposals that depend on an offset do not give the evidence.
+        if len(self.betas) > 1 or self.learning.parameters.offset is not None:
             return plain
         return plain._replace(work=np.empty((len(plain.log_prior), 1, 2)))
 
     def _look(self) -> Floats:
-        if len(self.betas) > 1:
+        if len(self.betas) > 1 or self.learning.parameters.offset is not None:
             return super()._look()
         self.work = self.proposed
         return np.zeros(1)

@@ -13,13 +13,12 @@ import numpy.typing as npt
 import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
+from chiasma.limits import MOST_RUNGS
 from chiasma.results.exchange_stats import barrier, suggested_size
 from chiasma.types import as_floats, is_count, shown
 
 # Range of ladder sizes that adaptation chooses from when no size is given.
 SMALLEST, LARGEST = 3, 24
-# Every rung is a replica of its own.
-MOST_RUNGS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,10 +36,17 @@ MOST_ORDERS = 720
 LEAST_SHARE = 0.02
 
 
+NO_OFFSET = np.empty(0)
+
+
 class Peak(NamedTuple):
     """A maximum: coordinates (d,), log density, curvatures (d, d) of data and prior, and slope (d,) of the log prior.
 
     strict : whether the density falls off in every direction.
+    offset : values of the offset there; the coordinates are those of the other parameters, and the curvatures hold the
+        offset fixed.
+    shared : (d, d) how much of the curvature is lost when the offset may follow; None: nothing.
+    log_width : the log of the integral over the offset, less the log density.
     """
 
     free: Floats
@@ -48,6 +55,9 @@ class Peak(NamedTuple):
     prior: Floats
     prior_slope: Floats
     strict: bool
+    offset: Floats = NO_OFFSET
+    shared: Floats | None = None
+    log_width: float = 0.0
 
     def at(self, beta: float, scale: Floats) -> tuple[Floats, Floats]:
         """Top (d,) and precision (d, d) at beta."""
@@ -56,8 +66,13 @@ class Peak(NamedTuple):
 
     def log_mass(self, scale: Floats) -> float:
         """Laplace's approximation of the log of the integral around it, at beta = 1."""
-        _, log_det = np.linalg.slogdet(self.at(1.0, scale)[1])
-        return float(self.log_density + 0.5 * (len(self.free) * log(2 * pi) - log_det))
+        _, log_det = np.linalg.slogdet(self.precision(scale))
+        return float(self.log_density + self.log_width + 0.5 * (len(self.free) * log(2 * pi) - log_det))
+
+    def precision(self, scale: Floats) -> Floats:
+        """(d, d) at beta = 1, the offset integrated out."""
+        whole = self.data + self.prior
+        return bounded(whole if self.shared is None else whole - self.shared, scale)[0]
 
 
 def bounded(precision: Floats, scale: Floats) -> tuple[Floats, bool]:
@@ -65,7 +80,7 @@ def bounded(precision: Floats, scale: Floats) -> tuple[Floats, bool]:
     scaled = precision * scale * scale[:, None]
     values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
     lifted = (vectors * np.maximum(values, FLATTEST)) @ vectors.T
-    return lifted / scale / scale[:, None], bool(values.min() > FLATTEST)
+    return lifted / scale / scale[:, None], bool(values.min(initial=np.inf) > FLATTEST)
 
 
 def peak_at(learning: Learning, free: Floats, scale: Floats, widths: Floats) -> Peak:
@@ -114,6 +129,7 @@ def orders(learning: Learning) -> Floats:
 
     Only the identity where there are too many.
     """
+    learning = learning.given(learning.parameters.centre)  # an offset does not depend on the order
     parameters, order = learning.parameters, CanonicalOrder(learning.model)
     identity = np.eye(parameters.n_free)
     if order.n_orders > MOST_ORDERS:
@@ -121,7 +137,7 @@ def orders(learning: Learning) -> Floats:
     maps = []
     for rows in order.orders():
         columns = [parameters.to_free(order.permuted(parameters.from_free(unit), rows)) for unit in identity]
-        maps.append(np.array(columns).T)
+        maps.append(np.array(columns).reshape(identity.shape).T)
     return np.array(maps)
 
 
@@ -199,7 +215,7 @@ class Proposals:
     def _terms(self, x: Floats) -> Floats:
         """(M, orders, n): logs of the parts of all peaks and orders in the density at x (n, d)."""
         size = x.shape[1]
-        moved = np.moveaxis(self.maps @ x.T, 1, 0).reshape(size, -1)
+        moved = np.moveaxis(self.maps @ x.T, 1, 0).reshape(size, len(self.maps) * len(x))
         squares = np.square(self._inverses @ (moved - self.tops[:, :, None])).sum(axis=1)
         terms = self._constants[:, None] - (FREEDOM + size) / 2 * np.log1p(squares / FREEDOM)
         return np.asarray(terms.reshape(len(self.tops), len(self.maps), len(x)))

@@ -1,9 +1,7 @@
-"""Learned parameters: updates given a path, and with the path integrated out.
+"""Learned parameters: the targets at their values, and updates with the paths integrated out.
 
-At any beta the target of a replica is p(theta) p(X | theta) p(y | X, theta)^beta.
-- Given X, the parameters of the chains and of the emission are independent. One pass over the columns computes
-  sufficient statistics of both; conjugate parameters are drawn directly, the others by slice sampling.
-- Without X, p(theta) sum_X p(X | theta) p(y | X, theta)^beta comes from the exact filter.
+At any beta the target of a replica is p(theta) p(X | theta) p(y | X, theta)^beta. Summed over X it comes from the exact
+filter; `given_paths` has the updates of theta given X.
 """
 
 from __future__ import annotations
@@ -17,19 +15,19 @@ from chiasma.errors import ImpossibleData, InvalidInput
 from chiasma.exact import side_by_side
 from chiasma.exact.log_density import ParameterDensity
 from chiasma.exact.passes import MEMORY, Passes
-from chiasma.kernels.codes import unpack
-from chiasma.kernels.transitions import count_moves
-from chiasma.models.additive import Additive
+from chiasma.models.additive import Additive, filled
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.learnable import shallow_copy
 from chiasma.models.observations import Observations
-from chiasma.models.state_target import AnyTarget, StateTarget
+from chiasma.models.parameters import Parameters
 from chiasma.models.target import Target
-from chiasma.sampling.conjugate import draw_chains, draw_gaussian
-from chiasma.sampling.slices import Lines, LogDensity
+from chiasma.sampling.given_paths import GivenPaths
+from chiasma.sampling.slices import LogDensity, SliceLines, slice_along
+from chiasma.stopping import look
 from chiasma.types import Floats, Integers
 
-# Indices of the blocks of Lines that a conditional update uses.
-CHAINS, EMISSION = range(2)
+# Slice updates of a smoothness given the coefficients, which cost nothing beside a path.
+SLICES = 3
 
 
 class Learning:
@@ -37,17 +35,84 @@ class Learning:
 
     def __init__(self, model: FactorialHMM, data: Observations, memory: int = MEMORY):
         model.emission.check(data)
+        model = model.for_data(data)
         self.model = model
         self.data = data
         self.memory = memory
         self.parameters = model.parameters
 
     @cached_property
-    def typical(self) -> AnyTarget:
+    def given_paths(self) -> GivenPaths:
+        """Updates of the values given the paths."""
+        return GivenPaths(self.model, self.data, self.log_prior_free)
+
+    @cached_property
+    def typical(self) -> Target:
         """The target at typical values; targets at other values have the same shapes."""
         return self.target(self.parameters.centre)
 
-    def target(self, values: Floats) -> AnyTarget:
+    def given(self, values: Floats) -> Learning:
+        """The same without the offset: what is left to learn where the offset has these values (P,)."""
+        offset = self.model.offset
+        if offset is None:
+            return self
+        other = shallow_copy(self)
+        named = self.parameters.unpack(values)
+        other.data = offset.with_values(named).subtracted(self.data)
+        other.model = shallow_copy(self.model)
+        other.model.offset = None
+        other.model.parameters = other.parameters = Parameters(self.model.chains.priors, self.model.emission.priors)
+        for cached in ("typical", "given_paths", "plain", "side_by_side"):
+            vars(other).pop(cached, None)
+        return other
+
+    @cached_property
+    def plain(self) -> Learning:
+        """The same without an offset, as far as it does not depend on the offset's values."""
+        return self.given(self.parameters.centre)
+
+    def update_given_path(
+        self, values: Floats, codes: Integers, beta: float, lines: SliceLines, rung: int, rng: np.random.Generator
+    ) -> Floats:
+        """New values (P,) given the path (T,) of codes of all rows."""
+        n_own = self.parameters.n_own
+        if n_own:
+            own = self.given(values).given_paths.update(values[:n_own], codes, beta, lines, rung, rng)
+            values = np.concatenate([own, values[n_own:]])
+        return self.update_offset(values, codes, beta, rng)
+
+    def update_offset(self, values: Floats, codes: Integers, beta: float, rng: np.random.Generator) -> Floats:
+        """New values (P,), in which coefficients and smoothnesses of the offset are drawn given the path (T,)."""
+        bound, offset = self.parameters.offset, self.model.offset
+        if bound is None or offset is None:
+            return values
+        named = self.parameters.unpack(values)
+        model = self.model.with_unchecked_values(named)
+        emission = model.emission
+        assert isinstance(emission, Additive)
+        y = self.data.y
+        seen = offset.with_values(named).subtracted(self.data).y
+        level = self.plain.given_paths.levels_of(codes)(values[: self.parameters.n_own])
+        weights = emission.draw_precisions(seen, level, beta, rng)
+        pulls = weights * (filled(y) - emission.expected(level))
+        solved = bound.solve(named, weights, pulls)
+        named |= bound.named(solved.draw(rng.standard_normal(bound.n_coefficients)))
+        named |= self.draw_smoothness(named, rng)
+        return np.concatenate([np.ravel(named[slot.name]) for slot in self.parameters.slots])
+
+    def draw_smoothness(self, named: dict[str, Floats], rng: np.random.Generator) -> dict[str, Floats]:
+        """Smoothnesses of the offset given its coefficients, by slices."""
+        bound = self.parameters.offset
+        assert bound is not None
+        found = {name: np.array(named[name]) for name in bound.priors if name not in {own.name for own in bound.bound}}
+        for name, i, log_density in bound.log_smoothness_densities(named):
+            at = np.log(found[name].flat[i : i + 1])
+            for _ in range(SLICES):
+                at, _ = slice_along(log_density, at, log_density(at), np.ones(1), rng)
+            found[name].flat[i] = np.exp(at[0])
+        return found
+
+    def target(self, values: Floats) -> Target:
         return self.model.with_unchecked_values(self.parameters.unpack(values)).exact_target(self.data)
 
     def admits(self, values: Floats) -> bool:
@@ -85,6 +150,7 @@ class Learning:
 
     def log_evidences(self, values: Sequence[Floats], beta: float) -> list[float]:
         """The same for several values (P,) each, side by side where there is such a filter."""
+        look()
         if not self.side_by_side or beta == 0:
             return [self.log_evidence(own, beta) for own in values]
         with np.errstate(all="ignore"):
@@ -96,7 +162,7 @@ class Learning:
     @cached_property
     def side_by_side(self) -> bool:
         """Whether evidences of several values take little more time than that of one."""
-        return side_by_side.fits_side_by_side(self.typical)
+        return self.parameters.offset is None and side_by_side.fits_side_by_side(self.typical)
 
     def log_density(self, free: Floats, beta: float) -> float:
         """Log density of free coordinates with the paths integrated out, not normalised; -inf at impossible values."""
@@ -107,7 +173,7 @@ class Learning:
         return ParameterDensity(self.model, self.data, beta, self.memory).value_and_gradient(free)
 
     def update_collapsed(
-        self, values: Floats, log_evidence: float, beta: float, lines: Lines, rung: int, rng: np.random.Generator
+        self, values: Floats, log_evidence: float, beta: float, lines: SliceLines, rung: int, rng: np.random.Generator
     ) -> tuple[Floats, float]:
         """Update the values with the path integrated out; returns them and their log evidence at beta."""
         known = {values.tobytes(): log_evidence}
@@ -124,10 +190,8 @@ class Learning:
         values = self.parameters.from_free(free)
         return values, known[values.tobytes()]
 
-    def draw_path(self, target: AnyTarget, beta: float, rng: np.random.Generator) -> Integers:
-        """(T,) codes: an exact draw from the posterior of the path at beta (FFBS). They are codes of the free rows, or,
-        where rows have more states or are equal, of all rows.
-        """
+    def draw_path(self, target: Target, beta: float, rng: np.random.Generator) -> Integers:
+        """(T,) codes of all rows: an exact draw from the posterior of the path at beta (FFBS)."""
         if beta == 0:
             return self.prior_path(target, rng)
         passes = Passes(target, beta, memory=self.memory, stay=True)
@@ -135,67 +199,11 @@ class Learning:
         uniforms = rng.random(path.shape)
         for segment in passes.backward():
             passes.draw(segment, uniforms, path)
-        return path[0] if isinstance(target, Target) else target.codes(path[0], rng)
+        return target.expand(target.to_codes(path[0]), rng)
 
-    def prior_path(self, target: AnyTarget, rng: np.random.Generator) -> Integers:
-        """(T,) codes of a path from the prior, as `draw_path` gives them."""
-        drawn = target.sample_prior(rng)
-        return drawn if isinstance(target, Target) else target.expand(drawn, rng)
-
-    def log_parts(self, target: AnyTarget, codes: Integers) -> tuple[float, float]:
-        """log p(X) and log p(y | X) of such a path."""
-        if isinstance(target, StateTarget):
-            return target.log_parts(codes)
-        return target.log_prior(codes), target.log_likelihood(codes)
-
-    def update_conditional(
-        self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator
-    ) -> Floats:
-        """Update the values given the path (T,) of the free rows."""
-        if len(self.parameters.of_chains):
-            values = self._update_chains(values, codes, lines, rung, rng)
-        if len(self.parameters.of_emission):
-            values = self._update_emission(values, codes, beta, lines, rung, rng)
-        return values
-
-    def _update_chains(
-        self, values: Floats, codes: Integers, lines: Lines, rung: int, rng: np.random.Generator
-    ) -> Floats:
-        edge, gaps = self.data.edge_kinds()
-        free_rows = list(self.model.free_rows)
-        counts = np.zeros((len(gaps), len(free_rows), 4), np.int64)
-        count_moves(codes, edge, counts)
-        values, drawn = draw_chains(self.model, self.data, counts, values, rng)
-        if drawn == set(self.model.chains.priors):
-            return values
-
-        def log_path(at: Floats) -> float:
-            chains = self.model.chains.with_unchecked_values(self.parameters.unpack(at))
-            _, trans = chains.tables(self.model.n_rows, self.data)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                terms = np.where(counts == 0, 0.0, counts * np.log(trans[:, free_rows]))
-            return float(terms.sum())
-
-        return self._sliced(values, self._with_prior(log_path), lines, rung, CHAINS, rng)
-
-    def _update_emission(
-        self, values: Floats, codes: Integers, beta: float, lines: Lines, rung: int, rng: np.random.Generator
-    ) -> Floats:
-        own = self.model.emission
-        assert isinstance(own, Additive)
-        assert isinstance(self.typical, Target)
-        present, group = np.unique(self.typical.expand(codes), return_inverse=True)
-        on = unpack(present, self.model.n_rows).T.astype(float)
-        summary = own.summarise(self.data.y, group, len(present))
-        values, drawn = draw_gaussian(self.model, summary, on, beta, values, rng)
-        if drawn == set(own.priors):
-            return values
-
-        def log_likelihood(at: Floats) -> float:
-            emission = own.with_unchecked_values(self.parameters.unpack(at))
-            return beta * emission.summed(summary, on @ emission.weights)
-
-        return self._sliced(values, self._with_prior(log_likelihood), lines, rung, EMISSION, rng)
+    def prior_path(self, target: Target, rng: np.random.Generator) -> Integers:
+        """(T,) codes of all rows: a path from the prior."""
+        return target.expand(target.sample_prior(rng), rng)
 
     def _with_prior(self, rest: LogDensity) -> LogDensity:
         """Log density of free coordinates: log prior plus `rest` of the values; -inf at impossible values."""
@@ -206,10 +214,3 @@ class Learning:
             return log_prior + rest(at) if log_prior > -np.inf else -np.inf
 
         return log_density
-
-    def _sliced(
-        self, values: Floats, log_density: LogDensity, lines: Lines, rung: int, block: int, rng: np.random.Generator
-    ) -> Floats:
-        start = self.parameters.to_free(values)
-        free, _ = lines.sweep(rung, block, log_density, start, log_density(start), rng)
-        return values if free is start else self.parameters.from_free(free)

@@ -16,13 +16,12 @@ import numpy as np
 from chiasma.errors import ImpossibleData
 from chiasma.kernels import ensemble
 from chiasma.kernels.layout import Layout
-from chiasma.models.borders import layout_of
-from chiasma.models.state_target import StateTarget
 from chiasma.models.target import Target
 from chiasma.sampling.engines import LoopEngine
 from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.learning import Learning
 from chiasma.sampling.problems import LearningProblem, Start, State
-from chiasma.sampling.slices import Lines
+from chiasma.sampling.slices import SliceLines
 from chiasma.storage.trace import Draws
 from chiasma.types import Floats, Integers
 
@@ -38,11 +37,14 @@ class LearningEngine(LoopEngine):
         for r in range(n_replicas):
             rng = self.streams.initial(r)
             values.append(self.learning.parameters.pack(start.values, self.learning.sample_prior(rng)))
-            target = self.learning.target(values[-1])
-            states.append(self.learning.prior_path(target, rng) if start.states is None else start.states)
+            states.append(self._first_path(self.learning.target(values[-1]), start.states, rng))
         self.values = np.array(values)
-        self.lines = Lines(n_replicas, self._blocks())
+        self.lines = SliceLines(n_replicas, self._blocks(), self.learning.plain.parameters.n_free)
         return np.array(states, np.int64)
+
+    @abstractmethod
+    def _first_path(self, target: Target, given: Integers | None, rng: np.random.Generator) -> Integers:
+        """(T,) a path to start from, from codes of all rows if they are given."""
 
     @abstractmethod
     def _blocks(self) -> list[Integers]:
@@ -58,23 +60,12 @@ class LearningEngine(LoopEngine):
         self.lines.adapt()
         super().restart()
 
-    def log_densities(self) -> Floats:
-        targets = [self.learning.target(values) for values in self.values]
-        pairs = zip(targets, self.states, strict=True)
-        log_liks = [self.learning.log_parts(target, codes)[1] for target, codes in pairs]
-        return np.array([log_liks, [self.learning.log_prior(values) for values in self.values]])
-
     def checkpoint(self) -> dict[str, Any]:
         return super().checkpoint() | {"values": self.values, "directions": self.lines.directions}
 
-    def code_layout(self) -> Layout:
-        typical = self.learning.typical
-        # Where rows have more states or are equal, paths are codes of all rows.
-        return typical.rows.layout if isinstance(typical, StateTarget) else layout_of(typical)
-
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
         self.values = np.array(checkpoint["values"])
-        self.lines = Lines(len(self.values), self._blocks())
+        self.lines = SliceLines(len(self.values), self._blocks(), self.learning.plain.parameters.n_free)
         self.lines.directions = np.array(checkpoint["directions"])
         super().restore(checkpoint)
 
@@ -85,15 +76,19 @@ class LearningEngine(LoopEngine):
     def _iterate(self, r: int, warming_up: bool) -> None:
         self._update(r)
         if warming_up:
-            self.lines.see(r, self.learning.parameters.to_free(self.values[r]))
+            self.lines.see(r, self.learning.plain.parameters.to_free(self._own(r)))
+
+    def _own(self, r: int) -> Floats:
+        """Values of a replica but those of an offset."""
+        return np.asarray(self.values[r, : self.learning.parameters.n_own])
 
     @abstractmethod
     def _update(self, r: int) -> None:
         """Update the parameters of a replica, and its path unless paths are integrated out."""
 
-    def _record(self, draws: Draws, n: int, log_prior: float, log_liks: Floats) -> None:
-        """Write the cold replica into draw n; log_prior: that of its path at its parameters."""
-        codes, values = self.states[-1], self.values[-1]
+    def _record(self, draws: Draws, n: int, codes: Integers, log_prior: float, log_liks: Floats) -> None:
+        """Write the cold replica into draw n: codes of all rows, and their log prior at its parameters."""
+        values = self.values[-1]
         draws.log_lik[n] = log_liks
         draws.log_prior[n] = log_prior + self.learning.log_prior(values)
         draws.states[n], draws.values[n] = self.problem.in_order(codes, values)
@@ -104,31 +99,39 @@ class LearningEngine(LoopEngine):
 
 
 class ConditionalEngine(LearningEngine):
-    """Gibbs sampling: parameters given the path, then the path given the parameters."""
+    """Gibbs sampling: parameters given the path, then the path given the parameters.
+
+    The path is one of codes of the target, in which equal rows are counted. Which of them are in which state is drawn
+    anew for every update of the parameters.
+    """
 
     def _blocks(self) -> list[Integers]:
-        return [self.learning.parameters.of_chains, self.learning.parameters.of_emission]
+        return self.learning.plain.given_paths.blocks
+
+    def _first_path(self, target: Target, given: Integers | None, rng: np.random.Generator) -> Integers:
+        return target.sample_prior(rng) if given is None else target.reduce(given)
+
+    def code_layout(self) -> Layout:
+        return self.learning.typical.layout
+
+    def log_densities(self) -> Floats:
+        return np.array([self.log_liks, [self.learning.log_prior(values) for values in self.values]])
 
     def _bind(self) -> None:
-        self.targets = [self._target(values) for values in self.values]
+        self.targets = [self.learning.target(values) for values in self.values]
         pairs = zip(self.targets, self.states, strict=True)
         self.log_liks = np.array([target.log_likelihood(codes) for target, codes in pairs])
-
-    def _target(self, values: Floats) -> Target:
-        """Updates and exchanges of paths work on rows of two states."""
-        target = self.learning.target(values)
-        assert isinstance(target, Target)
-        return target
 
     def _update(self, r: int) -> None:
         beta, rng, learning = self.betas[r], self.streams.replica(r), self.learning
         if beta == 0:
             self.values[r] = learning.sample_prior(rng)
-            self.targets[r] = self._target(self.values[r])
+            self.targets[r] = learning.target(self.values[r])
             self.states[r] = self.targets[r].sample_prior(rng)
         else:
-            self.values[r] = learning.update_conditional(self.values[r], self.states[r], beta, self.lines, r, rng)
-            self.targets[r] = self._target(self.values[r])
+            path = self.targets[r].expand(self.states[r], rng)
+            self.values[r] = learning.update_given_path(self.values[r], path, beta, self.lines, r, rng)
+            self.targets[r] = learning.target(self.values[r])
             self.problem.update.prepare(self.targets[r], beta).step(self.states[r], rng)
         self.log_liks[r] = self.targets[r].log_likelihood(self.states[r])
 
@@ -136,7 +139,9 @@ class ConditionalEngine(LearningEngine):
         return self.log_liks
 
     def _keep(self, draws: Draws, n: int, log_liks: Floats) -> None:
-        self._record(draws, n, self.targets[-1].log_prior(self.states[-1]), log_liks)
+        target = self.targets[-1]
+        codes = target.expand(self.states[-1], self.streams.arrangement())
+        self._record(draws, n, codes, target.log_parts(codes)[0], log_liks)
 
     def _exchange_pair(self, p: int) -> tuple[int, bool]:
         rng, betas, pair = self.streams.pair(p), self.betas[p : p + 2], slice(p, p + 2)
@@ -165,14 +170,27 @@ class CollapsedEngine(LearningEngine):
     difference of the betas.
     """
 
+    def _first_path(self, target: Target, given: Integers | None, rng: np.random.Generator) -> Integers:
+        return self.learning.prior_path(target, rng) if given is None else given
+
     def _blocks(self) -> list[Integers]:
-        return [np.arange(self.learning.parameters.n_free)]
+        return [np.arange(self.learning.plain.parameters.n_free)]
+
+    def code_layout(self) -> Layout:
+        return self.learning.model.layout
+
+    def log_densities(self) -> Floats:
+        targets = [self.learning.target(values) for values in self.values]
+        pairs = zip(targets, self.states, strict=True)
+        log_liks = [target.log_parts(codes)[1] for target, codes in pairs]
+        return np.array([log_liks, [self.learning.log_prior(values) for values in self.values]])
 
     def piece(self) -> int:
         # An iteration over few columns takes less time than handing over its draw.
         return max(1, PIECE_COLUMNS // self.problem.n_sites)
 
     def _bind(self) -> None:
+        self.placed: dict[bytes, Learning] = {}  # by the values of the offset
         pairs = zip(self.values, self.betas, strict=True)
         self.log_evidence = np.array([self.learning.log_evidence(values, beta) for values, beta in pairs])
 
@@ -187,9 +205,34 @@ class CollapsedEngine(LearningEngine):
             return
         if self.log_evidence[r] == -np.inf:
             self._start_again(r, rng)
-        self.values[r], self.log_evidence[r] = learning.update_collapsed(
-            self.values[r], self.log_evidence[r], beta, self.lines, r, rng
-        )
+        own = self._without_offset(r)
+        if own.parameters:
+            self.values[r, : own.parameters.n_values], self.log_evidence[r] = own.update_collapsed(
+                self._own(r), self.log_evidence[r], beta, self.lines, r, rng
+            )
+        self._update_offset(r)
+
+    def _without_offset(self, r: int) -> Learning:
+        """The problem of learning the other parameters of a replica, given its offset."""
+        n_own = self.learning.parameters.n_own
+        if n_own == self.learning.parameters.n_values:
+            return self.learning
+        key = self.values[r, n_own:].tobytes()
+        if key not in self.placed:
+            latest = list(self.placed.items())[-len(self.betas) :]
+            self.placed = dict(latest) | {key: self.learning.given(self.values[r])}
+        return self.placed[key]
+
+    def _update_offset(self, r: int) -> None:
+        """Draw the path and, given it, the offset. The path is then forgotten, so that this leaves the target of the
+        parameters invariant in which paths are integrated out.
+        """
+        if self.learning.parameters.offset is None:
+            return
+        beta, rng, learning = self.betas[r], self.streams.replica(r), self.learning
+        path = learning.draw_path(learning.target(self.values[r]), beta, rng)
+        self.values[r] = learning.update_offset(self.values[r], path, beta, rng)
+        self.log_evidence[r] = learning.log_evidence(self.values[r], beta)
 
     def _start_again(self, r: int, rng: np.random.Generator) -> None:
         """Draw the start from the prior again until the data are possible under it."""
@@ -218,8 +261,8 @@ class CollapsedEngine(LearningEngine):
         for r, (values, beta) in enumerate(zip(self.values, self.betas, strict=True)):
             target = self.learning.target(values)
             self.states[r] = self.learning.draw_path(target, beta, self.streams.replica(r))
-            log_prior, own[r] = self.learning.log_parts(target, self.states[r])
-        self._record(draws, n, log_prior, own)
+            log_prior, own[r] = target.log_parts(self.states[r])
+        self._record(draws, n, self.states[-1], log_prior, own)
 
     def _exchange_pair(self, p: int) -> tuple[int, bool]:
         up, down = self.work[p]

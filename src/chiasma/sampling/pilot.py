@@ -33,22 +33,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from chiasma.kernels.layout import unpack_codes
-from chiasma.models.state_target import AnyTarget, StateTarget
+from chiasma.models.target import Target
 from chiasma.sampling.differences import Differences, find_differences
-from chiasma.sampling.engines import StateEngine
+from chiasma.sampling.engines import PathEngine, path_engine
 from chiasma.sampling.exchanges import MosaicCrossover
-from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.plan import TRIED_BYTES, Plan
-from chiasma.sampling.pools import Pool
-from chiasma.sampling.problems import CodesProblem, Start
+from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
+from chiasma.sampling.threads import Pool
 from chiasma.sampling.updates import BlockGibbs, GaussianBlocks, Jumps
 from chiasma.types import Floats, Integers
 
@@ -93,11 +92,11 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Tried:
     """A candidate, and what its chains did."""
 
     plan: Plan
-    problem: CodesProblem[Any]
+    problem: PathProblem
     iterations: int
     spent: float  # work, as a multiple of what a trial is to take
     halves: Floats  # (chain, half, row and state, column): shares of time in a state
@@ -106,20 +105,20 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Score:
     """How a candidate did."""
 
-    trial: Trial
+    trial: Tried
     score: float  # what the disagreement would be after the same, much longer work: the less the better
     slowness: float  # the same over the disagreement by now, squared
     log_error: float  # standard error of the logarithm of the score
 
-    def beats(self, other: Verdict, by: float) -> bool:
+    def beats(self, other: Score, by: float) -> bool:
         """Whether the score is smaller by more than so many standard errors of the comparison."""
         return math.log(other.score / self.score) > by * math.hypot(self.log_error, other.log_error)
 
 
-def work_of(target: AnyTarget, plan: Plan) -> float:
+def work_of(target: Target, plan: Plan) -> float:
     """Modelled nanoseconds of one iteration of a plan, all replicas together."""
     update, n_replicas = plan.update, len(plan.ladder)
     assert isinstance(update, BlockGibbs | GaussianBlocks | Jumps)
@@ -131,65 +130,62 @@ def work_of(target: AnyTarget, plan: Plan) -> float:
     )
     if isinstance(update, Jumps):  # a block, twice: with a difference and without
         sweep += per_block + 2 * target.n_columns * (per_column + 2 * per_state * _width(target, blocks.size))
-    if isinstance(update, GaussianBlocks):
-        compiled = n_replicas == 1
-    else:
-        compiled = not isinstance(target, StateTarget) and target.tabulated
+    compiled = n_replicas == 1 if isinstance(update, GaussianBlocks) else target.binary and target.tabulated
     per_site, per_exchange = EXCHANGE if compiled else LOOPED_EXCHANGE
     exchanges = (n_replicas - 1) / 2 * (per_site * target.n_columns + per_exchange)
     return n_replicas * (sweep + (0.0 if compiled else CALL)) + exchanges
 
 
-def _cost(target: AnyTarget, update: BlockGibbs | GaussianBlocks | Jumps) -> tuple[float, float, float]:
+def _cost(target: Target, update: BlockGibbs | GaussianBlocks | Jumps) -> tuple[float, float, float]:
     if isinstance(update, GaussianBlocks):
         return FUSED
-    if isinstance(target, StateTarget):
+    if not target.binary:
         return STATES
     return TABULATED if target.tabulated else STREAMED
 
 
-def _width(target: AnyTarget, size: int) -> float:
+def _width(target: Target, size: int) -> float:
     """Joint states of a block of so many rows, or of a typical one where rows differ."""
-    return typical_width(target, size) if isinstance(target, StateTarget) else 1 << size
+    return 1 << size if target.binary else typical_width(target, size)
 
 
-def saves_a_table(target: AnyTarget, plan: Plan, iterations: int) -> bool:
+def saves_a_table(target: Target, plan: Plan, iterations: int) -> bool:
     """Whether computing likelihoods on demand in so many iterations, of all chains, takes less than a table of them."""
-    if isinstance(target, StateTarget) or not target.tabulated or not isinstance(plan.update, BlockGibbs):
+    if not target.binary or not target.tabulated or not isinstance(plan.update, BlockGibbs):
         return False
     on_demand = work_of(replace(target, table_bytes=0), plan) - work_of(target, plan)
     return iterations * on_demand < TABLE * target.n_columns * target.n_states
 
 
-def _takes_all(target: AnyTarget, plan: Plan) -> bool:
+def _takes_all(target: Target, plan: Plan) -> bool:
     """Whether rows of different blocks are independent: then draws are."""
     assert isinstance(plan.update, BlockGibbs | GaussianBlocks)
     return plan.update.size >= plan.update.largest(target)
 
 
-def typical_width(target: StateTarget, size: int) -> float:
+def typical_width(target: Target, size: int) -> float:
     """Joint states of a typical block."""
     return math.exp(size * math.log(target.n_states) / target.n_axes)
 
 
-class Decision(NamedTuple):
+class Chosen(NamedTuple):
     """The plan of a pilot, its problem, states (R, T) to start chains from, and what is left of the warm-up."""
 
     plan: Plan
-    problem: CodesProblem[Any]
+    problem: PathProblem
     states: list[Integers]
     left: int
 
 
 def decide(
-    problem: CodesProblem[Any],
+    problem: PathProblem,
     plan: Plan,
     entropy: int,
     chains: int,
     warmup: int,
     workers: int,
     display: Progress,
-) -> Decision:
+) -> Chosen:
     """What the pilot chooses.
 
     plan : one with a trial; its update is the candidate that all begin with.
@@ -197,23 +193,23 @@ def decide(
     assert plan.trial is not None
     target, trial = problem.target, plan.trial
     if len(trial.updates) == 1 and _takes_all(target, plan):
-        return Decision(replace(plan, trial=None), problem, [], warmup)
+        return Chosen(replace(plan, trial=None), problem, [], warmup)
     whole = chains * warmup * work_of(target, plan)
     work = SHARE * whole / CHAINS
     first = [replace(plan, update=update, reason=reason) for update, reason in trial.updates]
     if work < FEWEST_ITERATIONS * work_of(target, plan):
         plan = replace(plan, reason=f"{plan.reason}; the warm-up is too short for a pilot", trial=None)
-        return Decision(plan, problem, [], warmup)
+        return Chosen(plan, problem, [], warmup)
     with Pool(workers) as pool:
         run = Pilot(entropy, CHAINS, work, pool, display)
         display.begin("pilot", 1 + len(first))
-        begun = run.advance(problem, plan, [problem.initial(streams.initial(0)) for streams in run.streams])
+        begun = run.advance(problem, plan, [problem.target.sample_prior(streams.initial(0)) for streams in run.streams])
         cold = [states[-1] for states in begun.states]
         tried = [run.advance(problem, one, cold) for one in first]
         found = compare(tried)
         spent = [begun, *tried]
 
-        def widen(more: list[tuple[CodesProblem[Any], Plan]]) -> list[Verdict]:
+        def widen(more: list[tuple[PathProblem, Plan]]) -> list[Score]:
             more = [(own, one) for own, one in more if work >= FEWEST_ITERATIONS * work_of(own.target, one)]
             display.begin("pilot where chains are stuck", len(more))
             tried.extend(run.advance(own, one, cold) for own, one in more)
@@ -221,7 +217,7 @@ def decide(
             return compare(tried)
 
         if _of_default(found, plan).slowness > STUCK and not _takes_all(target, plan):
-            tables = Tables.of(target, whole)
+            tables = PilotTables.of(target, whole)
             larger = [(problem, replace(plan, update=update, reason=reason)) for update, reason in trial.larger]
             found = widen(larger + _with_jumps(problem, first[0], run.differences(tried), tables))
             if trial.ladders and choose(found, plan).slowness > STUCK:
@@ -242,14 +238,14 @@ def decide(
         f"root of their slowness: {scores}); {trial.because}; no evidence, which was not asked for"
     )
     chosen = replace(best.trial.plan, reason=reason, trial=None)
-    return Decision(chosen, best.trial.problem, best.trial.states, max(left, 0))
+    return Chosen(chosen, best.trial.problem, best.trial.states, max(left, 0))
 
 
-def _of_default(found: Sequence[Verdict], plan: Plan) -> Verdict:
+def _of_default(found: Sequence[Score], plan: Plan) -> Score:
     return next(one for one in found if one.trial.plan.update == plan.update)
 
 
-def choose(found: Sequence[Verdict], plan: Plan) -> Verdict:
+def choose(found: Sequence[Score], plan: Plan) -> Score:
     """The candidate to take: that of the plan, unless another is preferred."""
     best = _of_default(found, plan)
     for one in found:
@@ -257,7 +253,7 @@ def choose(found: Sequence[Verdict], plan: Plan) -> Verdict:
     return best
 
 
-def finalists(found: Sequence[Verdict], plan: Plan) -> list[Verdict]:
+def finalists(found: Sequence[Score], plan: Plan) -> list[Score]:
     """The chosen candidate and its best rival, if trials were too short for a clear answer, because chains have not yet
     forgotten where they began; else none.
     """
@@ -267,7 +263,7 @@ def finalists(found: Sequence[Verdict], plan: Plan) -> list[Verdict]:
     return [best, *close] if best.slowness > STUCK and close else []
 
 
-def preferred(one: Verdict, best: Verdict) -> bool:
+def preferred(one: Score, best: Score) -> bool:
     """Whether a candidate takes the place of the best so far."""
     own, other = one.trial.plan, best.trial.plan
     if len(own.ladder) > len(other.ladder) == 1 and not one.score < GAIN * best.score:
@@ -283,8 +279,8 @@ def _rows(plan: Plan) -> int:
 
 
 def _with_jumps(
-    problem: CodesProblem[Any], smallest: Plan, differences: Differences, tables: Tables
-) -> list[tuple[CodesProblem[Any], Plan]]:
+    problem: PathProblem, smallest: Plan, differences: Differences, tables: PilotTables
+) -> list[tuple[PathProblem, Plan]]:
     """The candidate that jumps along differences of the chains, if there are any."""
     size = _few_rows(problem.target, smallest)
     plan = replace(
@@ -295,42 +291,42 @@ def _with_jumps(
     return [(tables.pose(problem, plan), plan)] if differences.weights else []
 
 
-def _few_rows(target: AnyTarget, smallest: Plan) -> int:
-    return _rows(smallest) if isinstance(target, StateTarget) else min(FEW_ROWS, target.n_axes)
+def _few_rows(target: Target, smallest: Plan) -> int:
+    return min(FEW_ROWS, target.n_axes) if target.binary else _rows(smallest)
 
 
-class Tables(NamedTuple):
+class PilotTables(NamedTuple):
     """The target with a table of likelihoods and without one; the work of the warm-up of all chains."""
 
-    present: AnyTarget
-    absent: AnyTarget
+    present: Target
+    absent: Target
     n_built: int  # tables that the pilot has by now: the logarithms, and their exponentials at beta = 1
     whole: float
 
     @classmethod
-    def of(cls, target: AnyTarget, whole: float) -> Tables:
-        if isinstance(target, StateTarget):
+    def of(cls, target: Target, whole: float) -> PilotTables:
+        if not target.binary:
             return cls(target, target, 0, whole)
         absent = replace(target, table_bytes=0)
         if target.tabulated:
             return cls(target, absent, 2, whole)
         return cls(replace(target, table_bytes=TRIED_BYTES), absent, 0, whole)
 
-    def pose(self, problem: CodesProblem[Any], plan: Plan) -> CodesProblem[Any]:
+    def pose(self, problem: PathProblem, plan: Plan) -> PathProblem:
         """The problem with a table at every rung if that takes little of the work of the warm-up, without if not."""
         target = self.present
         n_tables = 1 + len(plan.ladder) - self.n_built
-        entries = 0 if isinstance(target, StateTarget) else n_tables * target.n_columns * target.n_states
+        entries = n_tables * target.n_columns * target.n_states if target.binary else 0
         fits = target.tabulated and TABLE * entries <= TABLE_SHARE * self.whole
         assert plan.update is not None
         posed = target if fits else self.absent
-        own = problem if posed is problem.target else type(problem)(posed, plan.update, plan.exchange)
+        own = problem if posed is problem.target else PathProblem(posed, plan.update, plan.exchange)
         return own.with_moves(plan.update, plan.exchange)
 
 
 def _with_ladder(
-    problem: CodesProblem[Any], smallest: Plan, temperatures: Sequence[float], tables: Tables
-) -> tuple[CodesProblem[Any], Plan]:
+    problem: PathProblem, smallest: Plan, temperatures: Sequence[float], tables: PilotTables
+) -> tuple[PathProblem, Plan]:
     """A candidate with a ladder: small blocks, since hot replicas move by small steps; in the compiled loop if that
     has its tables.
     """
@@ -361,7 +357,7 @@ class Pilot:
         self.pool = pool
         self.display = display
 
-    def differences(self, trials: Sequence[Trial]) -> Differences:
+    def differences(self, trials: Sequence[Tried]) -> Differences:
         """In what the columns of different chains differ, if in more rows than small blocks have."""
         seen = np.concatenate([trial.seen for trial in trials], axis=1)
         rng = Streams(self.entropy, FIRST_CHAIN + len(self.streams)).initial(0)
@@ -369,29 +365,29 @@ class Pilot:
             seen, trials[0].problem.target.layout, _few_rows(trials[0].problem.target, trials[0].plan), rng
         )
 
-    def advance(self, problem: CodesProblem[Any], plan: Plan, states: Sequence[Integers]) -> Trial:
+    def advance(self, problem: PathProblem, plan: Plan, states: Sequence[Integers]) -> Tried:
         """Run a candidate from the given states (T,) of the chains, all replicas of a chain from the same."""
         assert plan.update is not None
         own = problem.with_moves(plan.update, plan.exchange)  # kept for the run, with its tables
         return self._run(own, plan, states, self.work, self.streams)
 
-    def go_on(self, trial: Trial) -> Trial:
+    def go_on(self, trial: Tried) -> Tried:
         """Run a candidate again, and longer, from where its replicas ended."""
         return self._run(trial.problem, trial.plan, trial.states, FINAL * self.work, self.later_streams)
 
     def _run(
         self,
-        own: CodesProblem[Any],
+        own: PathProblem,
         plan: Plan,
         states: Sequence[Integers],
         work: float,
         streams: Sequence[Streams],
-    ) -> Trial:
+    ) -> Tried:
         cost = work_of(own.target, plan)
         half = min(max(int(work / cost) // 2, FEWEST_ITERATIONS // 2), MOST_ITERATIONS // 2)
 
         def one(chain: int) -> tuple[Floats, Integers, Integers]:
-            kind = state_engine(own, plan.ladder.betas)
+            kind = path_engine(own, plan.ladder.betas)
             every = 1 if plan.exchange is not None else 0
             engine = kind(own, plan.ladder.betas, every, streams[chain], Start(states[chain]))
             (early, _), (late, seen) = mean_states(engine, half), mean_states(engine, half)
@@ -399,7 +395,7 @@ class Pilot:
 
         found = list(self.pool.map(one, range(len(states))))
         self.display.tick()
-        return Trial(
+        return Tried(
             plan=plan,
             problem=own,
             iterations=2 * half,
@@ -410,7 +406,7 @@ class Pilot:
         )
 
 
-def compare(trials: Sequence[Trial]) -> list[Verdict]:
+def compare(trials: Sequence[Tried]) -> list[Score]:
     """How every candidate did, against the mean of the chains of all of them; the better ones count more in it."""
     means = np.array([trial.halves.mean(axis=1) for trial in trials])  # (candidate, chain, row and state, column)
     weights = np.full(len(trials), 1 / len(trials))
@@ -419,13 +415,13 @@ def compare(trials: Sequence[Trial]) -> list[Verdict]:
         # A chain is a part of the mean, and nearer to it for that.
         own_part = 1 - weights / means.shape[1]
         errors = np.mean((means - centre) ** 2, axis=1) / own_part[:, None, None]
-        found = [_verdict(trial, error) for trial, error in zip(trials, errors, strict=True)]
+        found = [_score(trial, error) for trial, error in zip(trials, errors, strict=True)]
         weights = np.array([one.score**-2 for one in found])
         weights /= weights.sum()
     return found
 
 
-def _verdict(trial: Trial, errors: Floats) -> Verdict:
+def _score(trial: Tried, errors: Floats) -> Score:
     """errors (row and state, column): mean squares, over chains, of what is off."""
     within = np.mean((trial.halves[:, 0] - trial.halves[:, 1]) ** 2, axis=0) / 4
     bounds = np.linspace(0, errors.shape[1], min(STRETCHES, errors.shape[1]) + 1).astype(int)
@@ -435,7 +431,7 @@ def _verdict(trial: Trial, errors: Floats) -> Verdict:
     later, now = (np.sqrt(part).mean(axis=0) @ lengths for part in (off * slowness, off))
     scores = np.sqrt(off * slowness).mean(axis=0) * lengths + TINY
     without = (scores.sum() - scores) / (lengths.sum() - lengths + (len(lengths) == 1))
-    return Verdict(
+    return Score(
         trial=trial,
         score=float(scores.sum() / lengths.sum() * math.sqrt(trial.spent)),
         slowness=float((later / max(now, TINY)) ** 2),
@@ -443,11 +439,11 @@ def _verdict(trial: Trial, errors: Floats) -> Verdict:
     )
 
 
-def mean_states(engine: StateEngine, n: int) -> tuple[Floats, Integers]:
+def mean_states(engine: PathEngine, n: int) -> tuple[Floats, Integers]:
     """(sum of S_k - 1, T): share of n iterations that every row spends in every state but the first, of COLUMNS columns
     at most, evenly spaced. And some of the codes (m, T).
     """
-    target = engine.problem.target  # type: ignore[attr-defined]  # of codes
+    target = engine.problem.target
     layout, n_columns = target.layout, engine.states.shape[1]
     columns = np.linspace(0, n_columns - 1, min(n_columns, COLUMNS)).round().astype(int)
     first = np.cumsum(layout.sizes - 1) - (layout.sizes - 1)

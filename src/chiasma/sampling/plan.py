@@ -14,12 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.errors import InvalidInput
 from chiasma.exact.passes import MEMORY
-from chiasma.models.state_target import AnyTarget, StateTarget
+from chiasma.models.target import Target
 from chiasma.sampling.exchanges import EXCHANGES, Exchange, MosaicCrossover, Swap
 from chiasma.sampling.ladder import Ladder, as_ladder
-from chiasma.sampling.updates import UPDATES, BlockGibbs, Collapsed, Exact, GaussianBlocks, Jumps, Update, fits_memory
+from chiasma.sampling.updates import (
+    UPDATES,
+    BlockGibbs,
+    Collapsed,
+    Compose,
+    Exact,
+    GaussianBlocks,
+    Jumps,
+    Update,
+    fits_memory,
+)
 from chiasma.types import as_floats, shown
 
 # Default time budget of exact draws in seconds, `exact_seconds` of sample(); replicas are used above it.
@@ -88,7 +98,7 @@ def as_budget(seconds: Any) -> float:
     return float(given)
 
 
-def exact_cost(target: AnyTarget) -> tuple[float, float]:
+def exact_cost(target: Target) -> tuple[float, float]:
     """Estimated seconds of one exact filter, and the minimum memory of its messages in bytes."""
     states = float(target.n_states)
     seconds = FILTER_SECONDS * target.n_columns * states * target.n_operations
@@ -96,13 +106,13 @@ def exact_cost(target: AnyTarget) -> tuple[float, float]:
     return seconds, 8.0 * states * kept_columns
 
 
-def exact_cost_text(target: AnyTarget) -> str:
+def exact_cost_text(target: Target) -> str:
     seconds, memory = exact_cost(target)
     size = f"{target.size_text} x {target.n_columns:,} sites"
     return f"the exact filter over {size} takes about {_seconds(seconds)} and {_mebibytes(memory)}"
 
 
-def filters_of_draws(target: AnyTarget) -> int:
+def filters_of_draws(target: Target) -> int:
     """How often exact draws filter the data: again for the draws of a chain, where not all messages fit in memory.
 
     A chain draws thousands of paths at a time (`engines.exact_batch`), and a draw by itself takes less than a row
@@ -112,17 +122,17 @@ def filters_of_draws(target: AnyTarget) -> int:
     return 1 if kept <= MEMORY else 2
 
 
-def block_rows(target: AnyTarget) -> int:
+def block_rows(target: Target) -> int:
     """The default number of rows that are updated jointly; equal rows count as one."""
-    if isinstance(target, StateTarget):
+    if not target.binary:
         return _block_axes(target)
     rows = BLOCK_ROWS
     while rows > FEW_BLOCK_ROWS and 8 * target.n_columns << rows > BLOCK_BYTES:
         rows -= 1
-    return min(rows, target.n_rows)
+    return min(rows, target.n_axes)
 
 
-def _block_axes(target: StateTarget) -> int:
+def _block_axes(target: Target) -> int:
     """As many as a typical block can have within BLOCK_STATES, and the widest one within BLOCK_BYTES."""
     typical = math.exp(math.log(target.n_states) / target.n_axes)  # geometric mean of the numbers of states
     size = max(1, min(target.n_axes, int(math.log(BLOCK_STATES) / math.log(typical) + 1e-9)))
@@ -131,7 +141,7 @@ def _block_axes(target: StateTarget) -> int:
     return size
 
 
-def larger_blocks(target: AnyTarget, update: Update) -> int | None:
+def larger_blocks(target: Target, update: Update) -> int | None:
     """Rows of a block to try in place of an update, or None where it draws as many jointly or paths as a whole.
 
     >>> import chiasma as ch
@@ -148,7 +158,7 @@ def larger_blocks(target: AnyTarget, update: Update) -> int | None:
     return size if size > _rows_at_once(target, update) else None
 
 
-def _rows_at_once(target: AnyTarget, update: Update) -> int:
+def _rows_at_once(target: Target, update: Update) -> int:
     """Rows that an update draws jointly; raises InvalidInput for blocks that do not fit the target."""
     if isinstance(update, BlockGibbs):
         return max(step.size for step in update.steps(target))
@@ -161,7 +171,7 @@ def _rows_at_once(target: AnyTarget, update: Update) -> int:
 
 
 def plan_paths(
-    target: AnyTarget,
+    target: Target,
     update: Any,
     exchange: Any,
     ladder: Any,
@@ -198,11 +208,11 @@ def plan_paths(
     return plan_replicas(chosen, exchange, ladder, MosaicCrossover(), why)
 
 
-def _tried(target: AnyTarget, ladders: bool, over: str) -> Plan:
+def _tried(target: Target, ladders: bool, over: str) -> Plan:
     """Blocks of several sizes without a ladder, from which the pilot is to choose."""
     kind: type[BlockGibbs] | type[GaussianBlocks] = GaussianBlocks if GaussianBlocks.serves(target) else BlockGibbs
     small, middle, large = (min(size, kind.largest(target)) for size in _tried_sizes(target, kind))
-    few = 1 if isinstance(target, StateTarget) else FEW_BLOCK_ROWS
+    few = FEW_BLOCK_ROWS if target.binary else 1
     while middle > few and not _fits_caches(target, middle):
         middle -= 1
     first = sorted({min(small, middle), middle})
@@ -221,12 +231,12 @@ def _tried(target: AnyTarget, ladders: bool, over: str) -> Plan:
     )
 
 
-def _fits_caches(target: AnyTarget, size: int) -> bool:
+def _fits_caches(target: Target, size: int) -> bool:
     return 8 * target.n_columns * target.widest(size) <= TRIED_BYTES
 
 
-def _tried_sizes(target: AnyTarget, kind: type[Update]) -> Sequence[int]:
-    if not isinstance(target, StateTarget):
+def _tried_sizes(target: Target, kind: type[Update]) -> Sequence[int]:
+    if target.binary:
         return FUSED_ROWS if kind is GaussianBlocks else TRIED_ROWS
     typical = math.log(target.n_states) / target.n_axes
     return [max(1, int(math.log(states) / typical + 1e-9)) for states in TRIED_STATES]
@@ -250,33 +260,22 @@ def check_evidence(plan: Plan, evidence: Any, proper_prior: bool = True) -> None
 
 
 def plan_learning(
-    target: AnyTarget,
+    target: Target,
     update: Any,
     exchange: Any,
     ladder: Any,
-    with_rows: bool = False,
     exact_seconds: float = EXACT_SECONDS,
 ) -> Plan:
     """Choose them for a model with parameters to learn; target: the paths at typical parameters.
-
-    with_rows : the model is one of rows with values, whose parameters are learned with the paths integrated out.
 
     "auto" compares effective draws per second: with the paths integrated out, by gradients, and given the paths.
     """
     _check_ladder_name(ladder)
     if isinstance(update, str) and update == "auto":
-        if with_rows:
-            chosen, why = _auto_rows(target, exact_seconds)
-        else:
-            chosen, why = _auto_learning(target, exchange, exact_seconds)
+        chosen, why = _auto_learning(target, exchange, exact_seconds)
     else:
         chosen, why = _named_update(update, target), "update as given"
     collapsed = isinstance(chosen, Exact | Collapsed)
-    if with_rows and not collapsed:
-        raise InvalidInput(
-            "parameters of a model with rows= are learned with the paths integrated out: use update='collapsed' or "
-            f"update='exact', got {shown(update)}; or use rows=ch.Switches(...) for rows of two states"
-        )
     if isinstance(chosen, Collapsed) and isinstance(ladder, str) and exchange in ("auto", None):
         # Jumps between the optima do what a ladder is for, at one rung.
         exchange = None
@@ -289,26 +288,12 @@ def plan_learning(
     return replace(plan, learns=True)
 
 
-def _auto_rows(target: AnyTarget, exact_seconds: float) -> tuple[Update, str]:
-    seconds, memory = exact_cost(target)
-    starts = int(min(MOST_STARTS, exact_seconds / (FILTERS_PER_START * (seconds + EVALUATION_SECONDS))))
-    if starts < FEWEST_STARTS or memory > MEMORY:
-        raise BudgetExceeded(
-            f"{exact_cost_text(target)}, too much to learn parameters: a search for optima takes "
-            f"{FEWEST_STARTS * FILTERS_PER_START:,} of them; take fewer rows or states, raise exact_seconds "
-            f"({exact_seconds:g} s), or insist with update=ch.Collapsed(starts=...)"
-        )
-    rate = 1 / (FILTERS_PER_DRAW * (seconds + EVALUATION_SECONDS))
-    why = "parameters with the paths integrated out, by gradients"
-    return Collapsed(starts=starts), f"{why}: about {_rate(rate)} effective draws per second"
-
-
-def _auto_learning(target: AnyTarget, exchange: Any, exact_seconds: float) -> tuple[Update, str]:
-    assert not isinstance(target, StateTarget)
+def _auto_learning(target: Target, exchange: Any, exact_seconds: float) -> tuple[Update, str]:
     seconds, memory = exact_cost(target)
     seconds += EVALUATION_SECONDS
     rows = block_rows(target)
-    sweep = FILTER_SECONDS * target.n_columns * (rows + 2) * math.ceil(target.n_rows / rows) * 2.0**rows
+    per_state = rows + 2 if target.binary else target.n_operations * rows / target.n_axes
+    sweep = FILTER_SECONDS * target.n_columns * per_state * math.ceil(target.n_axes / rows) * target.widest(rows)
     given_paths = EFFECTIVE_PER_ITERATION / (TYPICAL_RUNGS * (sweep + PARAMETER_SECONDS))
     integrated = 1 / (FILTERS_PER_DRAW * seconds)
     starts = int(min(MOST_STARTS, exact_seconds / (FILTERS_PER_START * seconds)))
@@ -365,8 +350,9 @@ def _adapted_text(rungs: Ladder, exchange: Any) -> str:
     return f"{text} (with no exchange: one, without evidence)" if unasked else text
 
 
-def _named_update(update: Any, target: AnyTarget) -> Update:
+def _named_update(update: Any, target: Target) -> Update:
     if isinstance(update, Update):
+        _check_blocks(update, target)
         return update
     if isinstance(update, str) and update in UPDATES:
         kind = UPDATES[update]
@@ -377,6 +363,20 @@ def _named_update(update: Any, target: AnyTarget) -> Update:
         f'update must be "auto", {", ".join(map(repr, UPDATES))} or an object such as ch.HammingBall(radius=2), '
         f"got {shown(update)}"
     )
+
+
+def _check_blocks(update: Update, target: Target) -> None:
+    """Raise InvalidInput for given blocks that leave a row out: it would stay where it starts."""
+    parts = update.updates if isinstance(update, Compose) else [update]
+    if not all(isinstance(part, BlockGibbs) and part.blocks is not None for part in parts):
+        return
+    updated = {axis for step in update.steps(target) for axis in step.values.tolist()}
+    left = [k for axis, rows in enumerate(target.groups) if axis not in updated for k in rows]
+    if left:
+        raise InvalidInput(
+            f"blocks must update every free row, got none with row {left[0]}; add it to a block, or use "
+            "ch.Compose([..., ch.RowGibbs()])"
+        )
 
 
 def _check_ladder_name(ladder: Any) -> None:

@@ -76,7 +76,7 @@ class Progress:
         """last: the stage that no other follows. The time left is that of a stage, and of the others it says so."""
         self._last = last
         self._bars: Any = None
-        self._lines: Lines | None = None
+        self._lines: LogLines | None = None
         self._tasks: list[Any] = []
         self._paces: list[Pace] = []
         self._seed = seed
@@ -89,7 +89,7 @@ class Progress:
         if console.is_terminal:
             self._make_bars(console)
         else:
-            self._lines = Lines(reason)
+            self._lines = LogLines(reason)
 
     def tell(self, reason: str) -> None:
         """Say with the next stage what was chosen and why."""
@@ -203,13 +203,13 @@ class Progress:
             self._bars.stop()
 
 
-class Lines:
+class LogLines:
     """Lines on stderr for logs: how far a stage is and how long it may take. A short run says nothing.
 
     Examples
     --------
     >>> now = [0.0]
-    >>> lines = Lines("exact draws", clock=lambda: now[0], write=print)
+    >>> lines = LogLines("exact draws", clock=lambda: now[0], write=print)
     >>> lines.begin("draws", 400)
     >>> now[0] = 5.0
     >>> lines.tell_if_due()

@@ -1,69 +1,64 @@
-"""sample(): runs chains of replicas: warm-up with ladder adaptation, sampling, interrupts, resuming."""
+"""sample() in six phases: validate, plan, pilot, build, run, assemble.
+
+Each phase is one function, which takes and returns named objects: a `Request` (what was asked for), a `Choice` (the
+problem, the plan and the starts of the chains), the engines of the chains, and what they have `Drawn`.
+"""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
+from chiasma.hints import hinted
+from chiasma.kernels.ensemble import Tally
+from chiasma.limits import MOST_CHAINS
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.results import assembly
 from chiasma.results.arrays import per_draw
-from chiasma.results.assembly import assemble
-from chiasma.results.exchange_stats import rejections
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, versions
 from chiasma.results.run_info import run_info
-from chiasma.sampling.engines import Engine, ExactEngine, RowsEngine, RowsStepEngine
+from chiasma.sampling.engines import Engine, ExactEngine, path_engine
 from chiasma.sampling.exchanges import Swap
-from chiasma.sampling.gaussian_engine import state_engine
 from chiasma.sampling.gradient_engine import GradientEngine
-from chiasma.sampling.interrupts import WaitingInterrupts
-from chiasma.sampling.ladder import adapted_betas, resized
+from chiasma.sampling.jump_learning import SCOUTS, learn_jumps
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.optimise import as_optima
 from chiasma.sampling.pilot import decide, saves_a_table
 from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget, check_evidence, larger_blocks
-from chiasma.sampling.problems import (
-    CodesProblem,
-    LearningProblem,
-    PathProblem,
-    Problem,
-    RowsProblem,
-    Start,
-    pose,
-)
+from chiasma.sampling.problems import LearningProblem, PathProblem, Problem, Start, pose
 from chiasma.sampling.progress import Progress
-from chiasma.sampling.scouts import SCOUTS, learn_jumps
+from chiasma.sampling.running import Run, WorkClock
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Collapsed, Exact, Jumps, Update
+from chiasma.sampling.vector_engine import VectorEngine
+from chiasma.sampling.vector_exchanges import BalancedCrossover
+from chiasma.sampling.vector_problem import VectorProblem, pose_vectors
 from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.reading import RunLayout
 from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
-from chiasma.storage.trace import Elapsed, MemoryTrace, Trace
-from chiasma.types import Integers, as_count, shown
+from chiasma.storage.trace import MemoryTrace, Trace
+from chiasma.types import Floats, Integers, as_count, shown
 
 Model = FactorialHMM | Density
 
 # Updates of parameters with the paths integrated out.
-LEARNING_ENGINES: dict[type[Update], type[Engine]] = {Exact: CollapsedEngine, Collapsed: GradientEngine}
-# Seconds that a chain keeps its thread while others wait, so that an interrupted run has draws of all chains.
-TURN = 0.2
+LEARNING_ENGINES: dict[type[Update | None], type[Engine]] = {Exact: CollapsedEngine, Collapsed: GradientEngine}
 
 
+@hinted
 @one_writer
 def sample(
     model: Model,
@@ -127,90 +122,217 @@ def sample(
     >>> posterior.codes.shape
     (4, 100, 50)
     """
-    _check_counts(1, draws=draws, chains=chains, thin=thin, exchange_every=exchange_every)
+    if isinstance(model, FactorialHMM) and data is not None:
+        model = model.for_data(data)
+    request = validate(
+        model, data, update, exchange, ladder, exchange_every, exact_seconds, evidence, draws, warmup, chains, thin,
+        init, seed, workers, store, resume, durable,
+    )  # fmt: skip
+    choice = plan_run(request)
+    display = Progress(progress, choice.because, request.entropy)
+    with WorkClock() as clock:
+        choice = pilot(request, choice, display, clock)
+        drawn = run(request, choice, build(request, choice), display, clock)
+    del choice  # of many columns it is large, and so is a store that is opened
+    return assemble(request, drawn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for, checked."""
+
+    model: Model
+    data: Observations | npt.ArrayLike | None
+    update: Any
+    exchange: Any
+    ladder: Any
+    init: Any
+    exchange_every: int
+    exact_seconds: float
+    evidence: Any
+    draws: int
+    warmup: int
+    chains: int
+    thin: int
+    entropy: int
+    workers: int
+    store: Path | None
+    resumes: bool  # there is a run to continue
+    durable: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """How the request is carried out."""
+
+    problem: Problem
+    plan: Plan
+    start: Start  # as it was given
+    starts: tuple[Start, ...]  # of every chain
+    warmup: int  # iterations that are left of it
+    seconds: float | None = None  # that the pilot took
+
+    @property
+    def because(self) -> str:
+        trial = self.plan.trial
+        return self.plan.reason if trial is None else f"a pilot chooses the update: {trial.because}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What the chains have drawn."""
+
+    name: str  # of the states
+    trace: Trace
+    betas: Floats
+    tallies: Sequence[Tally]
+    about: dict[str, Any]
+    timings: dict[str, float]
+
+
+def validate(
+    model: Any, data: Any, update: Any, exchange: Any, ladder: Any, exchange_every: int, exact_seconds: float,
+    evidence: Any, draws: int, warmup: int, chains: int, thin: int, init: Any, seed: int | None, workers: int | None,
+    store: str | Path | None, resume: bool, durable: bool,
+) -> Request:  # fmt: skip
+    """Check what does not depend on the model; whether a store is new is checked before anything is computed."""
+    as_count("chains", chains, most=MOST_CHAINS)
+    _check_counts(1, draws=draws, thin=thin, exchange_every=exchange_every)
     _check_counts(1, workers=1 if workers is None else workers)
     _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
-    problem, plan, start = pose(model, data, update, exchange, ladder, init, as_budget(exact_seconds), evidence)
-    check_evidence(plan, evidence, has_proper_prior(model))
-    seen = None if data is None else Observations.of(data)
     path = None if store is None else Path(store)
     resumes = path is not None and resume and path.exists()
-    if path is not None and not resumes:
-        check_new(path)
-    entropy = stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed)
-    n_workers = min(workers or os.cpu_count() or 1, chains)
-    began, left = time.perf_counter(), warmup
-    because = plan.reason if plan.trial is None else f"a pilot chooses the update: {plan.trial.because}"
-    display = Progress(progress, because, entropy)
-    pilot_states: list[Integers] = []
+    return Request(
+        model=model, data=data, update=update, exchange=exchange, ladder=ladder, init=init,
+        exchange_every=exchange_every, exact_seconds=as_budget(exact_seconds), evidence=evidence,
+        draws=draws, warmup=warmup, chains=chains, thin=thin,
+        entropy=stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed),
+        workers=min(workers or os.cpu_count() or 1, chains), store=path, resumes=resumes, durable=durable,
+    )  # fmt: skip
+
+
+def plan_run(request: Request) -> Choice:
+    """Pose the problem and choose update, exchange and ladder."""
+    model, moves = request.model, (request.update, request.exchange, request.ladder, request.init)
+    if isinstance(model, Density):
+        problem, plan, start = pose_vectors(model, request.data, *moves)
+    else:
+        problem, plan, start = pose(model, request.data, *moves, request.exact_seconds, request.evidence)
+    check_evidence(plan, request.evidence, has_proper_prior(model))
+    if request.store is not None and not request.resumes:
+        check_new(request.store)
+    starts = (start,) * request.chains
+    return Choice(problem=problem, plan=plan, start=start, starts=starts, warmup=request.warmup)
+
+
+def pilot(request: Request, choice: Choice, display: Progress, clock: WorkClock) -> Choice:
+    """Let short runs choose the update, or learn its jumps, if the plan leaves that to them."""
+    began, plan, problem = clock(), choice.plan, choice.problem
+    states: list[Integers] = []
+    left = choice.warmup
+    given = request.entropy, request.chains
     if plan.trial is not None:
-        assert isinstance(problem, CodesProblem)
+        assert isinstance(problem, PathProblem)
         # A run that is continued may ask for more draws and must not decide otherwise, hence by the warm-up.
-        if saves_a_table(problem.target, plan, chains * (2 * warmup or draws * thin)):
+        iterations = request.chains * (2 * request.warmup or request.draws * request.thin)
+        if saves_a_table(problem.target, plan, iterations):
             problem = PathProblem(replace(problem.target, table_bytes=0), problem.update, None)
         with closing(display):
-            plan, problem, pilot_states, left = decide(problem, plan, entropy, chains, warmup, n_workers, display)
+            plan, problem, states, left = decide(problem, plan, *given, left, request.workers, display)
         display.tell(plan.reason)
     if isinstance(plan.update, Jumps) and plan.update.differences is None:
         with closing(display):
-            jumps, pilot_states, left = learn_jumps(problem, plan.update, entropy, chains, left, n_workers, display)
+            jumps, states, left = learn_jumps(problem, plan.update, *given, left, request.workers, display)
         plan = replace(plan, update=jumps, reason=f"{plan.reason}; {jumps.differences} learned from {SCOUTS} scouts")
         problem.update = jumps  # type: ignore[attr-defined]  # learn_jumps takes problems that have one
-    settings = {"exchange_every": exchange_every, "warmup": warmup, "chains": chains, "thin": thin, "seed": entropy}
-    about = describe_run(model, seen, plan, settings, start)
-    about |= {
-        "update_kind": None if plan.update is None else type(plan.update).__name__,
-        "update_named": not (isinstance(update, str) and update == "auto"),
-        "larger_blocks": _larger(problem, plan),
-        "starts": plan.update.starts if isinstance(plan.update, Collapsed) else None,
-    }
-    trace: Trace | None = reopen_store(path, about, draws, durable) if path is not None and resumes else None
-    starts = [start] * chains
-    if start.states is None:
-        starts[: len(pilot_states)] = [Start(states) for states in pilot_states[:chains]]
-    engines = make_engines(problem, plan, exchange_every, entropy, starts)
-    with Run(engines, n_workers, display) as run:
-        if pilot_states:
-            run.timings["pilot"] = time.perf_counter() - began
-        log_evidence = run.prepare()
+    if not states:
+        return replace(choice, problem=problem, plan=plan, warmup=left)
+    starts = list(choice.starts)
+    if choice.start.states is None:
+        starts[: len(states)] = [Start(own) for own in states[: len(starts)]]
+    return replace(choice, problem=problem, plan=plan, starts=tuple(starts), warmup=left, seconds=clock() - began)
+
+
+def build(request: Request, choice: Choice) -> list[Engine]:
+    """One engine per chain, each with its own start and its own streams of random numbers."""
+    problem, plan = choice.problem, choice.plan
+    kind: type[Engine]
+    if isinstance(problem, LearningProblem):
+        kind = LEARNING_ENGINES.get(type(plan.update), ConditionalEngine)
+    elif isinstance(problem, VectorProblem):
+        kind = VectorEngine
+    else:
+        assert isinstance(problem, PathProblem)
+        kind = ExactEngine if plan.is_exact else path_engine(problem, plan.ladder.betas)
+    every = request.exchange_every if plan.exchange is not None else 0
+    return [
+        kind(problem, plan.ladder.betas, every, Streams(request.entropy, chain), start)
+        for chain, start in enumerate(choice.starts)
+    ]
+
+
+def run(request: Request, choice: Choice, engines: list[Engine], display: Progress, clock: WorkClock) -> Drawn:
+    """Warm the chains up, or take them from the store, and keep their draws."""
+    plan, about, path = choice.plan, describe_run(request, choice), request.store
+    trace: Trace | None = None
+    if path is not None and request.resumes:
+        trace = reopen_store(path, about, request.draws, request.durable)
+    with Run(engines, request.workers, display, clock) as chains:
+        if choice.seconds is not None:
+            chains.timings["pilot"] = choice.seconds
+        log_evidence = chains.prepare()
         if not plan.is_exact and (trace is None or not trace.all_began):
             if trace is not None:
                 display.say("not all chains had stored draws when the run stopped: it warms up again")
-            run.warm_up(left, plan)
+            chains.warm_up(choice.warmup, plan.ladder)
         if trace is None:
-            if isinstance(problem, LearningProblem) and problem.peaks is not None:
-                about["optima"] = as_optima(problem.learning, problem.peaks, about["starts"]).to_dict()
-            trace = new_trace(path, about, problem, engines, draws, seen, log_evidence, durable, run.elapsed)
-        trace.time_by(run.elapsed)
+            trace = new_trace(request, choice.problem, about, chains, log_evidence)
+        trace.time_by(chains.elapsed)
         trace.restore(engines)
-        if resumes and min(trace.filled):
-            run.display.resume(min(trace.filled), draws)
-        run.keep(trace, draws, thin)
+        if request.resumes and min(trace.filled):
+            display.resume(min(trace.filled), request.draws)
+        chains.keep(trace, request.draws, request.thin)
         trace.finish(engines)
-    if path is not None:
-        del run, engines, problem, trace  # of many columns they are large, and so is what is opened now
-        return open_posterior(path, model=model)
+    return Drawn(
+        name=choice.problem.name,
+        trace=trace,
+        betas=engines[0].betas,
+        tallies=[engine.tally for engine in engines],
+        about=about,
+        timings=dict(chains.elapsed()),
+    )
+
+
+def assemble(request: Request, drawn: Drawn) -> Posterior:
+    """The posterior of the draws, opened from the store where they are in one."""
+    if request.store is not None:
+        return open_posterior(request.store, model=request.model)
+    trace = drawn.trace
     assert isinstance(trace, MemoryTrace)
-    return assemble(
-        draws=partial(per_draw, problem.name, trace.draws.states, "site"),
+    return assembly.assemble(
+        draws=partial(per_draw, drawn.name, trace.draws.states, "site"),
         log_prior=trace.draws.log_prior,
         log_lik=trace.draws.log_lik,
         values=trace.draws.values,
         work=trace.draws.work,
-        betas=engines[0].betas,
-        tallies=[engine.tally for engine in engines],
+        betas=drawn.betas,
+        tallies=drawn.tallies,
         exact_evidence=trace.log_evidence,
-        info=run_info(about, run.timings),
-        model=model,
-        data=seen,
+        info=run_info(drawn.about, drawn.timings),
+        model=request.model,
+        data=_observations(request),
     )
+
+
+def _observations(request: Request) -> Observations | None:
+    return None if request.data is None else Observations.of(request.data)
 
 
 def _larger(problem: Problem, plan: Plan) -> int | None:
     """Rows of larger blocks that a warning may name."""
     if plan.update is None:
         return None
-    assert isinstance(problem, CodesProblem | LearningProblem)
+    assert isinstance(problem, PathProblem | LearningProblem)
     target = problem.learning.typical if isinstance(problem, LearningProblem) else problem.target
     return larger_blocks(target, plan.update)
 
@@ -220,23 +342,25 @@ def has_proper_prior(model: Model) -> bool:
     return not isinstance(model, Density) or model.has_proper_prior
 
 
-def describe_run(
-    model: Model, data: Observations | None, plan: Plan, settings: dict[str, Any], start: Start
-) -> dict[str, Any]:
+def describe_run(request: Request, choice: Choice) -> dict[str, Any]:
     """Everything that the draws depend on, and how it was chosen, as plain JSON."""
-    ladder = plan.ladder
+    model, plan, update, ladder = request.model, choice.plan, choice.plan.update, choice.plan.ladder
     return {
         "model": describe_model(model),
-        "data": describe_data(data),
-        "run": settings
-        | {
-            "update": None if plan.update is None else repr(plan.update),
+        "data": describe_data(_observations(request)),
+        "run": {
+            "exchange_every": request.exchange_every,
+            "warmup": request.warmup,
+            "chains": request.chains,
+            "thin": request.thin,
+            "seed": request.entropy,
+            "update": None if update is None else repr(update),
             "exchange": None if plan.exchange is None else repr(plan.exchange),
             "ladder": {"betas": list(ladder.betas), "adapt": ladder.adapt, "resize": ladder.resize},
-            "init": start.describe(),
+            "init": choice.start.describe(),
         },
         "plan": plan.reason,
-        "follows_swaps": plan.exchange == Swap(),
+        "follows_swaps": isinstance(plan.exchange, BalancedCrossover) or plan.exchange == Swap(),
         "independent": plan.is_exact,
         "proper_prior": has_proper_prior(model),
         "n_rows": model.n_rows if isinstance(model, FactorialHMM) else None,
@@ -244,6 +368,11 @@ def describe_run(
         "row_names": model.row_names if isinstance(model, FactorialHMM) else None,
         **(_for_other_programs(model) if isinstance(model, FactorialHMM) else {}),
         "versions": versions(),
+        "update_kind": None if update is None else type(update).__name__,
+        "update_named": not (isinstance(request.update, str) and request.update == "auto"),
+        "larger_blocks": _larger(choice.problem, plan),
+        "starts": update.starts if isinstance(update, Collapsed) else None,
+        "one_start": not plan.is_exact and (choice.start.states is not None or bool(choice.start.values)),
     }
 
 
@@ -256,48 +385,21 @@ def _for_other_programs(model: FactorialHMM) -> dict[str, Any]:
     }
 
 
-def make_engines(
-    problem: Problem, plan: Plan, exchange_every: int, entropy: int, starts: Sequence[Start]
-) -> list[Engine]:
-    """One engine per chain, each with its own start and its own streams of random numbers."""
-    kind: type[Engine]
-    if isinstance(problem, RowsProblem):
-        kind = RowsEngine if plan.is_exact else RowsStepEngine
-    elif plan.is_exact:
-        kind = ExactEngine
-    elif isinstance(problem, LearningProblem):
-        assert plan.update is not None
-        kind = LEARNING_ENGINES.get(type(plan.update), ConditionalEngine)
-    else:
-        kind = state_engine(problem, plan.ladder.betas)
-    every = exchange_every if plan.exchange is not None else 0
-    return [
-        kind(problem, plan.ladder.betas, every, Streams(entropy, chain), start) for chain, start in enumerate(starts)
-    ]
-
-
 def new_trace(
-    path: Path | None,
-    about: dict[str, Any],
-    problem: Problem,
-    engines: list[Engine],
-    n_draws: int,
-    data: Observations | None,
-    log_evidence: float | None,
-    durable: bool = True,
-    elapsed: Elapsed = dict,
+    request: Request, problem: Problem, about: dict[str, Any], chains: Run, log_evidence: float | None
 ) -> Trace:
     """A new trace for the draws, in memory or in a store."""
-    engine = engines[0]
-    empty = engine.empty_draws(0, thin=0)
-    if path is None:
-        kept = empty._replace(states=problem.record(empty.states))
-        return MemoryTrace(len(engines), n_draws, kept, log_evidence)
+    engine, n_chains = chains.engines[0], len(chains.engines)
+    empty = engine.record(engine.empty_draws(0, thin=0))
+    if isinstance(problem, LearningProblem) and problem.peaks is not None:
+        about["optima"] = as_optima(problem.learning, problem.peaks, about["starts"]).to_dict()
+    if request.store is None:
+        return MemoryTrace(n_chains, request.draws, empty, log_evidence)
     n_replicas = len(engine.betas)
     layout = RunLayout(
         name=problem.name,
-        n_chains=len(engines),
-        n_draws=n_draws,
+        n_chains=n_chains,
+        n_draws=request.draws,
         n_sites=problem.n_sites,
         n_replicas=n_replicas,
         dtype=np.dtype(problem.record_dtype).name,
@@ -307,140 +409,13 @@ def new_trace(
         n_pairs=empty.work.shape[1],
     )
     static: dict[str, tuple[npt.NDArray[Any], str]] = {"beta": (engine.betas, "replica")}
+    data = _observations(request)
     if data is not None:
         static["y"] = (data.y, "site" if data.y.ndim == 1 else "site channel")
         static["starts"] = (data.starts, "sequence")
         if data.gaps is not None and len(data.gaps):
             static["gaps"] = (data.gaps, "gap")
-    return ZarrTrace.create(path, layout, static, about, log_evidence, durable, elapsed)
-
-
-class Run:
-    """The chains of one call, advanced together by a pool of threads."""
-
-    def __init__(self, engines: list[Engine], workers: int, display: Progress):
-        self.engines = engines
-        self.display = display
-        self.workers = workers
-        self.stop = Event()
-        self.pool = ThreadPoolExecutor(workers)
-        self.timings: dict[str, float] = {}
-        self.drawing_since: float | None = None
-
-    def __enter__(self) -> Run:
-        self.display.open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        with WaitingInterrupts():
-            self.pool.shutdown()
-        self.display.close()
-
-    def prepare(self) -> float | None:
-        """Compute once what all chains share, such as an exact filter; returns the log evidence if that yields it."""
-        began = time.perf_counter()
-        log_evidence = self.engines[0].prepare()
-        if log_evidence is not None:
-            self.timings["filter"] = time.perf_counter() - began
-        return log_evidence
-
-    def warm_up(self, n: int, plan: Plan) -> None:
-        """Warm up in rounds of doubling length. The ladder adapts between rounds and is fixed in the last."""
-        began = time.perf_counter()
-        for engine in self.engines:
-            engine.begin(self.display, self.workers)
-        rounds = warmup_rounds(n) if plan.ladder.adapt else [n]
-        self.display.begin("warm-up", n, len(self.engines))
-        for i, length in enumerate(rounds):
-            self._all(partial(self._advance, self.engines[0].iteration + length))
-            if i < len(rounds) - 1:
-                # The number of rungs changes only in the first half, so that new replicas have time to warm up.
-                self._adapt(resize=plan.ladder.resize and i < len(rounds) // 2)
-        for engine in self.engines:
-            engine.restart()
-        self.timings["warmup"] = time.perf_counter() - began
-
-    def _adapt(self, resize: bool) -> None:
-        if not self.engines[0].tally.steps[0]:
-            return  # no exchange yet, so there are no rejections to adapt to
-        betas = self.engines[0].betas
-        _, lengths = rejections([engine.tally for engine in self.engines], betas)
-        adapted = adapted_betas(betas, lengths, resized(lengths) if resize else len(betas))
-        for engine in self.engines:
-            engine.set_betas(adapted)
-
-    def keep(self, trace: Trace, n_draws: int, thin: int) -> None:
-        self.drawing_since = time.perf_counter()
-        done = [engine.iteration for engine in self.engines]
-        self.display.begin("draws", n_draws * thin, len(self.engines), done)
-        try:
-            self._all(partial(self._record, n_draws * thin, thin, trace))
-        except KeyboardInterrupt:
-            if min(trace.filled) == 0:
-                raise
-        self.timings["draws"] = time.perf_counter() - self.drawing_since
-        self.drawing_since = None
-
-    def elapsed(self) -> dict[str, float]:
-        """Seconds of every stage so far; that of the draws while they are being made."""
-        since = self.drawing_since
-        return self.timings | ({} if since is None else {"draws": time.perf_counter() - since})
-
-    def _all(self, task: Callable[[Engine, int], bool]) -> None:
-        """Run chains in turns until each is done; an interrupt or an error stops all after the current piece."""
-        turns: dict[Future[bool], int] = {}
-        with WaitingInterrupts() as interrupts:
-            try:
-                for chain, engine in enumerate(self.engines):
-                    turns[self.pool.submit(task, engine, chain)] = chain
-                while turns:
-                    ended, _ = wait(turns, timeout=0.1, return_when=FIRST_COMPLETED)
-                    self.display.refresh()
-                    for future in ended:
-                        chain = turns.pop(future)
-                        if not future.result():
-                            turns[self.pool.submit(task, self.engines[chain], chain)] = chain
-                    interrupts.raise_noted()
-            except BaseException:
-                self.stop.set()
-                wait(turns)
-                raise
-
-    def _pieces(self, until: int, engine: Engine) -> Iterator[int]:
-        """Lengths of the pieces of one turn on the way to iteration `until`."""
-        end = time.monotonic() + TURN
-        while engine.iteration < until and not self.stop.is_set():
-            yield min(engine.piece(), until - engine.iteration)
-            if time.monotonic() > end:
-                return
-
-    def _advance(self, until: int, engine: Engine, chain: int) -> bool:
-        for step in self._pieces(until, engine):
-            engine.advance(step, thin=0)
-            self.display.advance(chain, step, engine, None)
-        return engine.iteration >= until
-
-    def _record(self, until: int, thin: int, trace: Trace, engine: Engine, chain: int) -> bool:
-        for step in self._pieces(until, engine):
-            draws = engine.advance(step, thin)
-            trace.append(chain, draws._replace(states=engine.problem.record(draws.states)), engine)
-            self.display.advance(chain, step, engine, draws)
-        return engine.iteration >= until
-
-
-def warmup_rounds(n: int) -> list[int]:
-    """Lengths of the warm-up rounds: they double and add up to n; the last one is at least half of n.
-
-    >>> warmup_rounds(1000)
-    [31, 62, 124, 248, 535]
-    """
-    lengths: list[int] = []
-    length = max(4, n // 32)
-    while 2 * length <= n - sum(lengths) - length:
-        lengths.append(length)
-        length *= 2
-    return [*lengths, n - sum(lengths)]
+    return ZarrTrace.create(request.store, layout, static, about, log_evidence, request.durable, chains.elapsed)
 
 
 def _check_counts(least: int, **counts: Any) -> None:

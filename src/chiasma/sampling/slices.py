@@ -51,12 +51,14 @@ def slice_along(
             return x, here
 
 
-class Lines:
-    """Directions (R, d, d): d lines per rung, the rows of a matrix. Lines of one block move only its coordinates."""
+class SliceLines:
+    """Directions (R, d, d): d lines per rung, the rows of a matrix. Lines of one block move only its coordinates, and
+    those of coordinates outside all blocks are not used.
+    """
 
-    def __init__(self, n_rungs: int, blocks: Sequence[Integers]):
+    def __init__(self, n_rungs: int, blocks: Sequence[Integers], size: int):
         self.blocks = blocks
-        self.size = sum(len(block) for block in blocks)
+        self.size = size
         self.directions = np.tile(np.eye(self.size), (n_rungs, 1, 1))
         self.forget()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-_INITIAL, _REPLICA, _PAIR, _ARRANGEMENT = range(4)
+_INITIAL, _REPLICA, _PAIR, _ARRANGEMENT, _BATCH = range(5)
 
 
 def fresh_entropy(seed: int | None) -> int:
@@ -37,6 +37,10 @@ class Streams:
     def arrangement(self) -> np.random.Generator:
         """Which of several equal rows are in which state."""
         return self._stream(_ARRANGEMENT, 0)
+
+    def batch(self, kind: int) -> np.random.Generator:
+        """One kind of random numbers of all replicas together."""
+        return self._stream(_BATCH, kind)
 
     def _stream(self, kind: int, index: int) -> np.random.Generator:
         key = kind, index

@@ -1,15 +1,15 @@
 """Updates of the path within one replica: Gibbs sampling of rows, blocks of rows, Hamming balls, or the whole path.
 
 An update is a frozen configuration. `prepare(target, beta)` binds it to a target and returns a sweep, which
-changes codes (T,) of the free rows (or of the axes, see `models.state_target`) in place from a fixed number of
+changes codes (T,) of the free rows or groups of rows (the axes, see `models.target`) in place from a fixed number of
 uniforms:
 
     sweep = ch.RowGibbs().prepare(model.target(data), beta=1.0)
     sweep(codes, rng.random(sweep.n_uniforms))
 
-Most updates consist of steps: small records that a compiled program runs on tables, `StreamedSweep` on likelihoods
-evaluated on demand, and `StateSweep` on rows with any number of states. At beta = 0 every update is an independent draw
-from the prior.
+Most updates consist of steps: small records that a compiled program runs on tables of rows of two states, and
+`LoopSweep` on any target, with likelihoods from a table or evaluated on demand. At beta = 0 every update is an
+independent draw from the prior.
 """
 
 from __future__ import annotations
@@ -25,19 +25,16 @@ import numpy as np
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.exact.passes import MEMORY, Passes
 from chiasma.kernels import gaussian_blocks, sweeps
-from chiasma.kernels.ball import draw_centres, scale_columns
-from chiasma.kernels.jumps import jump_tables, pick_difference
+from chiasma.kernels.jumps import pick_difference
 from chiasma.kernels.layout import ball_offsets, ball_size
-from chiasma.kernels.rows import draw_row, filter_row
 from chiasma.kernels.transitions import LINEAR_FLOOR
-from chiasma.models.borders import check_generator, layout_of
+from chiasma.models.checked_target import check_generator
 from chiasma.models.independent_parts import independent_parts
 from chiasma.models.rival_sums import rival_sets
-from chiasma.models.state_target import AnyTarget, StateTarget
 from chiasma.models.target import Target, check_beta, tempered_table
-from chiasma.sampling.borders import are_rows, check_path, check_target, check_uniforms, is_checked
 from chiasma.sampling.differences import Differences
-from chiasma.sampling.state_sweeps import StateWork, update_ball, update_block, update_jump
+from chiasma.sampling.loop_sweeps import LoopWork, update_ball, update_block, update_jump, update_row
+from chiasma.sampling.step_checks import are_rows, check_path, check_target, check_uniforms, is_checked
 from chiasma.types import Floats, Integers, is_a, is_count, shown
 
 # Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.
@@ -63,13 +60,13 @@ class Sweep(ABC):
 class CheckedSweep(Sweep):
     """A sweep that checks what it is given."""
 
-    def __init__(self, target: AnyTarget, sweep: Sweep):
-        self.n_columns, self.layout = target.n_columns, layout_of(target)
+    def __init__(self, target: Target, sweep: Sweep):
+        self.n_columns, self.layout = target.n_columns, target.layout
         self.sweep = sweep
         self.n_uniforms = sweep.n_uniforms
 
     @classmethod
-    def of(cls, target: AnyTarget, sweep: Sweep) -> Sweep:
+    def of(cls, target: Target, sweep: Sweep) -> Sweep:
         """A checked sweep over a checked target; over others, as engines have them, the sweep itself."""
         return cls(target, sweep) if is_checked(target) else sweep
 
@@ -99,18 +96,16 @@ class Update(ABC):
     number: ClassVar[str | None] = None  # the field set by the number in a name such as "hamming-ball:3"
     in_settings: ClassVar[bool] = True  # whether a settings file can name it
 
-    def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+    def prepare(self, target: Target, beta: float) -> Sweep:
         """Bind to a target; raises InvalidInput if the update does not fit it."""
         check_target(target)
         beta = check_beta(beta)
         steps = self.steps(target)
-        if isinstance(target, StateTarget):
-            return CheckedSweep.of(target, StateSweep(target, beta, steps))
-        kind = StepSweep if target.tabulated or beta == 0 else StreamedSweep
-        return CheckedSweep.of(target, kind(target, beta, steps))
+        compiled = target.binary and target.tabulated
+        return CheckedSweep.of(target, (StepSweep if compiled else LoopSweep)(target, beta, steps))
 
     @abstractmethod
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         """The steps of a sweep over this target; raises InvalidInput if the update does not fit it."""
 
 
@@ -132,7 +127,7 @@ class RowGibbs(Update):
     [0, 3, 3]
     """
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         kind = sweeps.ROW if target.lowest.min() >= LINEAR_FLOOR else sweeps.BLOCK
         n_axes = target.n_axes
         return [Step(kind, 1, np.arange(n_axes), n_axes * target.n_columns, target.widest(1))]
@@ -147,7 +142,8 @@ class BlockGibbs(Update):
     Parameters
     ----------
     size : int, rows per block. Every sweep assigns the rows to blocks at random and updates each row once.
-    blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several or in none.
+    blocks : fixed blocks in place of random ones, e.g. [(0, 1), (2, 3)]; a row may be in several. `ch.sample` needs
+        every free row in one of them, or another update beside (ch.Compose).
 
     Examples
     --------
@@ -165,7 +161,7 @@ class BlockGibbs(Update):
     size: int = 2
     blocks: Sequence[Sequence[int]] | None = None
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         if self.blocks is not None:
             if not is_a(self.blocks, Sequence) or not self.blocks:
                 raise InvalidInput(
@@ -183,15 +179,15 @@ class BlockGibbs(Update):
         return [Step(sweeps.RANDOM_BLOCKS, self.size, np.arange(n_axes), n_uniforms, width)]
 
     @staticmethod
-    def largest(target: AnyTarget) -> int:
+    def largest(target: Target) -> int:
         """The most rows that it makes sense to update jointly: all of them."""
         return target.n_axes
 
-    def block_sizes(self, target: AnyTarget) -> list[int]:
+    def block_sizes(self, target: Target) -> list[int]:
         """The rows of every random block of a sweep."""
         return _cut(target.n_axes, self.size)
 
-    def _block(self, target: AnyTarget, block: Sequence[int]) -> Step:
+    def _block(self, target: Target, block: Sequence[int]) -> Step:
         if not are_rows(block, target.free):
             raise InvalidInput(f"a block lists distinct free rows, here of {list(target.free)}, got {shown(block)}")
         axes = target.axes_of(block)
@@ -227,7 +223,7 @@ class HammingBall(Update):
     number: ClassVar[str] = "radius"
     radius: int = 1
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         n_axes = target.n_axes
         if not is_count(self.radius) or self.radius > n_axes:
             raise InvalidInput(
@@ -272,35 +268,35 @@ class GaussianBlocks(Update):
     size: int = 7
 
     @staticmethod
-    def serves(target: AnyTarget) -> bool:
+    def serves(target: Target) -> bool:
         """Whether the target has rows of two states, Gaussian noise, and transitions that need no logarithms."""
-        return isinstance(target, Target) and target.likelihood.gaussian_parts() is not None and target.linear()
+        return target.likelihood.gaussian_parts() is not None and target.linear()
 
     @staticmethod
-    def largest(target: AnyTarget) -> int:
+    def largest(target: Target) -> int:
         """The most rows that it makes sense to update jointly: those of the largest part."""
         return max(map(len, _parts_of(target)))
 
-    def block_sizes(self, target: AnyTarget) -> list[int]:
+    def block_sizes(self, target: Target) -> list[int]:
         """The rows of every block of a sweep."""
         return [size for part in _parts_of(target) for size in _cut(len(part), self.size)]
 
-    def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+    def prepare(self, target: Target, beta: float) -> Sweep:
         check_target(target)
         beta = check_beta(beta)
-        if not isinstance(target, Target) or not self.serves(target):
+        if not self.serves(target):
             raise InvalidInput(
                 "GaussianBlocks() needs rows of two states, Gaussian noise and transition probabilities above zero; "
                 "use BlockGibbs(), which takes any model"
             )
-        if not is_count(self.size) or self.size > target.n_rows:
-            raise InvalidInput(f"size must be in 1..{target.n_rows} ({target.axes_text}), got {shown(self.size)}")
+        if not is_count(self.size) or self.size > target.n_axes:
+            raise InvalidInput(f"size must be in 1..{target.n_axes} ({target.axes_text}), got {shown(self.size)}")
         _check_memory(target, target.widest(self.size))
         if beta == 0:
-            return CheckedSweep.of(target, StepSweep(target, beta, []))
+            return CheckedSweep.of(target, LoopSweep(target, beta, []))
         return CheckedSweep.of(target, GaussianSweep(target, beta, self.size))
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         raise InvalidInput("GaussianBlocks() cannot be composed with other updates; use BlockGibbs() in its place")
 
 
@@ -334,13 +330,13 @@ class Jumps(Update):
     size: int = 3
     differences: Differences | None = None
 
-    def block_size(self, target: AnyTarget) -> int:
+    def block_size(self, target: Target) -> int:
         """Rows per block on this target."""
         if not is_count(self.size):
             raise InvalidInput(f"size must be a whole number of at least 1, got {shown(self.size)}")
         return min(self.size, target.n_axes)
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         size = self.block_size(target)
         if not isinstance(self.differences, Differences):
             raise InvalidInput(
@@ -381,7 +377,7 @@ class Compose(Update):
     in_settings: ClassVar[bool] = False  # made of other updates, so no single name describes it
     updates: Sequence[Update]
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         if not self.updates:
             raise InvalidInput("Compose needs at least one update, got none")
         return [step for update in self.updates for step in update.steps(target)]
@@ -409,15 +405,14 @@ class Exact(Update):
 
     memory: int = MEMORY
 
-    def prepare(self, target: AnyTarget, beta: float) -> Sweep:
+    def prepare(self, target: Target, beta: float) -> Sweep:
         check_target(target)
         beta = check_beta(beta)
         if beta > 0:
             return CheckedSweep.of(target, ExactSweep(target, beta, self.memory))
-        kind = StateSweep if isinstance(target, StateTarget) else StepSweep
-        return CheckedSweep.of(target, kind(target, beta, []))  # type: ignore[arg-type]  # each has its kind of target
+        return CheckedSweep.of(target, LoopSweep(target, beta, []))
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         raise InvalidInput("Exact() draws the whole path and cannot be composed with other updates; use it alone")
 
 
@@ -447,7 +442,7 @@ class Collapsed(Update):
     starts: int = 32
     memory: int = MEMORY
 
-    def steps(self, target: AnyTarget) -> list[Step]:
+    def steps(self, target: Target) -> list[Step]:
         raise InvalidInput(
             "Collapsed() updates parameters, and this model has none to learn; give one a prior, such as "
             "sd=ch.HalfNormal(1), or use another update"
@@ -483,19 +478,15 @@ def make_work(target: Target, steps: Sequence[Step]) -> sweeps.Work:
     return sweeps.make_work(target.n_columns, width)
 
 
-def uniforms_per_sweep(target: AnyTarget, steps: Sequence[Step], beta: float) -> int:
+def uniforms_per_sweep(target: Target, steps: Sequence[Step], beta: float) -> int:
     """How many uniforms a sweep reads."""
     return target.n_axes * target.n_columns if beta == 0 else sum(step.n_uniforms for step in steps)
 
 
 def make_tables(target: Target, beta: float) -> sweeps.Tables:
-    """The tables of a tabulated target at one beta. At beta = 0 the likelihoods are not used."""
-    if beta == 0 and not target.tabulated:
-        log_lik = np.zeros((target.n_columns, 2))
-        lik = np.zeros((2, target.n_columns))
-    else:
-        log_lik = target.log_lik
-        lik = tempered_table(log_lik, beta)
+    """The tables of a tabulated target at one beta."""
+    log_lik = target.log_lik
+    lik = tempered_table(log_lik, beta)
     return sweeps.Tables(lik.T, log_lik, target.trans, target.log_trans, target.edge, target.bounds, target.lowest)
 
 
@@ -513,140 +504,56 @@ class StepSweep(Sweep):
         sweeps.run_program(self.program, self.tables, self.beta, uniforms, codes, self.work)
 
 
-# An empty table: kernels need no log-likelihoods when likelihoods are scaled.
-NO_TABLE = np.empty((0, 0))
-
-
 class LoopSweep(Sweep):
     """The same steps, one at a time from Python: for targets without a table, or with rows of any number of states."""
 
-    target: AnyTarget
-
-    def __init__(self, target: AnyTarget, beta: float, steps: Sequence[Step]):
+    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
+        self.target = target
         self.beta = float(beta)
         self.steps = steps
         self.n_uniforms = uniforms_per_sweep(target, steps, beta)
+        width = max((step.width for step in steps), default=0) if beta > 0 else 0
+        self.work = LoopWork(target.n_columns, width)
 
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        n_axes = self.target.n_axes
+        if self.beta == 0:
+            self.target.draw_prior(uniforms, codes)
+            return
         for step in self.steps:
-            if step.kind == sweeps.ROW:
-                self._rows(codes, uniforms)
-            elif step.kind == sweeps.RANDOM_BLOCKS:
-                order = np.empty(n_axes, np.int64)
-                sweeps.shuffle(uniforms[:n_axes], order)
-                self._blocks(order, step.size, codes, uniforms[n_axes:])
-            elif step.kind == sweeps.BLOCK:
-                self._blocks(step.values, step.size, codes, uniforms)
-            elif step.kind == sweeps.JUMP:
-                order = np.empty(n_axes, np.int64)
-                sweeps.shuffle(uniforms[:n_axes], order)
-                a, b, _ = step.values.reshape(3, -1)
-                chosen = pick_difference(step.values, uniforms[n_axes])
-                own = uniforms[n_axes + 1 : step.n_uniforms]
-                self._jump(order[: step.size], int(a[chosen]), int(b[chosen]), codes, own)
-            else:
-                self._ball(step, codes, uniforms)
+            self._run(step, codes, uniforms)
             uniforms = uniforms[step.n_uniforms :]
 
-    @abstractmethod
-    def _rows(self, codes: Integers, uniforms: Floats) -> None:
-        """Every row given the others."""
-
-    @abstractmethod
-    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
-        """The first `size` of these rows jointly, then the next."""
-
-    @abstractmethod
-    def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None: ...
-
-    @abstractmethod
-    def _jump(self, rows: Integers, a: int, b: int, codes: Integers, uniforms: Floats) -> None:
-        """Some rows jointly with whether the states of a and b are swapped."""
-
-
-class StreamedSweep(LoopSweep):
-    """Evaluates likelihoods of the candidates only: no table fits in memory."""
-
-    target: Target
-
-    def __init__(self, target: Target, beta: float, steps: Sequence[Step]):
-        super().__init__(target, beta, steps)
-        self.target = target
-        self.work = make_work(target, steps)
-
-    def _likelihoods(self, centres: Integers, offsets: Integers, linear: bool) -> Floats:
-        """(T, m) likelihoods of centres ^ offsets at this beta, or untempered logarithms when not linear."""
-        lik = np.ascontiguousarray(self.target.likelihood.around(centres, offsets))
-        if linear:
-            scale_columns(lik, self.beta)
-        return lik
-
-    def _rows(self, codes: Integers, uniforms: Floats) -> None:
-        trans, edge, bounds = self.target.trans, self.target.edge, self.target.bounds
-        n_columns = len(codes)
-        alpha = self.work.alpha[: 2 * n_columns].reshape(2, n_columns)
-        off = np.zeros(n_columns, np.int64)
-        for k in range(self.target.n_rows):
-            bit = np.int64(1 << k)
-            # A table of two codes: the row is the only one in it.
-            pair = np.asfortranarray(self._likelihoods(codes & ~bit, np.array([0, bit]), linear=True))
-            filter_row(pair, NO_TABLE, self.beta, off, 1, trans, edge, bounds, k, alpha)
-            uniforms_of_row = uniforms[k * n_columns : (k + 1) * n_columns]
-            draw_row(alpha, trans, edge, bounds, k, uniforms_of_row, int(bit), codes, self.work.centres)
-
-    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
-        target, work = self.target, self.work
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
-            linear = target.linear(rows)
-            spread = np.empty(1 << len(rows), np.int64)
-            sweeps.spread_block(rows, spread)
-            sweeps.clear_block(codes, rows, work.centres)
-            sweeps.update_block(
-                linear,
-                self.beta,
-                self._likelihoods(work.centres, spread, linear),
-                spread,
-                np.ascontiguousarray(target.trans[:, rows]),
-                np.ascontiguousarray(target.log_trans[:, rows]),
-                target.edge,
-                uniforms[: len(codes)],
-                work.centres,
-                codes,
-                work,
-            )
-            uniforms = uniforms[len(codes) :]
-
-    def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None:
-        target, work, offsets = self.target, self.work, step.values
-        linear = target.linear()
-        draw_centres(codes, offsets, uniforms[: len(codes)], work.centres)
-        lik = self._likelihoods(work.centres, offsets, linear)
-        uniforms = uniforms[len(codes) : 2 * len(codes)]
-        if linear and step.kind == sweeps.BALL_TENSOR:
-            table = np.zeros((1 << target.n_rows, len(codes)))
-            np.put_along_axis(table, work.centres ^ offsets[:, None], lik.T, axis=0)
-            sweeps.update_ball_tensor(
-                table.T, NO_TABLE, self.beta, offsets, target.trans, target.edge, uniforms, codes, work
-            )
+    def _run(self, step: Step, codes: Integers, uniforms: Floats) -> None:
+        target, beta, work, n_axes = self.target, self.beta, self.work, self.target.n_axes
+        if step.kind == sweeps.ROW and target.binary:
+            for k in range(n_axes):
+                update_row(target, beta, k, uniforms[k * len(codes) : (k + 1) * len(codes)], codes, work)
+        elif step.kind in (sweeps.ROW, sweeps.BLOCK):
+            self._blocks(step.values, step.size, codes, uniforms)
+        elif step.kind == sweeps.RANDOM_BLOCKS:
+            self._blocks(self._order(uniforms), step.size, codes, uniforms[n_axes:])
+        elif step.kind == sweeps.JUMP:
+            a, b, _ = step.values.reshape(3, -1)
+            chosen = pick_difference(step.values, uniforms[n_axes])
+            axes = self._order(uniforms)[: step.size]
+            own = uniforms[n_axes + 1 : step.n_uniforms]
+            update_jump(target, beta, axes, int(a[chosen]), int(b[chosen]), own, codes, work)
         else:
-            sweeps.update_ball(
-                linear, self.beta, lik, offsets, target.trans, target.log_trans, target.edge, uniforms, codes, work
-            )
+            whole = step.kind == sweeps.BALL_TENSOR
+            update_ball(target, beta, step.values, whole, uniforms[: step.n_uniforms], codes, work)
 
-    def _jump(self, rows: Integers, a: int, b: int, codes: Integers, uniforms: Floats) -> None:
-        target, work, linear = self.target, self.work, self.target.linear()
-        spread = np.empty(2 << len(rows), np.int64)
-        difference = sweeps.spread_jump(rows, a ^ b, spread)
-        tables, kinds = np.empty((len(codes), len(rows) + 1, 4)), np.empty(len(codes), np.int32)
-        trans = target.trans if linear else target.log_trans
-        jump_tables(trans, not linear, target.edge, codes, rows, difference, tables, kinds)
-        sweeps.clear_block(codes, rows, work.centres)
-        lik = np.ascontiguousarray(target.likelihood.at(work.centres[:, None] ^ spread))
-        if linear:
-            scale_columns(lik, self.beta)
-        sweeps.update_block(linear, self.beta, lik, spread, tables, tables, kinds, uniforms, work.centres, codes, work)
+    def _order(self, uniforms: Floats) -> Integers:
+        order = np.empty(self.target.n_axes, np.int64)
+        sweeps.shuffle(uniforms[: len(order)], order)
+        return order
+
+    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
+        """The first `size` of these axes jointly, then the next."""
+        for start in range(0, len(order), size):
+            axes = order[start : start + size]
+            log_lik = np.ascontiguousarray(self.target.candidates.around(codes, axes))
+            update_block(self.target, self.beta, axes, log_lik, uniforms[: len(codes)], codes, self.work)
+            uniforms = uniforms[len(codes) :]
 
 
 class GaussianSweep(Sweep):
@@ -692,9 +599,8 @@ def _make_parts(shape: tuple[int, int], contents: bytes, size: int) -> gaussian_
     )
 
 
-def _parts_of(target: AnyTarget) -> list[Integers]:
+def _parts_of(target: Target) -> list[Integers]:
     """The parts of a target that GaussianBlocks serves."""
-    assert isinstance(target, Target)
     gaussian = target.likelihood.gaussian_parts()
     assert gaussian is not None
     return independent_parts(gaussian.steps)
@@ -713,44 +619,10 @@ def _padded(sets: Integers, width: int) -> Integers:
     return np.pad(sets, ((0, 0), (0, width - sets.shape[1])), constant_values=-1)
 
 
-class StateSweep(LoopSweep):
-    """Rows with any number of states, with a table or without."""
-
-    target: StateTarget
-
-    def __init__(self, target: StateTarget, beta: float, steps: Sequence[Step]):
-        super().__init__(target, beta, steps)
-        self.target = target
-        self.work = StateWork(target.n_columns, max((step.width for step in steps), default=0) if beta > 0 else 0)
-
-    def __call__(self, codes: Integers, uniforms: Floats) -> None:
-        if self.beta == 0:
-            self.target.draw_prior(uniforms, codes)
-        else:
-            super().__call__(codes, uniforms)
-
-    def _rows(self, codes: Integers, uniforms: Floats) -> None:
-        self._blocks(np.arange(self.target.n_axes), 1, codes, uniforms)
-
-    def _blocks(self, order: Integers, size: int, codes: Integers, uniforms: Floats) -> None:
-        for start in range(0, len(order), size):
-            axes = order[start : start + size]
-            log_lik = np.ascontiguousarray(self.target.candidates.around(codes, axes))
-            update_block(self.target, self.beta, axes, log_lik, uniforms[: len(codes)], codes, self.work)
-            uniforms = uniforms[len(codes) :]
-
-    def _ball(self, step: Step, codes: Integers, uniforms: Floats) -> None:
-        whole = step.kind == sweeps.BALL_TENSOR
-        update_ball(self.target, self.beta, step.values, whole, uniforms[: step.n_uniforms], codes, self.work)
-
-    def _jump(self, rows: Integers, a: int, b: int, codes: Integers, uniforms: Floats) -> None:
-        update_jump(self.target, self.beta, rows, a, b, uniforms, codes, self.work)
-
-
 class ExactSweep(Sweep):
     """FFBS of the whole path: the data are filtered once; every sweep is one backward pass."""
 
-    def __init__(self, target: AnyTarget, beta: float, memory: int):
+    def __init__(self, target: Target, beta: float, memory: int):
         self.target = target
         self.passes = Passes(target, beta, memory=memory, stay=True)
         self.n_uniforms = target.n_columns
@@ -758,21 +630,20 @@ class ExactSweep(Sweep):
     def __call__(self, codes: Integers, uniforms: Floats) -> None:
         for segment in self.passes.backward():
             self.passes.draw(segment, uniforms[None], codes[None])
-        if isinstance(self.target, StateTarget):
-            codes[:] = self.target.to_codes(codes)  # passes speak of indices
+        codes[:] = self.target.to_codes(codes)
 
 
-def _bytes(target: AnyTarget, width: int) -> int:
+def _bytes(target: Target, width: int) -> int:
     """Likelihoods and messages of so many candidates at every column."""
     return 8 * 2 * target.n_columns * width
 
 
-def fits_memory(target: AnyTarget, width: int) -> bool:
+def fits_memory(target: Target, width: int) -> bool:
     """Whether an update may have so many candidates at every column."""
     return _bytes(target, width) <= MOST_BYTES
 
 
-def _check_memory(target: AnyTarget, width: int) -> None:
+def _check_memory(target: Target, width: int) -> None:
     if not fits_memory(target, width):
         raise BudgetExceeded(
             f"an update with {width:,} candidates at each of {target.n_columns} sites "

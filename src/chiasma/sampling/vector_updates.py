@@ -1,56 +1,73 @@
-"""Updates of plain vectors within a replica of a Density: Gibbs, random-walk Metropolis, or a user's function.
+"""Updates of plain vectors within the replicas of a Density: Metropolis, Gibbs, or a user's function.
 
-The target of a replica is log pi_beta(x) = log_prior(x) + beta * log_density(x), x (size,) of any dtype. A step is
-bound to a density and a beta, changes a vector in place, and reads a fixed number of random numbers:
+The target of replica r is log_prior(x) + betas[r] * log_density(x), x (size,) of any dtype. A step is bound to a
+density and the betas of a ladder, changes all replicas at once, and reads a fixed number of random numbers of each:
 
-    step = ch.SiteGibbs().prepare(density, beta=1.0)         # or prepare_update(density, beta) for its own update
-    step.step(x, rng)                                        # or step(x, rng.random(step.n_uniforms))
+    step = ch.SiteGibbs().bind(density, betas)
+    step(replicas, uniforms, normals)                 # (R, step.n_uniforms), (R, step.n_normals)
 
-What `prepare` returns checks every vector that it is given; engines use `bind`, and check nothing. A step may own
-scratch memory, so threads must not share one.
+Every log-density is evaluated in one call for all replicas. What a step learns in warm-up, by `adapt`, is in `learned`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels import block_modes
-from chiasma.kernels.picking import is_accepted, pick_log
-from chiasma.models.borders import check_generator
+from chiasma.kernels import vectors
 from chiasma.models.density import BlockModes, Density, Vector
-from chiasma.models.target import check_beta
-from chiasma.sampling.borders import check_density, check_normals, check_uniforms, check_vector
-from chiasma.types import Floats, as_array, as_floats, is_count, shown
+from chiasma.sampling.replicas import Replicas
+from chiasma.types import Floats, Integers, as_array, as_floats, is_count, shown
 
 OwnUpdate = Callable[[Vector, float, np.random.Generator], npt.ArrayLike]
+Generators = Callable[[int], np.random.Generator]
+
+# Coordinates up to which a random walk learns all correlations; beyond, the scale of every coordinate.
+FULL = 100
+# Acceptance that adaptation aims at: all coordinates at once, one at a time.
+WANTED, WANTED_ALONE = 0.234, 0.44
 
 
 class VectorStep(ABC):
-    """An update bound to a density and a beta."""
+    """An update bound to a density and the betas of its replicas."""
+
+    n_uniforms = 0
+    n_normals = 0
+    evaluations = 1.0  # vectors evaluated per replica and step
+    exact = True  # log densities are evaluated, and not added up from changes
+
+    def __init__(self, density: Density, betas: Floats):
+        self.density = density
+        self.betas = betas
+        self.learned: dict[str, Floats] = {}  # arrays (R, ...)
+        self.n_adapted = 0
 
     @abstractmethod
-    def step(self, x: Vector, rng: np.random.Generator) -> None:
-        """Change x (size,) in place."""
+    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        """Change the replicas in place."""
+
+    def adapt(self, replicas: Replicas, normals: Floats) -> None:  # noqa: B027 - most steps learn nothing
+        """Learn from the step just made; only ever called in warm-up."""
+
+    def take_over(self, learned: Mapping[str, Floats]) -> None:
+        """Continue with what was learned at rungs like these."""
+        for name in self.learned:
+            self.learned[name] = np.array(learned[name])
 
 
 class VectorUpdate(ABC):
-    """Base class of updates of vectors, at any beta."""
-
-    def prepare(self, density: Density, beta: float) -> VectorStep:
-        """As `bind`, with checks of everything that the step is given."""
-        check_density(density)
-        return CheckedStep.of(density, self, self.bind(density, check_beta(beta)))
+    """Base class of updates of vectors."""
 
     @abstractmethod
-    def bind(self, density: Density, beta: float) -> VectorStep:
-        """Bind to a density; raises InvalidInput if the update does not fit it."""
+    def bind(self, density: Density, betas: npt.ArrayLike, n_free: int = 0) -> VectorStep:
+        """Bind to a density; raises InvalidInput if the update does not fit it. n_free: hottest replicas that the step
+        leaves alone or, if it is a Metropolis step, moves to `proposed` anyway.
+        """
 
     def check_values(self, name: str, x: Vector) -> None:  # noqa: B027 - most updates take any numbers
         """Raise InvalidInput for a vector that the update cannot change."""
@@ -92,16 +109,20 @@ class SiteGibbs(VectorUpdate):
             t = int(np.argmax(outside))
             raise InvalidInput(f"{name} must hold values of the alphabet {list(self.alphabet)}, got {x[t]} at site {t}")
 
-    def bind(self, density: Density, beta: float) -> VectorStep:
-        letters = np.asarray(self.alphabet).astype(density.dtype)
-        if tuple(letters.tolist()) != self.alphabet:
-            raise InvalidInput(
-                f"alphabet must fit the dtype of the states, {density.dtype}, got {list(self.alphabet)}; "
-                "give init a dtype that holds it"
-            )
-        if isinstance(density, BlockModes) and self.alphabet == (0, 1):
-            return BlockModesStep(self.sites, density, beta)
-        return SiteGibbsStep(self.sites, letters, density, beta)
+    def bind(self, density: Density, betas: npt.ArrayLike, n_free: int = 0) -> VectorStep:
+        letters = fitting_letters(self.alphabet, density)
+        return SiteGibbsStep(self.sites, letters, density, np.asarray(betas, float))
+
+
+def fitting_letters(alphabet: Sequence[float], density: Density) -> Vector:
+    """The alphabet as an array of the dtype of the states."""
+    letters = np.asarray(alphabet).astype(density.dtype)
+    if tuple(letters.tolist()) != alphabet:
+        raise InvalidInput(
+            f"alphabet must fit the dtype of the states, {density.dtype}, got {list(alphabet)}; "
+            "give init a dtype that holds it"
+        )
+    return letters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +131,11 @@ class RandomWalk(VectorUpdate):
 
     Parameters
     ----------
-    scale : standard deviation of a proposal, one for all coordinates or one each.
+    scale : standard deviation of a proposal, one for all coordinates or one each; where adaptation begins.
     sites : int, coordinates per step, drawn at random with repeats and proposed one at a time; default: all of them
         in one proposal.
+    adapt : whether warm-up learns the scale of every coordinate at every rung and, up to 100 of them proposed at once,
+        their correlations. Draws are made with what was learned, which no longer changes.
 
     Examples
     --------
@@ -126,6 +149,7 @@ class RandomWalk(VectorUpdate):
 
     scale: float | Sequence[float] = 1.0
     sites: int | None = None
+    adapt: bool = True
 
     def __post_init__(self) -> None:
         _check_sites(self.sites)
@@ -134,233 +158,255 @@ class RandomWalk(VectorUpdate):
             raise InvalidInput(f"scale must be positive, one number or one per coordinate, got {self.scale}")
         object.__setattr__(self, "scale", float(scale) if scale.ndim == 0 else tuple(scale.tolist()))
 
-    def bind(self, density: Density, beta: float) -> VectorStep:
-        if density.dtype.kind != "f":
-            raise InvalidInput(
-                f"RandomWalk needs states of floats, got init of dtype {density.dtype}; "
-                "pass init=np.array(init, float), or update discrete vectors with SiteGibbs(alphabet=...)"
-            )
+    def bind(self, density: Density, betas: npt.ArrayLike, n_free: int = 0) -> VectorStep:
+        check_floats(self, density)
         if np.ndim(self.scale) and np.shape(self.scale) != (density.size,):
             raise InvalidInput(
                 f"scale must be one number or {density.size} (size of the density), got {np.size(self.scale)}"
             )
         scale = np.broadcast_to(np.asarray(self.scale, float), (density.size,))
-        return RandomWalkStep(self.sites, scale, density, beta)
+        if self.sites is None:
+            return RandomWalkStep(scale, self.adapt, density, np.asarray(betas, float), n_free)
+        return SiteWalkStep(self.sites, scale, self.adapt, density, np.asarray(betas, float))
 
 
-class UniformStep(VectorStep):
-    """A step whose only random numbers are uniforms."""
-
-    n_uniforms: int
-
-    def step(self, x: Vector, rng: np.random.Generator) -> None:
-        self(x, rng.random(self.n_uniforms))
-
-    @abstractmethod
-    def __call__(self, x: Vector, uniforms: Floats) -> None:
-        """Change x in place, reading uniforms (n_uniforms,) in [0, 1)."""
+def check_floats(update: VectorUpdate, density: Density) -> None:
+    """Raise InvalidInput for a density of whole numbers."""
+    if density.dtype.kind != "f":
+        raise InvalidInput(
+            f"{type(update).__name__} needs states of floats, got init of dtype {density.dtype}; "
+            "pass init=np.array(init, float), or update discrete vectors with SiteGibbs(alphabet=...)"
+        )
 
 
-class SiteGibbsStep(UniformStep):
-    """SiteGibbs for any density: evaluates all letters of the alphabet at one site after the other."""
+class SiteGibbsStep(VectorStep):
+    """SiteGibbs: all letters at the coordinates of one class, in all replicas, in one call."""
 
-    def __init__(self, sites: int | None, letters: Vector, density: Density, beta: float):
-        self.sites = sites
+    def __init__(self, sites: int | None, letters: Vector, density: Density, betas: Floats):
+        super().__init__(density, betas)
         self.letters = letters
-        self.density = density
-        self.beta = float(beta)
+        self.classes = density.colours() if sites is None else []
+        self.random = sites
         self.n_uniforms = density.size if sites is None else 2 * sites
-        self.batch = np.empty((len(letters), density.size), density.dtype)
+        self.evaluations = (density.size if sites is None else sites) * (len(letters) - 1)
+        self.exact = not density.has_local and all(len(sites) == 1 for sites in self.classes)
+        # Indices of letters by their rank: letters need not be sorted.
+        self.ranks = np.argsort(letters)
+        self.further = np.arange(1, len(letters))
+        self.weights = np.empty(len(letters))
+        self.rows = np.arange(len(betas))[:, None]
 
-    def __call__(self, x: Vector, uniforms: Floats) -> None:
-        if self.sites is None:
-            for t in range(len(x)):
-                self.draw(x, t, uniforms[t])
+    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        shape = len(self.betas), 1
+        if self.random is None:
+            for sites in self.classes:
+                self.draw(replicas, np.repeat(sites[None], shape[0], axis=0), uniforms[:, sites])
             return
-        for n in range(self.sites):
-            self.draw(x, int(uniforms[2 * n] * len(x)), uniforms[2 * n + 1])
+        for n in range(self.random):
+            sites = np.array([int(u * self.density.size) for u in uniforms[:, 2 * n]]).reshape(shape)
+            self.draw(replicas, sites, uniforms[:, 2 * n + 1 : 2 * n + 2])
 
-    def draw(self, x: Vector, t: int, uniform: float) -> None:
-        self.batch[:] = x
-        self.batch[:, t] = self.letters
-        weights = self.density.tempered(self.batch, self.beta)
-        require_possible(weights, x)
-        x[t] = self.letters[pick_log(weights.copy(), uniform)]
-
-
-class BlockModesStep(UniformStep):
-    """SiteGibbs on BlockModes, compiled: the odds of a site follow from the number of ones in its block."""
-
-    def __init__(self, sites: int | None, density: BlockModes, beta: float):
-        self.run = block_modes.sweep_sites if sites is None else block_modes.random_sites
-        self.n_uniforms = density.size if sites is None else 2 * sites
-        self.block, self.starts = density.block, density.starts
-        self.ones = np.empty(density.blocks, np.int64)
-        self.chances = np.empty((density.blocks, 3))
-        block_modes.zero_chances(density.log_alpha, float(beta), self.chances)
-
-    def __call__(self, x: Vector, uniforms: Floats) -> None:
-        self.run(x, self.block, self.starts, self.chances, uniforms, self.ones)
+    def draw(self, replicas: Replicas, sites: Integers, uniforms: Floats) -> None:
+        """Draw coordinates sites (R, m) given the others."""
+        m = sites.shape[1]
+        n_others = len(self.further)
+        rows = np.repeat(self.rows, m * n_others)
+        present = replicas.states[self.rows, sites]
+        current = self.ranks[np.searchsorted(self.letters, present, sorter=self.ranks)]
+        values = self.letters[(current[:, :, None] + self.further) % len(self.letters)]
+        parts = self.density.changed(
+            replicas.states[rows], replicas.log_lik[rows], np.repeat(sites.ravel(), n_others), values.ravel()
+        )
+        lik, prior = (part.reshape(values.shape) for part in parts)
+        vectors.draw_sites(
+            self.betas, replicas.states, replicas.log_lik, replicas.log_prior, self.letters, current, sites,
+            lik, prior, uniforms, self.weights,
+        )  # fmt: skip
+        if m > 1 and not replicas.log_lik.min() > -np.inf:
+            replicas.log_lik[:], replicas.log_prior[:] = self.density.parts(replicas.states)
 
 
-class RandomWalkStep(VectorStep):
-    """RandomWalk, from n_normals standard normals and n_uniforms uniforms."""
+class MetropolisStep(VectorStep):
+    """A proposal for every replica, evaluated in one call. The n_free hottest take theirs: draws from the prior."""
 
-    def __init__(self, sites: int | None, scale: Floats, density: Density, beta: float):
+    def __init__(self, density: Density, betas: Floats, n_free: int):
+        super().__init__(density, betas)
+        self.n_free = n_free
+        self.chance = np.zeros(len(betas))
+        self.no_correction = np.zeros(len(betas))
+        self.drawn = np.empty((n_free, density.size), density.dtype)
+
+    def settle(self, replicas: Replicas, proposed: Vector, correction: Floats, uniforms: Floats) -> None:
+        """Accept or refuse. correction (R,): log of the ratio of proposal densities."""
+        # Evaluate exactly the state that would be kept: states may have single precision.
+        new = proposed.astype(replicas.states.dtype, copy=False)
+        if self.n_free:
+            new[: self.n_free] = self.drawn
+        lik, prior = self.density.parts(new)
+        vectors.settle(
+            self.betas, replicas.states, replicas.log_lik, replicas.log_prior, new, lik, prior, correction, uniforms,
+            self.n_free, self.chance,
+        )  # fmt: skip
+
+
+class RandomWalkStep(MetropolisStep):
+    """RandomWalk of all coordinates at once."""
+
+    n_uniforms = 1
+
+    def __init__(self, scale: Floats, adapts: bool, density: Density, betas: Floats, n_free: int):
+        super().__init__(density, betas, n_free)
+        self.n_normals = density.size
+        self.adapts = adapts
+        self.full = adapts and density.size <= FULL
+        shape = (len(betas), density.size)
+        begin = np.broadcast_to(scale, shape)
+        self.proposed = np.empty(shape)
+        self.learned["scale"] = begin[:, :, None] * np.eye(density.size) if self.full else begin.copy()
+
+    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        scale = self.learned["scale"]
+        if self.full:
+            vectors.walk(replicas.states, scale, normals, self.proposed)
+        else:
+            np.add(replicas.states, scale * normals, out=self.proposed)
+        self.settle(replicas, self.proposed, self.no_correction, uniforms[:, 0])
+
+    def adapt(self, replicas: Replicas, normals: Floats) -> None:
+        if not self.adapts:
+            return
+        self.n_adapted += 1
+        gain = min(1.0, self.density.size * self.n_adapted**-0.6)
+        wanted = WANTED_ALONE if self.density.size == 1 else WANTED
+        if self.full:
+            vectors.adapt_factors(self.learned["scale"], normals, self.chance, wanted, gain, self.n_free)
+        else:
+            share = normals**2 / (normals**2).sum(axis=1, keepdims=True)
+            factor = 1 + gain * (self.chance - wanted)[:, None] * share
+            self.learned["scale"][self.n_free :] *= np.sqrt(factor)[self.n_free :]
+
+
+class SiteWalkStep(VectorStep):
+    """RandomWalk of one random coordinate after another; every replica has coordinates of its own."""
+
+    def __init__(self, sites: int, scale: Floats, adapts: bool, density: Density, betas: Floats):
+        super().__init__(density, betas)
         self.sites = sites
-        self.scale = scale
-        self.density = density
-        self.beta = float(beta)
-        self.n_normals = density.size if sites is None else sites
-        self.n_uniforms = 1 if sites is None else 2 * sites
+        self.adapts = adapts
+        self.n_normals = sites
+        self.n_uniforms = 2 * sites
+        self.evaluations = sites
+        self.exact = not density.has_local
+        self.learned["scale"] = np.broadcast_to(scale, (len(betas), density.size)).copy()
+        self.rows = np.arange(len(betas))
+        self.chosen = np.zeros((sites, len(betas)), int)
+        self.chances = np.zeros((sites, len(betas)))
+        self.no_correction = np.zeros(len(betas))
 
-    def step(self, x: Vector, rng: np.random.Generator) -> None:
-        self(x, rng.standard_normal(self.n_normals), rng.random(self.n_uniforms))
+    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        scale = self.learned["scale"]
+        self.chosen[:] = (uniforms[:, 0::2] * self.density.size).astype(int).T
+        for n, sites in enumerate(self.chosen):
+            proposed = replicas.states.copy()
+            proposed[self.rows, sites] += (scale[self.rows, sites] * normals[:, n]).astype(proposed.dtype)
+            values = proposed[self.rows, sites]
+            lik, prior = self.density.changed(replicas.states, replicas.log_lik, sites, values)
+            vectors.settle(
+                self.betas, replicas.states, replicas.log_lik, replicas.log_prior, proposed, lik, prior,
+                self.no_correction, uniforms[:, 2 * n + 1], 0, self.chances[n],
+            )  # fmt: skip
 
-    def __call__(self, x: Vector, normals: Floats, uniforms: Floats) -> None:
-        current = self.density.tempered(x[None], self.beta)
-        require_possible(current, x)
-        log_density = float(current[0])
-        if self.sites is None:
-            self.propose(x, x + self.scale * normals, log_density, uniforms[0])
+    def adapt(self, replicas: Replicas, normals: Floats) -> None:
+        if not self.adapts:
             return
-        for n in range(self.sites):
-            t = int(uniforms[2 * n] * len(x))
-            proposal = x.copy()
-            proposal[t] += self.scale[t] * normals[n]
-            log_density = self.propose(x, proposal, log_density, uniforms[2 * n + 1])
-
-    def propose(self, x: Vector, proposal: Vector, log_density: float, uniform: float) -> float:
-        """Metropolis step: move x to the proposal or not; returns the log-density of x."""
-        # Evaluate exactly the state that would be kept: x may have single precision.
-        new = proposal.astype(x.dtype)
-        proposed = float(self.density.tempered(new[None], self.beta)[0])
-        if not is_accepted(proposed - log_density, uniform):
-            return log_density
-        x[:] = new
-        return proposed
+        self.n_adapted += 1
+        gain = min(1.0, 3 * (self.n_adapted * self.sites / self.density.size + 1) ** (-2 / 3))
+        for sites, chance in zip(self.chosen, self.chances, strict=True):
+            self.learned["scale"][self.rows, sites] *= np.exp(gain * (chance - WANTED_ALONE))
 
 
 class OwnStep(VectorStep):
-    """A user's own update."""
+    """A user's own update, and one evaluation of what it returns."""
 
-    def __init__(self, function: OwnUpdate, density: Density, beta: float):
+    def __init__(self, function: OwnUpdate, density: Density, betas: Floats, generators: Generators):
+        super().__init__(density, betas)
         self.function = function
-        self.density = density
-        self.beta = float(beta)
+        self.rngs = [generators(r) for r in range(len(betas))]
 
-    def step(self, x: Vector, rng: np.random.Generator) -> None:
-        x[:] = self.density.as_state(self.function(x.copy(), self.beta, rng), "what update returns")
-
-
-class PriorStep(VectorStep):
-    """An independent draw from the prior, for beta = 0."""
-
-    def __init__(self, density: Density):
-        self.density = density
-
-    def step(self, x: Vector, rng: np.random.Generator) -> None:
-        draw = self.density.prior_draw
-        assert draw is not None
-        x[:] = self.density.as_state(draw(rng), "what prior_draw returns")
+    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        for x, beta, rng in zip(replicas.states, self.betas.tolist(), self.rngs, strict=True):
+            x[:] = self.density.as_state(self.function(x.copy(), beta, rng), "what update returns")
+        replicas.log_lik[:], replicas.log_prior[:] = self.density.parts(replicas.states)
+        replicas.check_possible()
 
 
-class CheckedStep(VectorStep):
-    """A step that checks what it is given."""
+class WithPrior(VectorStep):
+    """Independent draws from the prior at beta = 0, and a step at the other rungs."""
 
-    def __init__(self, density: Density, update: VectorUpdate | OwnUpdate, bound: Any):
-        self.density = density
-        self.update = update
-        self.bound = bound
+    def __init__(self, step: VectorStep, density: Density, betas: Floats, rng: np.random.Generator):
+        super().__init__(density, betas)
+        self.step = step
+        self.rng = rng
+        self.n_uniforms, self.n_normals, self.evaluations = step.n_uniforms, step.n_normals, step.evaluations
+        self.exact, self.learned = step.exact, step.learned
 
-    @classmethod
-    def of(cls, density: Density, update: VectorUpdate | OwnUpdate, bound: VectorStep) -> VectorStep:
-        kinds: dict[type, type[CheckedStep]] = {UniformStep: CheckedUniformStep, RandomWalkStep: CheckedWalkStep}
-        kind = next((kind for step, kind in kinds.items() if isinstance(bound, step)), cls)
-        return kind(density, update, bound)
+    def draw(self) -> Vector:
+        assert self.density.prior_draw is not None
+        return self.density.as_state(self.density.prior_draw(self.rng), "what prior_draw returns")
 
-    def check(self, x: Any) -> None:
-        check_state(self.density, self.update, "x", x)
+    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        if isinstance(self.step, MetropolisStep):
+            self.step.drawn[0] = self.draw()
+            self.step(replicas, uniforms, normals)
+        else:
+            self.step(replicas, uniforms, normals)
+            replicas.states[0] = self.draw()
+            replicas.stale[0] = True
+            replicas.log_lik[:1], replicas.log_prior[:1] = self.density.parts(replicas.states[:1])
+        if not replicas.log_prior[0] > -np.inf:
+            replicas.check_possible()
 
-    def step(self, x: Vector, rng: np.random.Generator) -> None:
-        check_generator(rng)
-        self.check(x)
-        self.bound.step(x, rng)
+    def adapt(self, replicas: Replicas, normals: Floats) -> None:
+        self.step.adapt(replicas, normals)
 
-
-class CheckedUniformStep(CheckedStep):
-    """A checked step whose only random numbers are uniforms."""
-
-    @property
-    def n_uniforms(self) -> int:
-        return int(self.bound.n_uniforms)
-
-    def __call__(self, x: Vector, uniforms: Floats) -> None:
-        self.check(x)
-        check_uniforms(uniforms, self.n_uniforms)
-        self.bound(x, uniforms)
-
-
-class CheckedWalkStep(CheckedStep):
-    """A checked step of RandomWalk."""
-
-    @property
-    def n_normals(self) -> int:
-        return int(self.bound.n_normals)
-
-    @property
-    def n_uniforms(self) -> int:
-        return int(self.bound.n_uniforms)
-
-    def __call__(self, x: Vector, normals: Floats, uniforms: Floats) -> None:
-        self.check(x)
-        check_normals(normals, self.n_normals)
-        check_uniforms(uniforms, self.n_uniforms)
-        self.bound(x, normals, uniforms)
-
-
-def check_state(density: Density, update: VectorUpdate | OwnUpdate, name: str, x: Any) -> None:
-    """Raise InvalidInput for anything but a vector of the density that the update can change in place."""
-    check_vector(name, x, density)
-    if isinstance(update, VectorUpdate):
-        update.check_values(name, x)
+    def take_over(self, learned: Mapping[str, Floats]) -> None:
+        self.step.take_over(learned)
+        self.learned = self.step.learned
 
 
 def resolve_update(density: Density) -> VectorUpdate | OwnUpdate:
-    """The update of a density, the default of BlockModes included."""
+    """The update of a density, or its default."""
     update = density.update
-    if update is None and isinstance(density, BlockModes):
-        return SiteGibbs()
+    if update is None:
+        if isinstance(density, BlockModes):
+            return SiteGibbs()
+        if density.dtype.kind == "f":
+            from chiasma.sampling.vector_moves import Hamiltonian  # which builds on this module
+
+            return Hamiltonian() if density.has_gradient else RandomWalk()
     if isinstance(update, VectorUpdate) or (callable(update) and not isinstance(update, type)):
         return update
     raise InvalidInput(
-        f"update must be SiteGibbs(...), RandomWalk(...) or a function (x, beta, rng) -> new x, got {shown(update)}; "
-        "updates of rows and columns need a FactorialHMM"
+        "update must be RandomWalk(...), SiteGibbs(alphabet=...), another update of vectors, or a function "
+        f"(x, beta, rng) -> new x, got {shown(update)}; updates of rows and columns need a FactorialHMM"
     )
 
 
-def bind_update(density: Density, beta: float) -> VectorStep:
-    """The density's own update at one beta; at beta = 0 its prior_draw, where there is one."""
+def bind_update(density: Density, betas: npt.ArrayLike, generators: Generators | None = None) -> VectorStep:
+    """The density's own update at every beta; at beta = 0 its prior_draw, where there is one.
+
+    generators : of each replica, for the functions of a user; default: fresh ones.
+    """
+    rungs = np.asarray(betas, float)
+    rng_of = generators or np.random.default_rng
     update = resolve_update(density)
-    if beta == 0 and density.prior_draw is not None:
-        return PriorStep(density)
-    return update.bind(density, beta) if isinstance(update, VectorUpdate) else OwnStep(update, density, beta)
-
-
-def prepare_update(density: Density, beta: float) -> VectorStep:
-    """As `bind_update`, with checks of everything that the step is given."""
-    check_density(density)
-    return CheckedStep.of(density, resolve_update(density), bind_update(density, check_beta(beta)))
-
-
-def require_possible(log_densities: Any, *states: Vector) -> None:
-    """Raise an error if a state has zero density, which only a user's own update can cause."""
-    if np.max(log_densities) == -np.inf:
-        shown = " and ".join(np.array2string(x, threshold=24, edgeitems=8) for x in states)
-        raise InvalidInput(
-            f"a state has zero density at its temperature: {shown}; an update must never move outside the support, "
-            "and log_density must give the same value each time"
-        )
+    if not isinstance(update, VectorUpdate):
+        step: VectorStep = OwnStep(update, density, rungs, rng_of)
+    else:
+        step = update.bind(density, rungs, int(rungs[0] == 0 and density.prior_draw is not None))
+    if rungs[0] == 0 and density.prior_draw is not None:
+        return WithPrior(step, density, rungs, rng_of(0))
+    return step
 
 
 def _check_sites(sites: int | None) -> None:

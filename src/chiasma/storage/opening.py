@@ -121,7 +121,7 @@ def _open(run: StoredRun, draws: int | None, model: FactorialHMM | Density | Non
         tallies=[_tally(run, chain) for chain in range(layout.n_chains)],
         exact_evidence=run.header["log_evidence"],
         info={
-            **run_info(about, run.header["timings"], all_timed=run.header.get("all_timed", False)),
+            **run_info(about, run.header["timings"]),
             "complete": n_draws == layout.n_draws,
         },
         model=rebuild_stored(run) if model is None else model,
@@ -203,7 +203,7 @@ def stored_data(run: StoredRun) -> Observations | None:
     y, starts = read_static(run, "y"), read_static(run, "starts")
     gaps = read_static(run, "gaps") if "gaps" in run.header["arrays"] else None
     try:
-        data = Observations(y, starts, gaps)
+        data = Observations(y, starts, gaps, about.get("step"), about.get("unit"))
     except InvalidInput as error:
         raise StoreError(f"{run.path} holds data that cannot be right ({error}); restore it from a backup") from error
     for name in ("y", "starts", "gaps"):
@@ -225,7 +225,7 @@ def stored_betas(run: StoredRun) -> Floats:
 def rebuild_stored(run: StoredRun) -> FactorialHMM | None:
     """The model as the run describes it; None if it was made of a user's own functions."""
     try:
-        return rebuild_model(run.header["provenance"]["model"])
+        return rebuild_model(run.header["provenance"]["model"], stored_data(run))
     except Exception as error:
         raise StoreError(
             f"{run.path} describes a model that cannot be rebuilt ({type(error).__name__}: {error}); restore zarr.json "
@@ -353,7 +353,7 @@ def _looks(run: StoredRun) -> Iterator[Callable[[], int | None]]:
     for chain, n_draws in enumerate(run.committed):
         if n_draws:
             yield partial(_size, run, f"checkpoints/{checkpoint_name(chain, n_draws)}")
-    for file in run.header.get("static", ()):
+    for file in run.header["static"]:
         yield partial(check_static, run, file)
     for read in (stored_data, stored_betas, rebuild_stored):
         yield partial(_read, read, run)

@@ -7,7 +7,6 @@ the file. NumPy files (.npy, .npz) are read without pickles, and only if they ho
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import zipfile
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import ChiasmaError, StoreError
+from chiasma.storage.digests import check_seal, fingerprint, read_whole, read_with_digest, reason
 
 # ---- NumPy files ----------------------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ def read_npy(content: bytes) -> npt.NDArray[Any]:
         shape, fortran, dtype = _HEADERS[version](file)
         shape = tuple(int(n) for n in shape)
     except Exception as error:  # a hostile header is evaluated, and may fail in many ways
-        raise ValueError(f"its header cannot be read ({_reason(error)})") from error
+        raise ValueError(f"its header cannot be read ({reason(error)})") from error
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
     promised, held = prod(shape) * dtype.itemsize, len(content) - file.tell()
@@ -66,11 +66,7 @@ def read_npz(content: bytes) -> dict[str, npt.NDArray[Any]]:
                 raise ValueError("it promises more than it can hold")
             return {member.filename.removesuffix(".npy"): read_npy(archive.read(member)) for member in members}
     except Exception as error:
-        raise ValueError(_reason(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
+        raise ValueError(reason(error)) from error
 
 
 # ---- The layout of a run --------------------------------------------------------------------------------------------
@@ -143,11 +139,8 @@ def check_promise(file: Path, promised: int, held: int) -> None:
         )
 
 
-FORMAT = 2
-FORMATS = (1, 2)
+FORMAT = 1
 KEY = "chiasma"
-# Stands in the header while its digest is computed.
-NO_DIGEST = "0" * 16
 _REMEDIES = {
     "create": "choose another path",
     "write to": "free some space there, then continue with resume=True: draws up to the last flush are safe",
@@ -196,17 +189,7 @@ def only_store_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} cannot be read ({type(error).__name__}: {error}); {_RESTORE}") from error
 
 
-def fingerprint(content: Any) -> int:
-    """64 bits that differ if any bit of the content, bytes or a contiguous array, does."""
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
-
-
 # ---- The header -----------------------------------------------------------------------------------------------------
-
-
-def seal(content: bytes) -> bytes:
-    """A header with NO_DIGEST in it, with its digest instead."""
-    return content.replace(NO_DIGEST.encode(), f"{fingerprint(content):016x}".encode(), 1)
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -215,7 +198,7 @@ def read_header(path: Path) -> dict[str, Any]:
     if not file.exists():
         raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
     with clear_errors(path, "read"):
-        content = file.read_bytes()
+        content = read_whole(file)
     try:
         group = json.loads(content)
         header = dict(group["attributes"][KEY])
@@ -225,37 +208,20 @@ def read_header(path: Path) -> dict[str, Any]:
             f"{path} is not a chiasma run: its zarr.json has no chiasma entry; check the path, or restore the file "
             "from a backup"
         ) from error
-    if found not in FORMATS:
+    if found != FORMAT:
         raise StoreError(
-            f"{path} was written in format {found}, this version reads formats {' and '.join(map(str, FORMATS))}; "
-            "open it with the version of chiasma that wrote it"
+            f"{path} was written in format {found}, this version reads format {FORMAT}; open it with the version of "
+            "chiasma that wrote it"
         )
-    if found > 1:
-        digest = str(header.get("digest")).encode(errors="replace")
-        if seal(content.replace(digest, NO_DIGEST.encode(), 1)) != content:
-            raise StoreError(f"{file} does not match its digest; {_RESTORE}")
+    try:
+        check_seal(content, header.get("digest"))
+    except ValueError:
+        raise StoreError(f"{file} does not match its digest; {_RESTORE}") from None
     try:
         header["metadata"] = group["consolidated_metadata"]["metadata"]
-        return _checked(_completed(header))
+        return _checked(header)
     except Exception as error:
         raise StoreError(f"{file} does not describe a run ({type(error).__name__}: {error}); {_RESTORE}") from error
-
-
-def _completed(header: dict[str, Any]) -> dict[str, Any]:
-    """Convert a header written by version 0.1 to the present form."""
-    about, run = header["provenance"], header["provenance"]["run"]
-    if "log_evidence" not in header:
-        header["log_evidence"] = about.pop("log_evidence")
-        about["follows_swaps"] = run["exchange"] == "Swap(rows='all')"
-        layout = header["layout"]
-        about["independent"] = (
-            run["update"].startswith("Exact(") and layout["n_replicas"] == 1 and not layout.get("n_values", 0)
-        )
-        for part in ("update", "exchange"):
-            run[part] = None if run[part] == "None" else run[part]
-        start = run["init"]
-        run["init"] = {"states": start} if isinstance(start, str) else start or {}
-    return header
 
 
 def _checked(header: dict[str, Any]) -> dict[str, Any]:
@@ -263,12 +229,12 @@ def _checked(header: dict[str, Any]) -> dict[str, Any]:
     layout, committed = RunLayout.read(header["layout"]), header["committed"]
     if len(committed) != layout.n_chains or not all(type(n) is int and n >= 0 for n in committed):
         raise ValueError(f"committed draws must be one count per chain, got {committed}")
-    if header["format"] > 1 and len(header["checkpoints"]) != layout.n_chains:
+    if len(header["checkpoints"]) != layout.n_chains:
         raise ValueError("digests of checkpoints must be one per chain")
     for name in layout.records:
         if len(header["metadata"][name]["shape"]) < 2:
             raise ValueError(f"{name} must have a chain and a draw axis")
-    if not all(isinstance(name, str) for name in header["arrays"]) or not isinstance(header.get("static", {}), dict):
+    if not all(isinstance(name, str) for name in header["arrays"]) or not isinstance(header["static"], dict):
         raise ValueError("arrays must be names, and static files a table")
     about = header["provenance"]
     for part in ("model", "data", "run"):
@@ -304,15 +270,12 @@ def read_checkpoint(path: Path, header: dict[str, Any], chain: int) -> dict[str,
         return {}
     file = path / "checkpoints" / checkpoint_name(chain, n_draws)
     try:
-        content = file.read_bytes()
-        if header["format"] > 1 and fingerprint(content) != header["checkpoints"][chain]:
-            raise ValueError("it does not match its digest")
+        content = read_with_digest(file.parent, file.name, {file.name: header["checkpoints"][chain]})
         return _checked_checkpoint(read_npz(content), RunLayout(**header["layout"]), n_draws)
     except (OSError, ValueError, KeyError) as error:
-        reason = "it is missing" if isinstance(error, FileNotFoundError) else str(error)
         raise StoreError(
-            f"{file} cannot be read ({reason}) and the run cannot be resumed without it; restore it from a backup. The "
-            f"draws may be intact: look at them with xarray.open_zarr({str(path)!r})"
+            f"{file} cannot be read ({reason(error)}) and the run cannot be resumed without it; restore it from a "
+            f"backup. The draws may be intact: look at them with xarray.open_zarr({str(path)!r})"
         ) from error
 
 
@@ -327,9 +290,10 @@ def _checked_checkpoint(
         "betas": (layout.n_replicas,),
         "counts": (layout.n_rows, layout.n_sites),
         "sizes": (n_draws // layout.chunk_draws, len(layout.records)),
+        "digests": (n_draws // layout.chunk_draws, len(layout.records)),
+        "tails": (len(layout.records) if n_draws % layout.chunk_draws else 0,),
         "log_densities": (2, layout.n_replicas),
     }
-    shapes |= {name: shapes["sizes"] for name in ("digests",) if name in found}
     for name, shape in shapes.items():
         if found[name].shape != shape or found[name].dtype.kind not in "biuf":
             raise ValueError(f"{name} must be numbers of shape {shape}, it has {found[name].shape}")
@@ -379,12 +343,12 @@ def read_block(run: StoredRun, name: str, chain: int, chunk: int) -> npt.NDArray
     n_kept = min(layout.chunk_draws, n_draws - chunk * layout.chunk_draws)
     is_full = n_kept == layout.chunk_draws
     try:
-        content = file.read_bytes()
-        if is_full and "digests" in checkpoint and fingerprint(content) != checkpoint["digests"][chunk, column]:
+        content = read_whole(file)
+        if is_full and fingerprint(content) != checkpoint["digests"][chunk, column]:
             raise ValueError("it does not match its digest")
         values = unpack_chunk(file, layout, name, content)[:n_kept]
         # A partly filled chunk may have become fuller since: only what was committed is compared.
-        if not is_full and "tails" in checkpoint and draws_fingerprint(values) != checkpoint["tails"][column]:
+        if not is_full and draws_fingerprint(values) != checkpoint["tails"][column]:
             raise ValueError("it does not match its digest")
     except FileNotFoundError:
         raise damaged(run.path, layout, name, chain, chunk, "is missing") from None
@@ -441,30 +405,19 @@ def damaged(path: Path, layout: RunLayout, name: str, chain: int, chunk: int, wh
 # ---- Arrays of fixed size -------------------------------------------------------------------------------------------
 
 
-def static_digests(path: Path, names: list[str]) -> dict[str, int]:
-    """Digests of the files of some arrays, by their path in the store."""
-    files = sorted(file for name in names for file in (path / name).rglob("*") if file.is_file())
-    return {file.relative_to(path).as_posix(): fingerprint(file.read_bytes()) for file in files}
-
-
 def check_static(run: StoredRun, file: str) -> int:
     """Compare a file with its digest in the header; returns its size."""
-    path = run.path / file
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise StoreError(f"{path} {reason}; restore it from a backup") from error
-    if fingerprint(content) != run.header["static"][file]:
-        raise StoreError(f"{path} does not match its digest; {_RESTORE}")
-    return len(content)
+        return len(read_with_digest(run.path, file, run.header["static"]))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{run.path / file} cannot be read ({reason(error)}); {_RESTORE}") from error
 
 
 def read_static(run: StoredRun, name: str) -> npt.NDArray[Any]:
     """An array of fixed size: beta, y, starts or gaps."""
     import zarr
 
-    for file in run.header.get("static", ()):
+    for file in run.header["static"]:
         if file.startswith(f"{name}/"):
             check_static(run, file)
     folder, length = run.path / name, run.layout.static[name]

@@ -30,21 +30,18 @@ from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.kernels.counting import add_counts
 from chiasma.kernels.layout import make_layout, on_bits
+from chiasma.storage.digests import NO_DIGEST, digests_below, fingerprint, seal
 from chiasma.storage.locks import make_parent
 from chiasma.storage.reading import (
     FORMAT,
     KEY,
-    NO_DIGEST,
     RunLayout,
     StoredRun,
     check_chunks,
     checkpoint_name,
     clear_errors,
     draws_fingerprint,
-    fingerprint,
     read_block,
-    seal,
-    static_digests,
 )
 from chiasma.storage.trace import Chain, Draws, Elapsed
 
@@ -122,7 +119,6 @@ class ZarrTrace:
             "provenance": provenance,
             "log_evidence": log_evidence,
             "timings": {},
-            "all_timed": True,
         }
         trace = cls(atomic.partial_name(path), layout, header, durable=False)
         trace.time_by(elapsed)
@@ -162,9 +158,7 @@ class ZarrTrace:
             for index, checkpoint in enumerate(run.checkpoints):
                 if checkpoint:
                     trace._take_up(index, checkpoint, run)
-            header |= {"format": FORMAT, "digest": NO_DIGEST, "layout": trace.layout._asdict()}
-            header.setdefault("checkpoints", trace._checkpoint_digests())  # format 1 has none
-            header.setdefault("static", static_digests(run.path, trace._static_names()))
+            header |= {"digest": NO_DIGEST, "layout": trace.layout._asdict()}
         trace._tidy()
         return trace
 
@@ -267,14 +261,7 @@ class ZarrTrace:
         names = [*self.layout.records, *static]
         self.arrays = {name: json.loads((self.path / name / "zarr.json").read_text()) for name in names}
         self.header |= {"arrays": names, "checkpoints": [0] * self.layout.n_chains}
-        self.header["static"] = static_digests(self.path, self._static_names())
-
-    def _static_names(self) -> list[str]:
-        return [name for name in self.header["arrays"] if name not in self.layout.records]
-
-    def _checkpoint_digests(self) -> list[int]:
-        files = [buffer.checkpoint for buffer in self.buffers]
-        return [0 if file is None else fingerprint(file.read_bytes()) for file in files]
+        self.header["static"] = digests_below(self.path, static)
 
     def _refuse_links(self) -> None:
         """Nothing is written outside the store: its folders must be its own."""
@@ -289,8 +276,7 @@ class ZarrTrace:
         """Remove what killed writers left. We hold the lock, so nobody is writing it."""
         kept = {buffer.checkpoint for buffer in self.buffers}
         unused = [file for file in (self.path / "checkpoints").glob("chain-*.npz") if file not in kept]
-        # Version 0.1 ended its temporary names in .partial as well.
-        torn = [file for name in ("", *self.arrays, "checkpoints") for file in (self.path / name).glob("*.partial")]
+        torn = [file for name in ("", *self.arrays, "checkpoints") for file in atomic.partials(self.path / name)]
         atomic.remove([*unused, *torn, *atomic.partials(self.path.parent, [self.path.name])])
 
     def _take_up(self, index: int, checkpoint: dict[str, Any], run: StoredRun) -> None:
@@ -301,20 +287,10 @@ class ZarrTrace:
         buffer.sizes = checkpoint["sizes"].tolist()
         buffer.checkpoint = self.path / "checkpoints" / checkpoint_name(index, buffer.flushed)
         n_full, kept = divmod(buffer.flushed, self.layout.chunk_draws)
-        if "digests" in checkpoint:
-            buffer.digests = checkpoint["digests"].tolist()
-        else:
-            buffer.digests = [self._first_digests(run, index, number) for number in range(n_full)]
+        buffer.digests = checkpoint["digests"].tolist()
         if kept:
             for values, name in zip(buffer.chunk, self.layout.records, strict=True):
                 values[:kept] = read_block(run, name, index, n_full)
-
-    def _first_digests(self, run: StoredRun, index: int, number: int) -> list[int]:
-        """Digests of a chunk of format 1, which has none, once it has proved sound."""
-        for name in self.layout.records:
-            read_block(run, name, index, number)
-        files = [self.path / self.layout.chunk_file(name, index, number) for name in self.layout.records]
-        return [fingerprint(file.read_bytes()) for file in files]
 
     def _fill(self, index: int, buffer: ChainBuffer, new: Draws) -> bool:
         """Add draws to the current chunk and write it whenever it is full; returns whether one was written."""

@@ -6,24 +6,25 @@ The settings are options of the command, and columns in the sheet of a cohort of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 
+import chiasma
 from chiasma.errors import InvalidInput
-from chiasma.tumour.bins import Bins, attach_alleles
+from chiasma.tumour.bins import Bins
 from chiasma.tumour.copy_states import MOST_COPIES
 from chiasma.tumour.exports import write_patient
 from chiasma.tumour.figures import write_figures
-from chiasma.tumour.formats import corrected, read_bins
 from chiasma.tumour.genome import assembly, assembly_of, find_region
 from chiasma.tumour.landscape import MOST_CLONES, PLOIDIES, Bounds
 from chiasma.tumour.page import write_pages
+from chiasma.tumour.samples import read_samples
+from chiasma.tumour.search import Response
 from chiasma.tumour.solutions import Patient, solve, usual_clones
 
-FEWEST_BINS = 20
 PURITIES = (0.05, 1.0)
 COPIES = (3, 12)
+RESPONSES = ("linear", "array")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +33,10 @@ class TumourSettings:
 
     purity, ploidy, clones : a number, or bounds as LOW-HIGH; None leaves them open. Of the samples of one patient,
         purity and ploidy may have an entry for each: "0.9,0.4-0.6".
-    alleles, gc, mappability : further files.
+    alleles, gc, mappability, normal : further files.
     sample : the only one to read of a file with several.
     region : regions whose rivals are shown.
+    response : of depth to copies: linear, or array; None: as the data say.
     """
 
     alleles: Path | None = None
@@ -46,8 +48,10 @@ class TumourSettings:
     female: bool = False
     gc: Path | None = None
     mappability: Path | None = None
+    normal: Path | None = None
     assembly: str | None = None
     region: Sequence[str] = ()
+    response: Response = None
 
     @property
     def bounds(self) -> Bounds:
@@ -78,6 +82,8 @@ class TumourSettings:
         least, most = COPIES
         if not least <= self.max_copies <= most:
             raise InvalidInput(f"max_copies must be in {least}..{most}, got {self.max_copies}")
+        if self.response not in (None, *RESPONSES):
+            raise InvalidInput(f"response must be one of {', '.join(RESPONSES)}, got {self.response!r}")
         if self.assembly is not None:
             assembly(self.assembly)
 
@@ -88,6 +94,7 @@ class TumourSettings:
             alleles=self.alleles,
             gc=self.gc,
             mappability=self.mappability,
+            normal=self.normal,
             female=self.female,
         )
 
@@ -105,58 +112,19 @@ class TumourSettings:
         known = assembly(self.assembly) if self.assembly else assembly_of(samples[0])
         for text in self.region:
             find_region(samples[0], text, known)  # refuse what is not there before the search
-        patient = solve(samples, self.bounds_of(len(samples)), self.max_copies, workers, note)
+        patient = solve(samples, self.bounds_of(len(samples)), self.max_copies, workers, note, self.response)
         if not patient.n_solutions:
             raise InvalidInput(
                 f"no explanation of {patient.samples[0]!r} has a purity and a ploidy within the bounds; widen --purity "
                 "or --ploidy"
             )
         note(_what_is_written(out, tables_only))
-        about = {"chiasma": version("chiasma"), "assembly": known.name if known else None, "seed": seed}
-        write_patient(patient, out, about, seed)
+        about = {"chiasma": chiasma.__version__, "assembly": known.name if known else None, "seed": seed}
+        write_patient(patient, out, about, seed, known)
         if not tables_only:
             write_figures(patient, out, known, self.region)
             write_pages(patient, out, seed)
         return patient
-
-
-def read_samples(
-    path: Path,
-    *,
-    sample: str | None = None,
-    alleles: Path | None = None,
-    gc: Path | None = None,
-    mappability: Path | None = None,
-    female: bool = False,
-) -> list[Bins]:
-    """The samples of a file: with allele counts of another one, corrected, without chromosomes of unknown copies."""
-    found = read_bins(path, sample)
-    if alleles is not None:
-        sites = read_bins(alleles)
-        if len(sites) > 1:
-            sites = [one for one in sites if one.sample == sample] or sites
-        if len(found) != 1 or len(sites) != 1:
-            raise InvalidInput(
-                f"{path} has {len(found)} samples and {alleles} {len(sites)}; choose one with --sample, so that the "
-                "allele counts belong to it"
-            )
-        found = [attach_alleles(found[0], sites[0])]
-    found = [replace(bins, notes=(*bins.notes, *_allele_notes(bins))) for bins in found]
-    if gc is not None or mappability is not None:
-        others = [None if one is None else read_bins(one)[0] for one in (gc, mappability)]
-        found = [corrected(bins, *others) for bins in found]
-    found = [bins.with_two_copies(female) for bins in found]
-    for bins in found:
-        if bins.n_bins < FEWEST_BINS and not bins.segments:
-            raise InvalidInput(
-                f"{path} has {bins.n_bins} bins of sample {bins.sample!r}; a tumour needs at least {FEWEST_BINS}"
-            )
-    return found
-
-
-def _allele_notes(bins: Bins) -> list[str]:
-    """Not told where the file is read, as `chiasma fit` does not use its alleles."""
-    return [bins.alleles.in_words()] if bins.alleles is not None and bins.alleles.columns else []
 
 
 def _what_is_written(out: Path, tables_only: bool) -> str:

@@ -38,6 +38,7 @@ class Alleles:
     baf : in place of counts, a B-allele fraction.
     sites : heterozygous sites of a unit.
     mirrored : the smaller one was put first in every unit, or every BAF is below 1/2.
+    usual : share of b among the reads where both alleles have as many copies; its excess over 1/2 has been undone.
     columns, sites_column : of the file, for reads or fractions and for the number of sites.
     """
 
@@ -47,6 +48,7 @@ class Alleles:
     baf: Floats | None = None
     sites: Floats
     mirrored: bool = False
+    usual: float = 0.5
     columns: tuple[str, ...] = ()
     sites_column: str | None = None
 
@@ -98,6 +100,7 @@ class Bins:
     depth (T,) : linear, NaN where missing. weight (T,) : precision of a bin relative to the others.
     segments : whether a bin is a segment that another program made.
     lengths : of the chromosomes, where the file says so.
+    lacking : why the depth cannot be trusted as it is, and the remedy; "" if nothing is missing.
     """
 
     sample: str
@@ -112,6 +115,7 @@ class Bins:
     segments: bool = False
     lengths: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    lacking: str = ""
 
     @property
     def n_bins(self) -> int:
@@ -131,6 +135,9 @@ class Bins:
     @property
     def middle(self) -> Floats:
         return (self.start + self.end) / 2
+
+    def noted(self, *notes: str) -> Bins:
+        return replace(self, notes=self.notes + notes)
 
     def chosen(self, keep: npt.NDArray[np.bool_], *notes: str) -> Bins:
         """The bins to keep, (T,)."""

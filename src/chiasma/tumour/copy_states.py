@@ -169,6 +169,17 @@ class CopyStates:
         given = CHANGES if self.alleles else [(n, 0) for n in TOTAL_CHANGES]
         return np.array([(*change, 0) for change in given], float)
 
+    def about(self, major: float, minor: float) -> Floats:
+        """(S,) weights of the states about these copies, whose mean they are."""
+        out = np.zeros(self.n_states)
+        number = {pair: s for s, pair in enumerate(self.pairs)}
+        for up in (0, 1):
+            for more in (0, 1):
+                high, low = int(major) + up, int(minor) + more
+                weight = (major % 1 if up else 1 - major % 1) * (minor % 1 if more else 1 - minor % 1)
+                out[number.get(self._seen(high, low), self.n_states - 1)] += weight
+        return out
+
     @property
     def change_probabilities(self) -> Floats:
         """(C,)"""

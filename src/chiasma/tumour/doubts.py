@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from chiasma.results.findings import Finding, Severity, Use
+from chiasma.tumour.bins import Bins
 from chiasma.tumour.landscape import MOST_CLONES
 from chiasma.tumour.pieces import TumourData
 from chiasma.tumour.polish import Explanation
 from chiasma.tumour.segments import clone_names, clone_states, expected_depth
-from chiasma.tumour.solutions import Answer
+from chiasma.tumour.solutions import MOST_TEMPERED, Answer
+from chiasma.tumour.tracks import RAW_COUNTS
 
 # What one solution must lead by, in fit or in plausibility, to be told apart from the other by it.
 CLEAR = 3.0
@@ -31,61 +34,55 @@ MUCH_ABOVE = 0.005
 MUCH_CORRELATED = 0.1
 MUCH_WAVES = 0.05
 OUTLIER = 4.0
+# Division of log odds that changes no printed probability much.
+HARDLY_TEMPERED = 1.05
+# If k unexplained segments are Poisson, (k + 1) / (mean + 1) exceeds 2 by chance in less than 10% of samples, whatever
+# their mean.
+MUCH_TEMPERED = 2.0
+# What to try.
+MORE_COPIES = Use("max_copies", "...", "--max-copies N")
+KNOWN = (Use("purity", "...", "--purity LOW-HIGH"), Use("ploidy", "...", "--ploidy LOW-HIGH"))
 
 
 @dataclass(frozen=True)
 class Decision:
-    """By how much the first solution leads another one."""
+    """By how much the first solution leads another one. tempered : the log odds are these leads divided by it."""
 
     fit: float
     plausibility: float
+    tempered: float = 1.0
 
     @classmethod
-    def between(cls, first: Mapping[str, Any], other: Mapping[str, Any]) -> Decision:
+    def between(cls, first: Mapping[str, Any], other: Mapping[str, Any], tempered: float = 1.0) -> Decision:
         """Of solutions as `solution_entries` gives them."""
         fit = first["log_likelihood"] - other["log_likelihood"]
-        return cls(fit, first["log_mass"] - other["log_mass"] - fit)
+        return cls(fit, first["log_mass"] - other["log_mass"] - fit, tempered)
 
     @property
     def by(self) -> str:
         """ "data", "prior", or "neither": the two solutions are nearly as probable."""
-        if self.fit > CLEAR:
+        if self.fit > CLEAR * self.tempered:
             return "data"
-        return "prior" if self.plausibility > CLEAR else "neither"
-
-    def in_words(self) -> str:
-        """A sentence on the first two solutions, without its capital and its full stop."""
-        fit, usual = f"{self.fit:+.1f} in log-likelihood", f"{self.plausibility:+.1f}"
-        if self.by == "data":
-            also = "and it is more plausible, too" if self.plausibility > 0 else "though it is less plausible"
-            return f"the data fit solution 1 better than solution 2 ({fit}), {also} ({usual})"
-        if self.by == "neither":
-            return f"neither the data ({fit}) nor what is usual of tumours ({usual}) tell solutions 1 and 2 apart"
-        found = "hardly tell solutions 1 and 2 apart" if abs(self.fit) <= CLEAR else "even fit solution 2 better"
-        return (
-            f"the data {found} ({fit}): what is usual of tumours decides for solution 1 ({usual}), so look at both, or "
-            "give what you know by --purity or --ploidy"
-        )
+        return "prior" if self.plausibility > CLEAR * self.tempered else "neither"
 
 
-def better_fits(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A warning of the solution after the second that fits best, if it fits clearly better than the first.
-
-    `Decision.in_words` tells of the second.
+def better_fits(entries: Sequence[Mapping[str, Any]], tempered: float = 1.0) -> list[Finding]:
+    """The solution that the data do not think worse than the first, though the prior does; of several that which they
+    fit best.
     """
-    behind = [(Decision.between(entries[0], other), other["rank"]) for other in entries[2:]]
-    lead, rank = min(behind, key=lambda one: one[0].fit, default=(Decision(0.0, 0.0), 0))
-    if lead.fit >= -CLEAR:
+    behind = [(Decision.between(entries[0], other, tempered), other["rank"]) for other in entries[1:]]
+    better = -CLEAR * tempered
+    by_prior = [(lead, rank) for lead, rank in behind if lead.by == "prior" and (rank == 2 or lead.fit < better)]
+    if not by_prior:
         return []
-    return [
-        f"the data fit solution {rank} better than solution 1 ({-lead.fit:+.1f} in log-likelihood): what is usual of "
-        f"tumours decides for solution 1 ({lead.plausibility:+.1f}), so look at both"
-    ]
+    lead, rank = min(by_prior, key=lambda one: one[0].fit)
+    facts = {"rank": rank, "fit": lead.fit, "plausibility": lead.plausibility}
+    return [Finding("prior-decides", "limited", facts, KNOWN)]
 
 
-def first_decision(entries: Sequence[Mapping[str, Any]]) -> Decision | None:
+def first_decision(entries: Sequence[Mapping[str, Any]], tempered: float = 1.0) -> Decision | None:
     """Between the first two solutions; None if there is only one."""
-    return Decision.between(*entries[:2]) if len(entries) > 1 else None
+    return Decision.between(entries[0], entries[1], tempered) if len(entries) > 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,30 +99,20 @@ class Misfit:
     autocorrelation: float
     waves: float
 
-    def in_words(self) -> list[str]:
-        told = []
+    def findings(self, rank: int = 1) -> list[Finding]:
+        """Of the solution of this rank."""
+        found = []
         if self.above > MUCH_ABOVE:
-            told.append(
-                f"{self.above:.1%} of bins lie above the highest level; raise --max-copies if their copies matter"
-            )
+            found.append(Finding("amplified", "note", {"share": self.above}, (MORE_COPIES,)))
         if self.unexplained > MUCH_UNEXPLAINED:
-            told.append(
-                f"{self.unexplained:.0%} of the genome lies between the levels of this solution: subclones that it "
-                "does not have, or another purity or ploidy"
-            )
+            found.append(Finding("between-levels", "limited", {"share": self.unexplained, "rank": rank}))
         if self.outliers > MUCH_UNEXPLAINED:
-            told.append(f"{self.outliers:.0%} of bins are farther from their level than the noise explains")
+            found.append(Finding("far-bins", "limited", {"share": self.outliers}))
         if self.waves > MUCH_WAVES:
-            told.append(
-                f"depth wavers by {self.waves:.0%} of its level along the genome (GC content, capture, replication): "
-                "correct it, or compare with a normal sample, if you can"
-            )
-        if abs(self.autocorrelation) > MUCH_CORRELATED:
-            told.append(
-                f"neighbouring residuals are correlated ({self.autocorrelation:.2f}): waves in the depth, or missed "
-                "segments"
-            )
-        return told
+            found.append(Finding("waves", "limited", {"share": self.waves}))
+        elif abs(self.autocorrelation) > MUCH_CORRELATED:
+            found.append(Finding("correlated-bins", "limited", {"r": self.autocorrelation}))
+        return found
 
 
 def misfit(data: TumourData, explanation: Explanation) -> Misfit:
@@ -142,7 +129,7 @@ def misfit(data: TumourData, explanation: Explanation) -> Misfit:
     return Misfit(
         above=float(np.mean(depth[seen] > top)),
         outliers=max(outliers, 0.0),
-        unexplained=_unexplained(data, mean, amplified, own.slack),
+        unexplained=max(_unexplained(data, mean, amplified, own.slack), explanation.unexplained(data)),
         autocorrelation=_autocorrelation(data, z, seen),
         waves=own.slack,
     )
@@ -170,26 +157,44 @@ def _autocorrelation(data: TumourData, z: np.ndarray, seen: np.ndarray) -> float
     return float(np.corrcoef(left, right)[0, 1])
 
 
-def too_few_clones(answer: Answer) -> list[str]:
+def tempered(answer: Answer) -> list[Finding]:
+    """Log odds were divided, as the model leaves more segments unexplained than it expects."""
+    if answer.tempered <= HARDLY_TEMPERED:
+        return []
+    if answer.tempered >= MOST_TEMPERED:
+        return [Finding("odds-too-extreme", "none", {"factor": answer.tempered})]
+    severity: Severity = "limited" if answer.tempered > MUCH_TEMPERED else "note"
+    return [Finding("odds-tempered", severity, {"factor": answer.tempered})]
+
+
+def uncorrected(bins: Bins) -> Finding:
+    """Depth that lacks a correction (`Bins.lacking`)."""
+    if bins.lacking == RAW_COUNTS:
+        return Finding("raw-counts", "limited", {}, (Use("gc", "...", "--gc FILE"),))
+    return Finding("no-reference", "limited", {}, (Use("normal", "...", "--normal FILE"),))
+
+
+def too_few_clones(answer: Answer) -> list[Finding]:
     """The first solution has as many clones as were allowed: with one more, another purity and ploidy may win."""
     most = answer.bounds.clones[1]
     best = answer.solutions[0].best
     if not 1 < best.parameters.n_clones == most < MOST_CLONES or _alike(best):
         return []
-    return [
-        f"probabilities hold for at most {most} clones, as many as solution 1 has: try --clones 1-{most + 1}, with "
-        "which another purity and ploidy may be more probable"
-    ]
+    return [Finding("most-clones", "limited", {"clones": most}, (_up_to(most + 1),))]
 
 
-def equal_clones(explanation: Explanation) -> list[str]:
+def equal_clones(explanation: Explanation) -> list[Finding]:
     """Clones with the same copy numbers everywhere, which the search keeps where it may not have fewer."""
-    names = clone_names(explanation.parameters.n_clones)
+    n = explanation.parameters.n_clones
+    names = clone_names(n)
     return [
-        f"{names[j]} does not differ from {names[i]} anywhere: how cells split between the two means nothing, and the "
-        "data need one clone fewer; lower --clones"
+        Finding("equal-clones", "limited", {"first": names[i], "second": names[j]}, (_up_to(n - 1),))
         for i, j in _alike(explanation)
     ]
+
+
+def _up_to(clones: int) -> Use:
+    return Use("clones", f"(1, {clones})", "--clones 1" if clones == 1 else f"--clones 1-{clones}")
 
 
 def _alike(explanation: Explanation) -> list[tuple[int, int]]:

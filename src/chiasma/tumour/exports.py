@@ -30,14 +30,28 @@ import numpy as np
 
 from chiasma import atomic
 from chiasma.exact import inference as exact
+from chiasma.io.columns import same_chromosome
 from chiasma.io.tables import write_table
 from chiasma.kernels.layout import unpack_codes
-from chiasma.tumour.doubts import better_fits, equal_clones, first_decision, misfit, too_few_clones
+from chiasma.results.findings import Finding, trust_in
+from chiasma.tumour.bins import Bins
+from chiasma.tumour.doubts import (
+    Decision,
+    better_fits,
+    equal_clones,
+    first_decision,
+    misfit,
+    tempered,
+    too_few_clones,
+    uncorrected,
+)
+from chiasma.tumour.families import decided, family
+from chiasma.tumour.genome import Assembly
 from chiasma.tumour.landscape import Landscape
 from chiasma.tumour.model import Parameters, model_of, observations_of
 from chiasma.tumour.pieces import TumourData
 from chiasma.tumour.polish import Explanation
-from chiasma.tumour.segments import CopySegment, clone_names, segments
+from chiasma.tumour.segments import CloneState, CopySegment, clone_names, segments
 from chiasma.tumour.solutions import Answer, Patient, Solution
 from chiasma.types import Floats, Integers
 
@@ -53,7 +67,7 @@ FLAT = "no copy-number signal: purity cannot be known"
 GAIN, LOSS, NEUTRAL, LOH = "178,24,43", "33,102,172", "150,150,150", "90,174,97"
 
 
-class Draws(NamedTuple):
+class CopyDraws(NamedTuple):
     """n draws: number of the solution (n,), total copies of the main clone (n, T), purities of the samples (N, n)."""
 
     solution: Integers
@@ -61,11 +75,15 @@ class Draws(NamedTuple):
     purities: Floats
 
 
-def write_patient(patient: Patient, out: Path, about: Mapping[str, Any], seed: int = 0) -> None:
-    """Write all files. about: first entries of summary.json, ready for JSON."""
+def write_patient(
+    patient: Patient, out: Path, about: Mapping[str, Any], seed: int = 0, known: Assembly | None = None
+) -> None:
+    """Write all files. about: first entries of summary.json, ready for JSON. known: the assembly of the bins."""
     drawn = draws(patient.answers, N_DRAWS, seed)
+    atomic.tidy(*(place for folder in (out, *sample_folders(patient, out)) for place in (folder, folder / "figures")))
     for number, (answer, folder) in enumerate(zip(patient.answers, sample_folders(patient, out), strict=True)):
         _write_sample(answer, folder, about, seed, drawn, number)
+        _write_solutions(answer, folder, known)
     if len(patient.answers) > 1:
         _write_joint(patient, out, about, seed, drawn)
 
@@ -75,7 +93,9 @@ def sample_folders(patient: Patient, out: Path) -> list[Path]:
     return [out] if len(patient.answers) == 1 else [out / file_name(sample) for sample in patient.samples]
 
 
-def _write_sample(answer: Answer, out: Path, about: Mapping[str, Any], seed: int, drawn: Draws, number: int) -> None:
+def _write_sample(
+    answer: Answer, out: Path, about: Mapping[str, Any], seed: int, drawn: CopyDraws, number: int
+) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_table(out / "solutions.tsv", *solution_table(answer, seed))
     write_table(out / "purity-ploidy.tsv", *landscape_table(answer.landscapes))
@@ -84,13 +104,16 @@ def _write_sample(answer: Answer, out: Path, about: Mapping[str, Any], seed: int
     content = summary(answer, seed)
     _write_json(out / "summary.json", {**about, **content})
     _write_json(out / "chiasma_mqc.json", multiqc(answer, content))
+
+
+def _write_solutions(answer: Answer, out: Path, known: Assembly | None) -> None:
     for i, solution in enumerate(that_matter(answer), start=1):
         folder = out / f"solution_{i}"
         folder.mkdir(exist_ok=True)
-        write_solution(answer.data, solution.best, folder)
+        write_solution(answer.data, solution.best, folder, known)
 
 
-def _write_joint(patient: Patient, out: Path, about: Mapping[str, Any], seed: int, drawn: Draws) -> None:
+def _write_joint(patient: Patient, out: Path, about: Mapping[str, Any], seed: int, drawn: CopyDraws) -> None:
     write_table(out / "solutions.tsv", *joint_table(patient, seed))
     write_table(out / "clone_fractions.tsv", *fraction_table(patient))
     _write_draws(out, drawn, purity=drawn.purities, sample=np.array(patient.samples))
@@ -101,7 +124,7 @@ def _write_joint(patient: Patient, out: Path, about: Mapping[str, Any], seed: in
         write_table(folder / "clones.tsv", *clone_table(patient, i))
 
 
-def _write_draws(out: Path, drawn: Draws, **own: Any) -> None:
+def _write_draws(out: Path, drawn: CopyDraws, **own: Any) -> None:
     with atomic.whole_file(out / "draws.npz") as partial, partial.open("wb") as file:
         np.savez_compressed(file, solution=drawn.solution, copies=drawn.copies, **own)
 
@@ -114,15 +137,15 @@ def that_matter(answer: Answer) -> list[Solution]:
     return [one for i, one in enumerate(answer.solutions) if i < MOST_LIKELY or one.probability >= MATTERS]
 
 
-def write_solution(data: TumourData, explanation: Explanation, folder: Path) -> list[str]:
+def write_solution(data: TumourData, explanation: Explanation, folder: Path, known: Assembly | None = None) -> None:
     """The files of one solution."""
     found = segments(data, explanation)
-    name = file_name(data.bins.sample)
+    sample = data.bins.sample
+    name = file_name(sample)
     write_table(folder / "segments.tsv", *segment_table(found, explanation))
-    atomic.write_text(folder / f"{name}.seg", seg_text(found, data.bins.sample))
-    atomic.write_text(folder / f"{name}.bed", bed_text(found, data.bins.sample))
-    atomic.write_text(folder / f"{name}.vcf", vcf_text(found, data, explanation))
-    return ["segments.tsv", f"{name}.seg", f"{name}.bed", f"{name}.vcf"]
+    atomic.write_text(folder / f"{name}.seg", seg_text(found, sample))
+    atomic.write_text(folder / f"{name}.bed", bed_text(found, sample))
+    atomic.write_text(folder / f"{name}.vcf", vcf_text(found, data, explanation, known))
 
 
 def chance(probability: float) -> str:
@@ -183,25 +206,29 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
                 "above_highest_level": wrong.above,
                 "residual_autocorrelation": wrong.autocorrelation,
                 "waves": wrong.waves,
-                "warnings": [*wrong.in_words(), *equal_clones(best)],
+                "findings": [*wrong.findings(i), *equal_clones(best)],
             }
         )
     if found and not answer.flat:
-        decision = first_decision(found)
-        found[0]["warnings"] += too_few_clones(answer)
-        if decision is not None and decision.by == "prior":
-            found[0]["warnings"].append(decision.in_words())
-        found[0]["warnings"] += better_fits(found)
+        found[0]["findings"] += [*tempered(answer), *too_few_clones(answer), *better_fits(found, answer.tempered)]
+        if answer.bins.lacking:
+            found[0]["findings"].insert(0, uncorrected(answer.bins))
+    if answer.flat:  # two copies everywhere fit as well, so the solutions share what is not the answer
+        for entry in found:
+            del entry["probability"]
+        if found:
+            found[0]["findings"].insert(0, Finding("flat", "none"))
     return found
 
 
 def solution_table(answer: Answer, seed: int = 0) -> Lines:
     entries = solution_entries(answer, seed)
-    names = [name for name in entries[0] if name != "warnings"] if entries else []
+    names = [name for name in entries[0] if name != "findings"] if entries else []
     rows = [
-        [_cell(name, entry[name]) for name in names] + ["; ".join(entry["warnings"]) or "none"] for entry in entries
+        [_cell(name, entry[name]) for name in names] + [" ".join(one.code for one in entry["findings"]) or "none"]
+        for entry in entries
     ]
-    return [*names, "warnings"], rows
+    return [*names, "findings"], rows
 
 
 def _cell(name: str, value: Any) -> Any:
@@ -278,7 +305,7 @@ def _shares(solution: Solution) -> list[tuple[float, Explanation]]:
     return list(zip(solution.shares.tolist(), solution.explanations, strict=True))
 
 
-def draws(answers: Sequence[Answer], n: int, seed: int = 0) -> Draws:
+def draws(answers: Sequence[Answer], n: int, seed: int = 0) -> CopyDraws:
     """Draws from the posterior of samples that were explained together, or of one; solutions in proportion."""
     rng = np.random.default_rng(seed)
     first = answers[0]
@@ -295,14 +322,17 @@ def draws(answers: Sequence[Answer], n: int, seed: int = 0) -> Draws:
     for (i, _, joint), k in zip(every, counts, strict=True):
         if k:
             parameters = [one.parameters for one in joint]
-            columns = [a.data.columns(own.slack) for a, own in zip(answers, parameters, strict=True)]
+            columns = [
+                a.data.columns(one.parameters.slack, 1 - one.free_level, one.known)
+                for a, one in zip(answers, joint, strict=True)
+            ]
             model = model_of(columns, parameters, first.most, joint[0].probabilities)
             codes = exact.draws(model, observations_of(columns), int(k), int(rng.integers(2**63)))
             paths = unpack_codes(codes, model.layout)[:, model.row_number("main")]
             copies.append(joint[0].states.totals.astype(np.int8)[paths])
             numbers += [i] * int(k)
             purities.append([one.purities(int(k), a.bounds, rng) for one, a in zip(joint, answers, strict=True)])
-    return Draws(np.array(numbers), np.concatenate(copies), np.concatenate(purities, axis=1))
+    return CopyDraws(np.array(numbers), np.concatenate(copies), np.concatenate(purities, axis=1))
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
@@ -326,17 +356,25 @@ def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
         "purity": None if answer.flat else {"mean": float(purities.mean()), "low": float(low), "high": float(high)},
         "noise": answer.data.reference.sd / answer.data.reference.unit,
         "log_evidence_without_changes": answer.null_log_evidence,
-        "decision": decision_entry(entries),
-        "solutions": entries,
+        "tempered": answer.tempered,
+        "decision": decision_entry(entries, answer.tempered),
+        "family": [] if answer.flat else [one.entry() for one in family([answer])],
+        "trust": trust_in(entries[0]["findings"]) if entries else "none",
+        "solutions": [_plain(entry) for entry in entries],
     }
 
 
-def decision_entry(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def decision_entry(entries: Sequence[dict[str, Any]], tempered: float) -> dict[str, Any] | None:
     """What decides between the first two solutions, and by how much; None if there is only one."""
-    found = first_decision(entries)
+    found = first_decision(entries, tempered)
     if found is None:
         return None
-    return {"by": found.by, "fit": found.fit, "plausibility": found.plausibility, "text": found.in_words()}
+    return {"by": found.by, "fit": found.fit, "plausibility": found.plausibility}
+
+
+def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A solution, ready for JSON."""
+    return {**entry, "findings": [one.to_dict() for one in entry["findings"]]}
 
 
 def verdict(answer: Answer) -> str:
@@ -348,7 +386,16 @@ def verdict(answer: Answer) -> str:
     if len(answer.solutions) > 1 and answer.solutions[1].probability > 0.01:
         rival = answer.solutions[1]
         told += f"; else purity {rival.purity:.2f}, ploidy {rival.ploidy:.2f} with {chance(rival.probability)}"
-    return told
+    return told + _by_prior(answer)
+
+
+def _by_prior(answer: Answer) -> str:
+    """Said with the answer if the odds of the first two solutions come from the prior."""
+    if len(answer.solutions) < 2:
+        return ""
+    first, other = (vars(one.best) for one in answer.solutions[:2])
+    lead = Decision.between(first, other, answer.tempered)
+    return "" if lead.by != "prior" else f". {decided(lead, 2).removesuffix('.')}"
 
 
 def multiqc(answer: Answer, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -421,17 +468,19 @@ def patient_summary(patient: Patient, seed: int = 0) -> dict[str, Any]:
     return {
         "verdict": patient_verdict(patient),
         "flat": patient.flat,
-        "decision": decision_entry(entries[0]),
+        "tempered": patient.answers[0].tempered,
+        "decision": decision_entry(entries[0], patient.answers[0].tempered),
+        "family": [] if patient.flat else [one.entry() for one in family(patient.answers)],
         "solutions": [
             {
                 "rank": i + 1,
-                "probability": together[0]["probability"],
+                **({} if patient.flat else {"probability": together[0]["probability"]}),
                 "clones": together[0]["clones"],
                 "doubled": together[0]["doubled"],
                 "log_evidence": together[0]["log_evidence"],
                 "samples": {
                     sample: {name: entry[name] for name in ("purity", "purity_low", "purity_high", "ploidy")}
-                    | {"clone_fractions": entry["clone_fractions"], "warnings": entry["warnings"]}
+                    | {"clone_fractions": entry["clone_fractions"], "findings": _plain(entry)["findings"]}
                     for sample, entry in zip(patient.samples, together, strict=True)
                 },
             }
@@ -441,13 +490,17 @@ def patient_summary(patient: Patient, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def joint_warnings(samples: Sequence[str], entries: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[str, str]]:
-    """What is doubtful about the first solution, and in which samples; what holds for several of them is told once."""
-    told: dict[str, list[str]] = {}
+def joint_findings(samples: Sequence[str], entries: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[str, Finding]]:
+    """The findings about the first solution, and in which samples; the same finding of several samples is one."""
+    found: list[tuple[list[str], Finding]] = []
     for sample, own in zip(samples, entries, strict=True):
-        for text in own[0]["warnings"]:
-            told.setdefault(text, []).append(sample)
-    return [(", ".join(names), text) for text, names in told.items()]
+        for finding in own[0]["findings"]:
+            known = next((names for names, one in found if one == finding), None)
+            if known is None:
+                found.append(([sample], finding))
+            else:
+                known.append(sample)
+    return [(", ".join(names), finding) for names, finding in found]
 
 
 def patient_verdict(patient: Patient) -> str:
@@ -461,7 +514,7 @@ def patient_verdict(patient: Patient) -> str:
         f"{sample}: purity {one.purity:.2f}, ploidy {one.ploidy:.2f}"
         for sample, one in zip(patient.samples, firsts, strict=True)
     )
-    return f"{each}; with probability {chance(firsts[0].probability)}"
+    return f"{each}; with probability {chance(firsts[0].probability)}{_by_prior(patient.answers[0])}"
 
 
 # ---- Formats of other programs ---------------------------------------------------------------------------------------
@@ -477,38 +530,53 @@ def seg_text(found: Iterable[CopySegment], sample: str) -> str:
 
 
 def bed_text(found: Iterable[CopySegment], sample: str) -> str:
-    """BED9 with colours: gains red, losses blue, loss of heterozygosity green; the score is the probability."""
+    """BED9 with colours: green where an allele is lost and the other is not, else gains red and losses blue; the score
+    is the probability.
+    """
     lines = [f'track name="{sample}" description="copy numbers of the clones" itemRgb="On"']
     for one in found:
         score, place = round(1000 * one.least_probability), f"{one.start}\t{one.end}"
         name = "|".join(state.text for state in one.clones)
-        lines.append(f"{one.chromosome}\t{place}\t{name}\t{score}\t.\t{place}\t{_colour(one)}")
+        lines.append(f"{one.chromosome}\t{place}\t{name}\t{score}\t.\t{place}\t{_colour(one.seen)}")
     return "\n".join(lines) + "\n"
 
 
-def _colour(one: CopySegment) -> str:
-    if one.seen.total != 2:
-        return GAIN if one.seen.total > 2 else LOSS
-    return LOH if one.seen.text == "2+0" else NEUTRAL
+def _colour(state: CloneState) -> str:
+    if state.lost:
+        return LOH
+    return NEUTRAL if state.total == 2 else GAIN if state.total > 2 else LOSS
 
 
-def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explanation) -> str:
-    """VCF 4.4: a CNV record for every segment that is not as in normal cells."""
+def contig_lengths(bins: Bins, known: Assembly | None) -> dict[str, int]:
+    """Lengths of the chromosomes: of the assembly, else as the file states them, else up to the end of the last bin."""
+    found = {}
+    for name, stop in zip(bins.chromosomes, [*bins.starts[1:], bins.n_bins], strict=True):
+        length = known.lengths.get(same_chromosome(name)) if known is not None else None
+        found[name] = length or bins.lengths.get(name) or int(bins.end[stop - 1])
+    return found
+
+
+def vcf_text(
+    found: Iterable[CopySegment], data: TumourData, explanation: Explanation, known: Assembly | None = None
+) -> str:
+    """VCF 4.4: a record for every segment that is not as in normal cells."""
     bins = data.bins
-    lengths = dict(bins.lengths)
-    for name, first, stop in zip(bins.chromosomes, bins.starts, [*bins.starts[1:], bins.n_bins], strict=True):
-        lengths[name] = max(lengths.get(name, 0), int(bins.end[first:stop].max()))
+    lengths = contig_lengths(bins, known)
     own: Parameters = explanation.parameters
     lines = [
         "##fileformat=VCFv4.4",
         "##source=chiasma",
         f"##purity={own.purity:.4f}",
         f"##ploidy={explanation.ploidy:.4f}",
+        *([f"##reference={known.name}"] if known else []),
         *(f"##contig=<ID={name},length={lengths[name]}>" for name in bins.chromosomes),
-        '##ALT=<ID=CNV,Description="Copy number other than in normal cells">',
+        '##ALT=<ID=DUP,Description="More than two copies in the largest clone">',
+        '##ALT=<ID=DEL,Description="Fewer than two copies in the largest clone">',
+        '##ALT=<ID=CNV,Description="Two copies in the largest clone: one allele lost, or another clone differs">',
         '##INFO=<ID=END,Number=1,Type=Integer,Description="End of the segment">',
         '##INFO=<ID=SVLEN,Number=A,Type=Integer,Description="Length of the segment">',
         '##INFO=<ID=SVCLAIM,Number=A,Type=String,Description="D: claimed by depth">',
+        '##INFO=<ID=LOH,Number=0,Type=Flag,Description="The largest clone has lost one allele and kept the other">',
         '##INFO=<ID=RIVALS,Number=.,Type=String,Description="Other states of the main clone and their probabilities">',
         '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype, not called">',
         '##FORMAT=<ID=CN,Number=1,Type=Float,Description="Copies in the clone with the largest share of the sample">',
@@ -525,10 +593,13 @@ def vcf_text(found: Iterable[CopySegment], data: TumourData, explanation: Explan
         rivals = ",".join(f"{text}:{share:.3f}" for text, share in one.rivals)
         # The base before a segment is its position; a segment at the very beginning has none.
         position = max(one.start, 1)
-        info = f"END={one.end};SVLEN={one.end - position};SVCLAIM=D" + (f";RIVALS={rivals}" if rivals else "")
+        end = min(one.end, lengths[one.chromosome])  # the last bin may reach past the end
+        info = f"END={end};SVLEN={end - position};SVCLAIM=D" + (";LOH" if one.seen.lost else "")
+        info += f";RIVALS={rivals}" if rivals else ""
+        kind = "CNV" if one.seen.total == 2 else "DUP" if one.seen.total > 2 else "DEL"
         minor = str(one.seen.minor) if explanation.states.alleles else "."
         sample = f"./.:{one.seen.total}:{quality:.1f}:{minor}:{one.copies:.2f}"
-        cells = [one.chromosome, position, f"cnv{i}", "N", "<CNV>", f"{quality:.1f}", "PASS", info]
+        cells = [one.chromosome, position, f"cnv{i}", "N", f"<{kind}>", f"{quality:.1f}", "PASS", info]
         lines.append("\t".join(map(str, [*cells, "GT:CN:CNQ:MCN:MEANCN", sample])))
     return "\n".join(lines) + "\n"
 

@@ -22,7 +22,7 @@ from chiasma.io.columns import same_chromosome
 from chiasma.report.figures.style import BLACK, QUIET
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.exports import FLAT, chance, sample_folders, that_matter
-from chiasma.tumour.genome import Assembly, Region, find_region
+from chiasma.tumour.genome import Assembly, GenomicRegion, find_region
 from chiasma.tumour.polish import Explanation
 from chiasma.tumour.segments import CopySegment, clone_names, expected_depth, segments
 from chiasma.tumour.solutions import Answer, Patient, Solution
@@ -396,10 +396,11 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         ax.set_yticks(range(0, int(top) + 1, 1 if top < 7 else 2))
         ax.grid(axis="y", lw=0.4, color="0.85")
         ax.set_ylabel("copies")
+        likely = "" if answer.flat else f"probability {chance(solution.probability)}, "
         doubled = f", doubled {solution.doubled:.0%}" if solution.doubled > 0.005 else ""
         clones = own.parameters.n_clones
         ax.set_title(
-            f"{i}: probability {chance(solution.probability)}, purity {purity:.2f}, ploidy {solution.ploidy:.2f}, "
+            f"{i}: {likely}purity {purity:.2f}, ploidy {solution.ploidy:.2f}, "
             f"{clones} clone{'s' if clones > 1 else ''}{doubled}",
             fontsize="small",
             loc="left",
@@ -430,7 +431,11 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
     )
 
 
-def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Figure, most: int = 4) -> None:
+def _named(rank: int, solution: Solution, flat: bool) -> str:
+    return f"solution {rank}" if flat else f"solution {rank} ({chance(solution.probability)})"
+
+
+def plot_region(answer: Answer, region: GenomicRegion, known: Assembly | None, fig: Figure, most: int = 4) -> None:
     """A region: the data with the levels of each solution, and the probabilities of the main clone's states."""
     shown = [one for one in answer.solutions if one.probability > 1e-4][:most] or list(answer.solutions[:1])
     axes = fig.subplots(2, len(shown), squeeze=False, sharex=True, height_ratios=[2, 1])
@@ -446,7 +451,7 @@ def plot_region(answer: Answer, region: Region, known: Assembly | None, fig: Fig
         ax.set_ylim(0, top)
         _mark_copies(ax, own, top)
         rank = answer.solutions.index(solution) + 1
-        ax.set_title(f"solution {rank} ({chance(solution.probability)})", fontsize="small")
+        ax.set_title(_named(rank, solution, answer.flat), fontsize="small")
         share = own.main[cut]
         for s in np.argsort(-share.mean(axis=0), kind="stable")[:4]:
             if share[:, s].max() > 0.02:
@@ -516,8 +521,7 @@ def plot_fractions(patient: Patient, shown: Sequence[int], fig: Figure) -> None:
                 if share > 0.08:
                     ax.text(left + share / 2, row, f"{share:.0%}", ha="center", va="center", fontsize=7)
                 left += share
-        probability = chance(patient.answers[0].solutions[number].probability)
-        ax.set_title(f"solution {number + 1} ({probability})", fontsize="small")
+        ax.set_title(_named(number + 1, patient.answers[0].solutions[number], patient.flat), fontsize="small")
         ax.set_xlim(0, 1)
         ax.set_xlabel("share of cells")
         ax.spines[["top", "right"]].set_visible(False)

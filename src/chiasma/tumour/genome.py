@@ -20,10 +20,7 @@ from chiasma.tumour.bins import Bins
 
 # Tried in this order. A bin may reach past the end of a chromosome by its own length.
 ASSEMBLIES = ("hg38", "hg19")
-NEEDS_BIOFRAME = (
-    "chromosome bands come from bioframe; install it in the source directory: "
-    "pip install -c constraints.txt '.[genomics]'"
-)
+NEEDS_BIOFRAME = "chromosome bands come from bioframe; install it with: pip install 'chiasma-fhmm[tumour]'"
 MOST = 0.6
 UNITS = {"": 1, "b": 1, "bp": 1, "k": 1_000, "kb": 1_000, "m": 1_000_000, "mb": 1_000_000}
 
@@ -106,7 +103,7 @@ def _suits(known: Assembly, bins: Bins) -> float:
 
 
 @dataclass(frozen=True)
-class Region:
+class GenomicRegion:
     """Bins first..stop-1 of one chromosome, and where they were asked for, in bases."""
 
     text: str
@@ -117,7 +114,7 @@ class Region:
     stop: int
 
 
-def find_region(bins: Bins, text: str, known: Assembly | None) -> Region:
+def find_region(bins: Bins, text: str, known: Assembly | None) -> GenomicRegion:
     """A region by its name: 8, 8:100-120Mb, chr8:100,000,000-120,000,000, 8q, 8q24."""
     given = text.strip()
     match = re.fullmatch(r"(?P<chromosome>(?:chr)?[0-9]+|(?:chr)?[XYxy])(?P<band>[pq][0-9.]*)?", given)
@@ -160,8 +157,8 @@ def _label(bins: Bins, name: str, text: str) -> str:
     raise InvalidInput(f"{text!r}: there is no chromosome {name!r}; choose one of {listed(bins.chromosomes)}")
 
 
-def _region(bins: Bins, text: str, label: str, start: int, end: int) -> Region:
+def _region(bins: Bins, text: str, label: str, start: int, end: int) -> GenomicRegion:
     here = np.flatnonzero((bins.chromosome == label) & (bins.end > start) & (bins.start < end))
     if not len(here):
         raise InvalidInput(f"there is no bin in {text!r}; widen it")
-    return Region(text.strip(), label, start, min(end, int(bins.end[here[-1]])), int(here[0]), int(here[-1]) + 1)
+    return GenomicRegion(text.strip(), label, start, min(end, int(bins.end[here[-1]])), int(here[0]), int(here[-1]) + 1)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.ndimage import maximum_filter
 from scipy.optimize import minimize
 
-from chiasma.sampling.pools import Pool
+from chiasma.sampling.threads import Pool
 from chiasma.tumour.copy_states import CopyStates
 from chiasma.tumour.model import Columns, Parameters, evidence_map
 from chiasma.types import Floats
@@ -34,6 +34,8 @@ STEPS, FAR_BELOW = 60, 150.0
 FEWEST, FEWEST_OF_A_KIND = 6, 2
 # Power of the probabilities of states.
 ALIKE = 0.5
+# Typical shares of segments with a free level and of short pieces that are outliers.
+FREE, OUTLIERS = 0.03, 0.03
 SHARES = (0.08, 0.14, 0.2, 0.26, 0.32, 0.38, 0.44, 0.5)
 # Explanations nearer than this are one.
 SAME_PURITY, SAME_SCALE, SAME_SHARE = 0.02, 0.01, 0.04
@@ -91,9 +93,13 @@ def survey(
         inside = (ploidy >= bounds.ploidy[0]) & (ploidy <= bounds.ploidy[1])
         out = np.full(len(scales), -np.inf)
         if inside.any():
-            out[inside] = evidence_map(pieces, states, alike, (), np.array([purity]), scales[inside], slack)[0]
+            out[inside] = evidence_map(
+                pieces, states, alike, (), np.array([purity]), scales[inside], slack, free=FREE, outliers=OUTLIERS
+            )[0]
         return out
 
+    if pieces.free_levels is not None:
+        pieces.free_levels.over_normal(slack)  # before threads need it
     with Pool(workers) as pool:
         heights = list(pool.map(row, purities))
     return Landscape(purities, scales, np.array(heights), unit)
@@ -118,7 +124,10 @@ def candidates(
 ) -> list[Parameters]:
     """Explanations with so many clones that the pieces support, the best first."""
     seeds = [
-        (height, Parameters(purity=purity, scale=scale, slack=SLACK, doubled=doubled))
+        (
+            height,
+            Parameters(purity=purity, scale=scale, slack=SLACK, doubled=doubled, free=FREE, outliers=OUTLIERS),
+        )
         for doubled, own in maps.items()
         for height, purity, scale in own.maxima(N_MAXIMA)
     ]
@@ -151,7 +160,12 @@ def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -
     at = np.array([own.purity]), np.array([own.scale])
     alike = _alike(states)
     heights = [
-        float(evidence_map(pieces, states, alike, (*own.fractions, share), *at, own.slack)[0, 0]) for share in SHARES
+        float(
+            evidence_map(
+                pieces, states, alike, (*own.fractions, share), *at, own.slack, free=own.free, outliers=own.outliers
+            )[0, 0]
+        )
+        for share in SHARES
     ]
     share = SHARES[int(np.argmax(heights))]
     return max(heights), replace(own, fractions=(*own.fractions, share))
@@ -173,7 +187,9 @@ def _refined(pieces: Columns, most: int, bounds: Bounds, n_steps: int, start: Pa
         own = at(x)
         outside = abs(x[0] - own.purity) + sum(abs(x[2 + i] - own.fractions[i]) for i in range(n_shares))
         at_own = np.array([own.purity]), np.array([own.scale])
-        found = evidence_map(pieces, states, alike, own.fractions, *at_own, own.slack)
+        found = evidence_map(
+            pieces, states, alike, own.fractions, *at_own, own.slack, free=own.free, outliers=own.outliers
+        )
         return float(-found[0, 0] + 1e3 * outside)
 
     x0 = np.array([start.purity, np.log(start.scale), *start.fractions])

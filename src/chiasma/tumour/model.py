@@ -20,9 +20,8 @@ one of parameters, with an entry for every sample; a single sample is a sequence
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -32,17 +31,20 @@ from chiasma.kernels.copy_number import (
     add_alleles,
     add_depth,
     allele_likelihoods,
-    forward,
+    between,
     landscape,
+    node_of,
     or_outside,
     piece_likelihoods,
 )
+from chiasma.kernels.copy_paths import cell_likelihoods, forward, posterior, run_evidence
 from chiasma.models.additive import Additive
 from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.row_chains import Sticky
 from chiasma.models.rows import Row
+from chiasma.stopping import look
 from chiasma.tumour.copy_states import CopyStates
 from chiasma.types import Floats, Integers
 
@@ -55,6 +57,15 @@ WIDEST = 3.0
 PIECE_DF = 7.0
 # Likelihoods of so many parameters are kept for every sample: enough for the differences of Newton's method.
 KEPT_LIKELIHOODS = 10
+# Levels of one allele in the grid of free levels: steps of a twentieth of the mean ploidy, up to twice the ploidy.
+CELLS = 41
+# Shares of the mean depth that come from normal cells, 1 - exp(first + k * step), and slacks, where free levels are
+# computed; in between they are interpolated.
+N_NORMAL, N_SLACKS = 13, 6
+NORMAL_GRID = (float(np.log(0.025)), float(-np.log(0.025) / (N_NORMAL - 1)))
+# Runs with a free level less probable than this do not matter for what is expected.
+LEAST_RUN = 1e-3
+SLACK_NODES = 0.0025 * 2.0 ** np.arange(N_SLACKS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +74,7 @@ class Parameters:
 
     purity : share of tumour cells. scale : depth of two copies. slack : relative error of the level of a piece.
     fractions : share of the tumour cells that each subclone makes up. doubled : whether the genome was doubled.
+    free : probability that a new segment has a free level. outliers : probability that a short piece is unexplained.
     """
 
     purity: float
@@ -70,6 +82,8 @@ class Parameters:
     slack: float = 0.0
     fractions: tuple[float, ...] = ()
     doubled: bool = False
+    free: float = 0.0
+    outliers: float = 0.0
 
     @property
     def n_clones(self) -> int:
@@ -84,7 +98,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Noise:
-    """Of depth: df degrees of freedom, growth with the level, the mean depth, P(a column is unexplained)."""
+    """Of depth: df degrees of freedom, growth with the level, the mean depth, P(a long column is unexplained)."""
 
     df: float
     growth: float
@@ -98,7 +112,9 @@ class Columns:
 
     depth, its standard error sd at mean depth, NaN: missing; power : weight of its log-likelihood.
     table (T, G) : log-likelihoods of minor allele fractions, (T, 0) if alleles are unknown. middle : in bases.
-    change_rate : changes of state per base.
+    change_rate : changes of state per base. short (T,) : columns whose share of outliers is learned; default: none.
+    broad (T, G) : the table for free levels, which err by half a cell; None: no free levels. nodes : what is known of
+    free levels, which columns with the same broad table share.
     """
 
     depth: Floats
@@ -109,6 +125,9 @@ class Columns:
     middle: Floats
     change_rate: float
     noise: Noise
+    short: np.ndarray | None = None
+    broad: Floats | None = None
+    nodes: dict[tuple[int, int], Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def has_alleles(self) -> bool:
@@ -126,15 +145,16 @@ class Columns:
         return np.asarray(top + np.log(np.exp(self.table - top[:, None]).mean(axis=1)))
 
     @cached_property
-    def scaled_table(self) -> tuple[Floats, Floats, float]:
-        """Log-likelihoods (T, G), 0 at the largest, their mean likelihood (T,), and the sum of the largest, over the
-        columns that have a depth.
+    def scaled_table(self) -> tuple[Floats, Floats, float, Floats]:
+        """Likelihoods (T, G), 1 at the largest, their means (T,), and logs of the largest: their sum over the columns
+        that have a depth, and each (T,).
         """
         if not self.has_alleles:
-            return self.table, self.flat, 0.0
+            return self.table, self.flat, 0.0, np.zeros(len(self.depth))
         top = self.table.max(axis=1)
         seen = ~np.isnan(self.depth)
-        return self.table - top[:, None], np.exp(self.flat - top), float(np.nansum(top[seen]))
+        every = np.where(seen, np.nan_to_num(top), 0.0)
+        return np.exp(self.table - top[:, None]), np.exp(self.flat - top), float(every.sum()), every
 
     @cached_property
     def stay(self) -> Floats:
@@ -163,10 +183,84 @@ class Columns:
         gaps = np.where(self._inside[1:], np.maximum(np.diff(self.middle) / self.gap_unit, 1e-6), 1.0)
         return np.exp(np.round(np.log(gaps) / GAP_ROUNDING) * GAP_ROUNDING)
 
+    def unexplained(self, outliers: float) -> Floats:
+        """(T,) probability that a column is unexplained."""
+        usual = np.full(len(self.depth), self.noise.unexplained)
+        return usual if self.short is None else np.where(self.short, outliers, usual)
+
+    @cached_property
+    def free_levels(self) -> FreeLevels | None:
+        return None if self.broad is None else FreeLevels(self)
+
     @property
     def renew(self) -> float:
         """Probability that a row is drawn anew over one unit of gaps."""
         return float(-np.expm1(-self.change_rate * self.gap_unit))
+
+
+class FreeLevels:
+    """Log evidence (P,) of all runs of pieces of one sample, each at one free level (`chiasma.kernels.copy_paths`).
+
+    It depends on the depth of the normal cells, relative to the mean, and on the slack: it is computed at nodes of both
+    when they are needed, and interpolated. It is relative to the constant of `Columns.scaled_table`.
+    """
+
+    def __init__(self, pieces: Columns):
+        self.pieces = pieces
+        self.offset, self.ends = runs_of(pieces.starts, len(pieces.depth))
+        self._known = pieces.nodes
+        self._stacked: dict[int, Floats] = {}
+        table = pieces.broad
+        assert table is not None
+        top, own = (np.nan_to_num(one.max(axis=1)) if one.shape[1] else 0.0 for one in (table, pieces.table))
+        self._alleles = np.exp(table - np.reshape(top, (-1, 1))) if table.shape[1] else table
+        self._flat = self._alleles.mean(axis=1) if table.shape[1] else pieces.flat
+        seen = ~np.isnan(pieces.depth)
+        more = np.cumsum(np.append(0.0, np.where(seen, top - own, 0.0)))
+        first = np.repeat(np.arange(len(self.ends)), self.ends - np.arange(len(self.ends)))
+        last = np.arange(len(first)) - self.offset[first] + first
+        self.first, self.last = first, last
+        self._more = more[last + 1] - more[first]
+
+    def at(self, own: Parameters) -> Floats:
+        """(P,) interpolated."""
+        noise = self.pieces.noise
+        x = node_of(own.scale * (1 - own.purity) / noise.unit, NORMAL_GRID)
+        y = np.clip(np.log(own.slack / SLACK_NODES[0]) / np.log(SLACK_NODES[1] / SLACK_NODES[0]), 0, N_SLACKS - 1.001)
+        k = min(max(int(x) - 1, 0), N_NORMAL - 4)
+        out, low = np.empty((2, len(self._more))), int(y)
+        for i in range(2):
+            four = np.array([self._node(j, low + i) for j in range(k, k + 4)])
+            between(four, min(max(x, 0.0), N_NORMAL - 1.0) - k, out[i])
+        return np.asarray(out[0] + (y - low) * (out[1] - out[0]) + self._more)
+
+    def over_normal(self, slack: float) -> Floats:
+        """(K, P) at all nodes of the normal cells, for the slack of the grid that is the nearest."""
+        near = int(np.argmin(np.abs(np.log(SLACK_NODES / slack))))
+        if near not in self._stacked:
+            self._stacked[near] = np.array([self._node(k, near) for k in range(N_NORMAL)]) + self._more
+        return self._stacked[near]
+
+    def _node(self, k: int, slack: int) -> Floats:
+        if (k, slack) not in self._known:
+            pieces, noise = self.pieces, self.pieces.noise
+            normal = 1 - np.exp(NORMAL_GRID[0] + k * NORMAL_GRID[1])
+            n = CELLS * (CELLS + 1) // 2 if pieces.has_alleles else 2 * CELLS - 1
+            cells, out = np.empty((len(pieces.depth), n)), np.empty(len(self._more))
+            cell_likelihoods(
+                *(pieces.depth, pieces.sd, self._alleles, self._flat, normal * noise.unit, noise.growth, noise.unit),
+                *(float(SLACK_NODES[slack]), noise.unexplained, cells),
+            )
+            run_evidence(cells, self.offset, self.ends, out)
+            self._known[k, slack] = out
+        return self._known[k, slack]
+
+
+def runs_of(starts: Integers, n: int) -> tuple[Integers, Integers]:
+    """offset and ends (C,) of the runs of n pieces, see `chiasma.kernels.copy_paths`."""
+    sizes = np.diff(starts, append=n)
+    ends = np.repeat(starts + sizes, sizes)
+    return np.append(0, np.cumsum(ends - np.arange(n))[:-1]), ends
 
 
 def shared_states(samples: Sequence[Columns], doubled: bool, most: int) -> CopyStates:
@@ -319,16 +413,33 @@ class JointStates:
 def likelihoods(pieces: Columns, states: CopyStates, own: Parameters) -> tuple[Floats, float]:
     """(C, N) likelihood of the pieces of one sample in all joint states, and the log of a factor that is left out."""
     joint = JointStates.of(states, own.fractions, states.probabilities)
-    table, flat, constant = pieces.scaled_table
+    table, flat, constant, _ = pieces.scaled_table
     out = np.empty((len(pieces.depth), len(joint.values)))
     alleles = np.empty((len(table) if pieces.has_alleles else 0, len(joint.values)))
     if pieces.has_alleles:
         allele_likelihoods(table, joint.values, own.purity, alleles)
     piece_likelihoods(
         *(pieces.depth, pieces.sd, flat, alleles, joint.values, joint.levels, joint.which),
-        *(own.purity, own.scale, _noise_of(pieces, own.slack), out),
+        *(own.purity, own.scale, _noise_of(pieces, own.slack), pieces.unexplained(own.outliers), out),
     )
     return out, constant
+
+
+@dataclass(frozen=True)
+class PiecePosterior:
+    """Posterior probabilities of pieces: joint (C, N) of the states of all clones, free (C,) of a free level.
+
+    main (C, S) : of the states of the main clone. runs (P,) : of runs with a free level, from piece first to piece last
+    (P,). fit (C,) : expected log-likelihood of the data, given the copy numbers.
+    """
+
+    joint: Floats
+    main: Floats
+    free: Floats
+    runs: Floats
+    first: Integers
+    last: Integers
+    fit: Floats
 
 
 class Evidence:
@@ -337,24 +448,97 @@ class Evidence:
     The same as the exact passes give for `model_of`, but much faster. Likelihoods of the last few parameters are kept:
     where only one sample's parameters change, those of the others need not be computed again.
 
+    A segment with a free level has one of its own in every sample.
+
     probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
     """
 
     def __init__(self, samples: Sequence[Columns], most: int, doubled: bool, probabilities: Floats | None = None):
         self.samples, self.states = samples, shared_states(samples, doubled, most)
         self.probabilities = self.states.probabilities if probabilities is None else probabilities
+        self.offset, self.ends = runs_of(samples[0].starts, len(samples[0].depth))
         self._likelihoods = lru_cache(KEPT_LIKELIHOODS * len(samples))(self._computed)
+        self._runs = lru_cache(KEPT_LIKELIHOODS * len(samples))(self._computed_runs)
 
     def _computed(self, number: int, own: Parameters) -> tuple[Floats, float]:
         return likelihoods(self.samples[number], self.states, own)
 
-    def at(self, parameters: Sequence[Parameters]) -> float:
-        found = [self._likelihoods(number, own) for number, own in enumerate(parameters)]
-        joint = JointStates.of(self.states, parameters[0].fractions, self.probabilities)
+    def _computed_runs(self, number: int, purity: float, scale: float, slack: float) -> Floats:
+        levels = self.samples[number].free_levels
+        assert levels is not None
+        return levels.at(Parameters(purity=purity, scale=scale, slack=slack))
+
+    def _parts(self, parameters: Sequence[Parameters]) -> tuple[Floats, Floats, JointStates, Floats, float]:
+        """Likelihoods of the first sample, of the others together, the joint states, the runs, the constant."""
+        found = [self._likelihoods(number, replace(own, free=0.0)) for number, own in enumerate(parameters)]
+        free = parameters[0].free if all(one.broad is not None for one in self.samples) else 0.0
+        joint = JointStates.of(self.states, parameters[0].fractions, self.probabilities * (1 - free))
         (first, _), *more = found
-        others = np.empty((0, first.shape[1])) if not more else math.prod(one for one, _ in more)
-        total = forward(first, others, self.samples[0].stay, joint.probabilities, joint.sizes)
-        return float(total + sum(constant for _, constant in found))
+        others = np.empty((0, first.shape[1])) if not more else np.prod([one for one, _ in more], axis=0)
+        runs = np.empty(0)
+        if free:
+            each = [self._runs(number, own.purity, own.scale, own.slack) for number, own in enumerate(parameters)]
+            runs = np.sum(each, axis=0)
+        return first, others, joint, runs, float(sum(constant for _, constant in found))
+
+    def at(self, parameters: Sequence[Parameters]) -> float:
+        look()
+        first, others, joint, runs, constant = self._parts(parameters)
+        stay = self.samples[0].stay
+        total = forward(first, others, stay, joint.probabilities, joint.sizes, runs, self.offset, self.ends)
+        return float(total + constant)
+
+    def outliers(self, number: int, own: Parameters, found: PiecePosterior) -> Floats:
+        """(C,) posterior probability that a piece of this sample is an outlier; not within a free level."""
+        every, _ = self._likelihoods(number, replace(own, free=0.0))
+        pieces = self.samples[number]
+        _, flat, _, _ = pieces.scaled_table
+        outside = pieces.unexplained(own.outliers) / (WIDEST * pieces.noise.unit) * np.where(np.isnan(flat), 1.0, flat)
+        share = np.divide(outside[:, None], every, out=np.zeros_like(every), where=every > 0)
+        return np.where(np.isnan(pieces.depth), 0.0, (found.joint * share).sum(axis=1))
+
+    def homozygous_runs(self, number: int, own: Parameters, found: PiecePosterior, share: float) -> Floats:
+        """(C,) posterior probability that a piece of this sample is a germline run of homozygosity, not within a free
+        level. share : its prior, of which the table is a mixture.
+        """
+        table = self.samples[number].table
+        joint = JointStates.of(self.states, own.fractions, self.probabilities)
+        copies = 1 - own.purity + own.purity * joint.values
+        fraction = np.clip(copies.min(axis=1), 0, None) / np.maximum(copies.sum(axis=1), 1e-3)
+        node = np.round(2 * np.clip(fraction, 0, 0.5) * (table.shape[1] - 1)).astype(int)
+        runs = np.minimum(share * np.exp(np.minimum(table[:, :1] - table[:, node], 0.0 - np.log(share))), 1.0)
+        return np.nan_to_num((found.joint * runs).sum(axis=1))
+
+    def posterior(self, parameters: Sequence[Parameters]) -> PiecePosterior:
+        """What the pieces are."""
+        every, others, joint, runs, _ = self._parts(parameters)
+        every = every * others if len(others) else every
+        n_pieces = len(every)
+        out, free = np.empty_like(every), np.zeros(max(len(runs), 1))
+        posterior(
+            *(every, self.samples[0].stay, joint.probabilities, joint.sizes, runs, self.offset, self.ends, out, free)
+        )
+        first = np.repeat(np.arange(n_pieces), self.ends - np.arange(n_pieces))
+        last = np.arange(len(first)) - self.offset[first] + first
+        covered = np.zeros(n_pieces + 1)
+        if len(runs):
+            np.add.at(covered, first, free)
+            np.add.at(covered, last + 1, -free)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fit = np.where(out > 0, out * np.log(every), 0.0).sum(axis=1)
+        fit += sum(one.scaled_table[3] for one in self.samples)
+        # The evidence of a run belongs to all of its pieces.
+        for run in np.flatnonzero(free > LEAST_RUN):
+            fit[first[run] : last[run] + 1] += free[run] * runs[run] / (last[run] + 1 - first[run])
+        return PiecePosterior(
+            joint=out,
+            main=out.reshape(n_pieces, joint.sizes[0], -1).sum(axis=2),
+            free=np.clip(np.cumsum(covered)[:-1], 0.0, 1.0),
+            runs=free,
+            first=first,
+            last=last,
+            fit=fit,
+        )
 
 
 def log_evidence(
@@ -373,25 +557,31 @@ def evidence_map(
     scales: Floats,
     slack: float,
     others: Floats | None = None,
+    free: float = 0.0,
+    outliers: float = 0.0,
 ) -> Floats:
     """(P, Q) log evidence at purities (P,) and scales (Q,); probabilities (S,) of the states of the main clone.
 
-    others (C, N) : likelihoods of other samples with the same clones, see `likelihoods`.
+    others (C, N) : likelihoods of other samples with the same clones, see `likelihoods`. free, outliers : see
+    `Parameters`; the slack of free levels is rounded.
     """
-    joint = JointStates.of(states, shares, probabilities)
-    table, flat, constant = pieces.scaled_table
+    levels = pieces.free_levels if free else None
+    joint = JointStates.of(states, shares, probabilities * (1 - (free if levels else 0.0)))
+    table, flat, constant, _ = pieces.scaled_table
     out = np.empty((len(purities), len(scales)))
+    offset, ends = runs_of(pieces.starts, len(pieces.depth))
     landscape(
         *(pieces.depth, pieces.sd, table, flat, np.empty((0, len(joint.values))) if others is None else others),
         *(pieces.stay, joint.probabilities, joint.sizes, joint.values, joint.levels, joint.which),
-        *(purities, scales, _noise_of(pieces, slack), out),
+        *(purities, scales, _noise_of(pieces, slack), pieces.unexplained(outliers), NORMAL_GRID),
+        *(np.empty((0, 0)) if levels is None else levels.over_normal(slack), offset, ends, out),
     )
     return out + constant
 
 
-def _noise_of(pieces: Columns, slack: float) -> tuple[float, float, float, float]:
-    """Growth, unit, slack, P(unexplained), for the kernels."""
+def _noise_of(pieces: Columns, slack: float) -> tuple[float, float, float]:
+    """Growth, unit, slack, for the kernels."""
     noise = pieces.noise
     if noise.df != PIECE_DF:
         raise ValueError(f"pieces have {PIECE_DF:g} degrees of freedom, got {noise.df:g}")
-    return noise.growth, noise.unit, slack, noise.unexplained
+    return noise.growth, noise.unit, slack

@@ -11,18 +11,22 @@ from typing import Any
 
 from chiasma import atomic
 from chiasma.report import page
+from chiasma.report.answers import TONES
+from chiasma.results.findings import Finding, advice, headline, message, options, trust_in
+from chiasma.results.rivals import CERTAIN
 from chiasma.tumour.doubts import Decision, first_decision
 from chiasma.tumour.exports import (
     FLAT,
     chance,
     file_name,
-    joint_warnings,
+    joint_findings,
     patient_verdict,
     sample_folders,
     solution_entries,
     that_matter,
     verdict,
 )
+from chiasma.tumour.families import decided, family
 from chiasma.tumour.solutions import Answer, Patient, noise_in_words
 
 Entries = Sequence[dict[str, Any]]
@@ -43,7 +47,11 @@ def _write_sample_page(answer: Answer, entries: Entries, out: Path) -> None:
     parts = [
         page.header(f"{sample}: purity, ploidy and clones", answer.bins.in_words()),
         page.verdicts(_verdicts(answer, entries)),
-        page.section("Solutions", _table([sample], [entries]), page.paragraph(comparison(entries))),
+        page.section(
+            "Solutions",
+            _table([sample], [entries]),
+            *([] if answer.flat else _comparisons(entries, [answer])),
+        ),
         page.section("Purity and ploidy", picture(figures / "purity-ploidy.png", _of_landscape(answer))),
         page.section("All solutions", picture(figures / "solutions.png", "Copies per tumour cell")),
     ]
@@ -65,11 +73,9 @@ def _write_sample_page(answer: Answer, entries: Entries, out: Path) -> None:
 
 
 def _verdicts(answer: Answer, entries: Entries) -> list[page.Verdict]:
-    if answer.flat:
-        return [_flat_verdict()]
-    tone: page.Tone = "good" if entries[0]["probability"] > 0.95 and not entries[0]["warnings"] else "doubt"
-    found = [page.Verdict(tone=tone, answer=verdict(answer) + ".")]
-    found += [page.Verdict(tone="doubt", answer="First solution:", text=f"{text}.") for text in entries[0]["warnings"]]
+    findings = entries[0]["findings"]
+    found = [_trusted(findings), _first(FLAT if answer.flat else verdict(answer), _tone(findings, entries[0]))]
+    found += [_verdict(one) for one in findings]
     if answer.together:
         text = f"Copy numbers and probabilities are those of {', '.join(answer.together)}, which share their clones."
         found.append(page.Verdict(tone="note", answer="Solved together.", text=text))
@@ -83,23 +89,45 @@ def _of_landscape(answer: Answer) -> str:
     return "Log evidence of one clone" + (", this sample alone" if answer.together else "")
 
 
-def _flat_verdict() -> page.Verdict:
-    text = "Two copies everywhere explain the data as well; the solutions below are not to be trusted."
-    return page.Verdict(tone="bad", answer=FLAT.capitalize() + ".", text=text)
+def _trusted(findings: Sequence[Finding]) -> page.Verdict:
+    answer, _, text = headline(findings, None).partition(". ")
+    return page.Verdict(tone=TONES[trust_in(findings)], answer=f"{answer}.", text=text)
+
+
+def _first(answer: str, tone: page.Tone) -> page.Verdict:
+    return page.Verdict(tone=tone, answer=f"{answer.capitalize() if answer == FLAT else answer}.")
+
+
+def _tone(findings: Sequence[Finding], first: dict[str, Any]) -> page.Tone:
+    return "good" if trust_in(findings) == "good" and first.get("probability", 0.0) > CERTAIN else "note"
+
+
+def _verdict(finding: Finding, whose: str = "") -> page.Verdict:
+    text = message(finding) if not whose else f"{whose}: {message(finding)}"
+    return page.Verdict(tone=TONES[finding.severity], answer=text, text=advice(options(finding, {})))
 
 
 def _table(samples: Sequence[str], entries: Sequence[Entries]) -> page.Html:
     """One line per solution and sample; the name of a sample only if there are several."""
     several = len(samples) > 1
-    names = ["solution", "probability", *(["sample"] if several else []), "purity", "90%", "ploidy", "clones"]
+    likely = "probability" in entries[0][0]
+    names = [
+        "solution",
+        *(["probability"] if likely else []),
+        *(["sample"] if several else []),
+        "purity",
+        "90%",
+        "ploidy",
+        "clones",
+    ]
     names += ["doubled", "altered", "unexplained", "fit", "plausibility"]
     rows = [
         [
             entry["rank"],
-            chance(entry["probability"]),
+            *([chance(entry["probability"])] if likely else []),
             *([sample] if several else []),
-            f"{entry['purity']:.3f}",
-            f"{entry['purity_low']:.3f}-{entry['purity_high']:.3f}",
+            f"{entry['purity']:.2f}",
+            f"{entry['purity_low']:.2f}-{entry['purity_high']:.2f}",
             f"{entry['ploidy']:.2f}",
             " + ".join(f"{share:.0%}" for share in list(entry["clone_fractions"].values())[1:]),
             f"{entry['doubled']:.0%}",
@@ -113,16 +141,21 @@ def _table(samples: Sequence[str], entries: Sequence[Entries]) -> page.Html:
     return page.table(names, rows, rest="solutions.tsv")
 
 
-def comparison(entries: Entries) -> str:
+def _comparisons(entries: Entries, answers: Sequence[Answer]) -> list[page.Html]:
+    """What decides between solutions; those that differ only by doubling segment by segment."""
+    texts = [comparison(entries, answers[0].tempered), *map(str, family(answers))]
+    return [page.paragraph(text) for text in texts]
+
+
+def comparison(entries: Entries, tempered: float = 1.0) -> str:
     """Whether the data or the prior decide between the first two solutions."""
-    decision = first_decision(entries)
+    decision = first_decision(entries, tempered)
     if decision is None:
         return "There is no other solution."
-    told = decision.in_words()
     return (
         "Fit is the log-likelihood of the data at the most probable copy numbers, relative to solution 1; plausibility "
         "is the rest of the posterior: which copy numbers are usual, how many changes, clones and doublings it takes, "
-        f"how well its numbers are known. {told[0].upper()}{told[1:]}."
+        f"how well its numbers are known. {decided(decision, 2)}"
     )
 
 
@@ -148,7 +181,7 @@ def _write_joint_page(patient: Patient, entries: Sequence[Entries], out: Path) -
         page.section(
             "Joint solutions",
             _table(patient.samples, entries),
-            page.paragraph(comparison(entries[0])),
+            *([] if patient.flat else _comparisons(entries[0], patient.answers)),
             page.paragraph("Every sample has a page of its own: ", *links),
         ),
         page.section("Fractions of clones", picture(figures / "clone-fractions.png", "Normal cells and clones")),
@@ -163,9 +196,8 @@ def _write_joint_page(patient: Patient, entries: Sequence[Entries], out: Path) -
 
 
 def _joint_verdicts(patient: Patient, entries: Sequence[Entries]) -> list[page.Verdict]:
-    if patient.flat:
-        return [_flat_verdict()]
-    warnings = joint_warnings(patient.samples, entries)
-    tone: page.Tone = "good" if entries[0][0]["probability"] > 0.95 and not warnings else "doubt"
-    found = [page.Verdict(tone=tone, answer=patient_verdict(patient) + ".")]
-    return found + [page.Verdict(tone="doubt", answer=f"{names}:", text=f"{text}.") for names, text in warnings]
+    joint = joint_findings(patient.samples, entries)
+    findings = [one for _, one in joint]
+    found = [_trusted(findings)]
+    found.append(_first(FLAT if patient.flat else patient_verdict(patient), _tone(findings, entries[0][0])))
+    return found + [_verdict(one, names) for names, one in joint]

@@ -8,11 +8,13 @@ minor allele fraction by a slack of its own. Without that, the finest comb of le
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from chiasma.kernels.copy_number import four_nodes
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.model import PIECE_DF, Columns, Noise
 from chiasma.tumour.noise import (
@@ -24,13 +26,23 @@ from chiasma.tumour.noise import (
     reference,
     table_at,
 )
+from chiasma.tumour.pooling import merged_segments
 from chiasma.types import Floats, Integers
 
 LONGEST = 10_000_000
 MOST_PIECES = 1_000
 UNEXPLAINED = 0.02
-# Slack of minor allele fractions: one of these is chosen by the evidence.
+FINER = 4
+# The share of outliers is learned for pieces shorter than this: repeats, pericentromeres, HLA.
+SHORT = 3_000_000
+# P(the heterozygous sites of a piece are none: a germline run of homozygosity), if the file has homozygous sites.
+HOMOZYGOUS_RUN = 0.03
+# Free levels err by half a cell of their grid.
+FREE_FRACTION_SLACK = 0.016
+# Slack of minor allele fractions: one of these is chosen by the evidence. Without counts nothing else bounds what many
+# SNPs tell: thousands of them do not make a fraction exact.
 FRACTION_SLACKS = (0.0, 0.004, 0.008, 0.016, 0.03)
+FRACTION_SLACKS_WITHOUT_COUNTS = (0.008, 0.016, 0.03)
 USUAL_FRACTION_SLACK = 0.008
 
 
@@ -48,11 +60,21 @@ class TumourData:
         if alleles is not None:
             cuts = np.union1d(known.cuts, allele_cuts(bins, alleles.log_lik))
             known = replace(known, cuts=cuts, change_rate=known.change_rate * len(cuts) / len(known.cuts))
+        if bins.segments:
+            cuts = merged_segments(bins)
+            known = replace(known, cuts=cuts, change_rate=known.change_rate * len(cuts) / len(known.cuts))
         return cls(bins=bins, reference=known, alleles=alleles)
 
     @property
     def has_alleles(self) -> bool:
         return self.alleles is not None
+
+    @property
+    def fraction_slacks(self) -> tuple[float, ...]:
+        """Those that are tried."""
+        if self.alleles is None:
+            return (0.0,)
+        return FRACTION_SLACKS if self.alleles.counts else FRACTION_SLACKS_WITHOUT_COUNTS
 
     def with_response(self, response: float) -> TumourData:
         """The same pieces, for depth that grows like a power of the copies and is made linear."""
@@ -63,6 +85,9 @@ class TumourData:
         known = replace(reference(bins), cuts=own.cuts, change_rate=own.change_rate)
         return replace(self, bins=bins, reference=known)
 
+    def noted(self, note: str) -> TumourData:
+        return replace(self, bins=replace(self.bins, notes=(*self.bins.notes, note)))
+
     def with_allele_noise(self, level: float) -> TumourData:
         """The same sample, its alleles with another precision or standard deviation."""
         assert self.alleles is not None
@@ -72,27 +97,37 @@ class TumourData:
     def _table(self) -> Floats:
         return np.empty((self.bins.n_bins, 0)) if self.alleles is None else self.alleles.log_lik
 
-    def columns(self, slack: float) -> Columns:
-        """The bins. A bin counts so much that a segment is not known better than the slack of its level allows."""
-        known, bins = self.reference, self.bins
-        size = np.diff(known.cuts, append=bins.n_bins)
+    def columns(self, slack: float, weight: Floats | None = None, known: Floats | None = None) -> Columns:
+        """The bins. A bin counts so much that a segment is not known better than the slack of its level allows.
+
+        weight (T,) : of a bin in the likelihood, on top of that; known (T,) : of its alleles. Default: one.
+        """
+        noise, bins = self.reference, self.bins
+        size = np.diff(noise.cuts, append=bins.n_bins)
         per_piece = np.minimum(np.repeat(size, size), self._longest)
-        variance = (known.sd / known.unit) ** 2 / bins.weight
-        inflation = known.inflation + per_piece * slack**2 / variance
+        variance = (noise.sd / noise.unit) ** 2 / bins.weight
+        inflation = noise.inflation + per_piece * slack**2 / variance
+        weight = np.ones(bins.n_bins) if weight is None else weight
         return Columns(
             depth=bins.depth,
-            sd=known.sd / np.sqrt(bins.weight),
-            power=1 / inflation,
-            table=self._table,
+            sd=noise.sd / np.sqrt(bins.weight),
+            power=weight / inflation,
+            table=self._table * (weight if known is None else weight * known)[:, None],
             starts=bins.starts,
             middle=bins.middle,
-            change_rate=known.change_rate,
-            noise=Noise(known.df, known.growth, known.unit),
+            change_rate=noise.change_rate,
+            noise=Noise(noise.df, noise.growth, noise.unit),
         )
+
+    def of_pieces(self, values: Floats) -> Floats:
+        """(T, ...) of bins what (C, ...) is of their pieces."""
+        return np.repeat(values, np.diff(self.cuts, append=self.bins.n_bins), axis=0)
 
     @cached_property
     def _longest(self) -> int:
-        """Bins of the longest piece."""
+        """Bins of the longest piece. What an array shows of a level errs in the same way all along a segment."""
+        if self.alleles is not None and not self.alleles.counts:
+            return self.bins.n_bins
         width = float(np.median(np.diff(self.bins.middle))) if self.bins.n_bins > 1 else 1.0
         return max(1, round(LONGEST / max(width, 1.0)), -(-self.bins.n_bins // MOST_PIECES))
 
@@ -112,6 +147,21 @@ class TumourData:
         return self.pieces_with(USUAL_FRACTION_SLACK)
 
     def pieces_with(self, fraction_slack: float) -> Columns:
+        """The pieces; free levels of all slacks are computed once."""
+        if fraction_slack not in self._made:
+            self._made[fraction_slack] = self._pieces_with(fraction_slack)
+        return self._made[fraction_slack]
+
+    @cached_property
+    def _made(self) -> dict[float, Columns]:
+        return {}
+
+    @cached_property
+    def _nodes(self) -> dict[float, dict[tuple[int, int], Floats]]:
+        return defaultdict(dict)
+
+    def _pieces_with(self, fraction_slack: float) -> Columns:
+        broad = max(fraction_slack, FREE_FRACTION_SLACK)
         known, bins, cuts = self.reference, self.bins, self.cuts
         seen = ~np.isnan(bins.depth)
         weight = np.where(seen, bins.weight, 0.0)
@@ -123,16 +173,34 @@ class TumourData:
             depth = np.add.reduceat(weight * near, cuts) / mass
             sd = known.clipped_sd * np.sqrt(known.inflation / mass)
         size = np.diff(cuts, append=bins.n_bins)
+        length = np.add.reduceat((bins.end - bins.start).astype(float), cuts)
+        if not bins.segments:
+            length = np.maximum(length, bins.end[np.append(cuts[1:], bins.n_bins) - 1] - bins.start[cuts])
         return Columns(
             depth=depth,
             sd=np.where(mass > 0, sd, 1.0),
             power=np.ones(len(cuts)),
-            table=_with_slack(self._summed, fraction_slack),
+            table=refined(self._with_runs(_with_slack(self._summed, fraction_slack))),
             starts=np.flatnonzero(np.isin(cuts, bins.starts)),
             middle=np.add.reduceat(bins.middle, cuts) / size,
             change_rate=known.change_rate,
             noise=Noise(PIECE_DF, known.growth, known.unit, UNEXPLAINED),
+            short=length < SHORT,
+            broad=self._with_runs(_with_slack(self._summed, broad)),
+            nodes=self._nodes[broad],
         )
+
+    @property
+    def has_homozygous(self) -> bool:
+        """Whether sites are among those of the file that are homozygous in normal cells."""
+        return self.alleles is not None and self.alleles.kind.homozygous > 0
+
+    def _with_runs(self, table: Floats) -> Floats:
+        """In a germline run of homozygosity every site looks like a lost allele, whatever the tumour is."""
+        if not self.has_homozygous:
+            return table
+        share = HOMOZYGOUS_RUN
+        return np.asarray(np.logaddexp(np.log1p(-share) + table, np.log(share) + table[:, :1]))
 
     @cached_property
     def _summed(self) -> Floats:
@@ -144,6 +212,22 @@ class TumourData:
         known = np.add.reduceat(~np.isnan(table[:, 0]), self.cuts) > 0
         summed[~known] = np.nan
         return summed
+
+
+def refined(table: Floats) -> Floats:
+    """(C, G') log-likelihoods at FINER times as many steps, by cubics through four nodes: exact for the near-parabolas
+    that they are. Between these nodes the likelihood is all but linear.
+    """
+    n_nodes = table.shape[1]
+    if not n_nodes:
+        return table
+    x = np.linspace(0, n_nodes - 1, FINER * (n_nodes - 1) + 1)
+    weights = np.zeros((len(x), n_nodes))
+    four = np.empty(4)
+    for row, at in zip(weights, x, strict=True):
+        first = four_nodes(float(at), n_nodes, four)
+        row[first : first + 4] = four
+    return np.asarray(table @ weights.T)
 
 
 def _with_slack(table: Floats, slack: float) -> Floats:

@@ -14,29 +14,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, logit
 
 from chiasma.exact import inference as exact
 from chiasma.tumour.copy_states import CopyStates, learned, log_average
 from chiasma.tumour.landscape import Bounds
 from chiasma.tumour.model import (
+    LEAST_RUN,
     Columns,
     Evidence,
     Parameters,
-    Samples,
+    PiecePosterior,
     log_evidence,
     model_of,
     observations_of,
     shared_states,
 )
-from chiasma.tumour.pieces import FRACTION_SLACKS, TumourData
-from chiasma.types import Floats
+from chiasma.tumour.pieces import HOMOZYGOUS_RUN, TumourData
+from chiasma.types import Floats, Integers
 
 # Doubled genomes are about a third of tumours.
 DOUBLED = 0.3
 # Slack of the level of a piece: a typical one, and the standard deviation of its logarithm.
 SLACK, SLACK_SPREAD = 0.01, 1.0
 LEAST_SHARE, LARGEST_SHARE = 0.03, 0.5
+# Segments with a free level, and short pieces that are outliers: a typical share, and the standard deviation of its
+# logit.
+TYPICAL_SHARE, SHARE_SPREAD = 0.03, 1.5
 # Log-range of the depth scale, for its uniform prior.
 SCALE_RANGE = 2.0
 STEPS, ROUGH_STEPS = 8, 2
@@ -48,15 +52,23 @@ CONVERGED = 0.02
 class Explanation:
     """A maximum of the posterior. covariance: of `free`, the parameters on the real line; log_mass: of its basin.
 
-    log_evidence : of the pieces, all copy numbers summed. log_likelihood : of the pieces, at the most probable ones.
+    log_evidence : of the pieces, all copy numbers summed. log_likelihood : of the pieces, given the copy numbers, as
+    expected over these. fits (C,) : the same of every piece.
     Of samples that are explained together these and log_mass belong to all samples; the rest is that of one of them.
     probabilities (S,) : learned, of the states of a new segment. fraction_slack : of the minor allele fractions.
-    main (T, S), changes (T, C) each : posterior probabilities of the states of the rows, for the bins.
+    main (T, S), changes (T, C) each : posterior probabilities of the states of the rows, for the bins. Where the level
+    is free, main has the states about it.
+    free_level (T,) : posterior probability that a bin has a free level. outliers : share of the genome that is
+    unexplained piece by piece. overdispersion : unexplained segments, by a free level or piece by piece, relative to
+    what the model expects.
+    known (T,) : probability that the alleles of a bin are not those of a germline run of
+    homozygosity.
     """
 
     parameters: Parameters
     log_evidence: float
     log_likelihood: float
+    fits: Floats
     log_mass: float
     free: Floats
     covariance: Floats
@@ -65,6 +77,10 @@ class Explanation:
     fraction_slack: float
     main: Floats
     changes: tuple[Floats, ...]
+    free_level: Floats
+    known: Floats
+    outliers: float
+    overdispersion: float
     ploidy: float
 
     @property
@@ -75,6 +91,11 @@ class Explanation:
         for share, change in zip(self.parameters.fractions, self.changes, strict=True):
             mean = mean + share * (change @ own)
         return np.asarray(mean)
+
+    def unexplained(self, data: TumourData) -> float:
+        """Share of the genome that no whole copy number explains."""
+        length = (data.bins.end - data.bins.start).astype(float)
+        return float(np.average(self.free_level, weights=length)) + self.outliers
 
     @property
     def altered(self) -> Floats:
@@ -131,7 +152,8 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
                     fraction_slacks[number], pieces = _best_fraction_slack(
                         data, number, pieces, own, most, probabilities
                     )
-            probabilities = learned(states, _segment_counts(pieces, own, most, probabilities))
+            evidence = Evidence(pieces, most, start[0].doubled, probabilities)
+            probabilities = learned(states, _segment_counts(evidence.posterior(own), pieces[0].starts))
         evidence = Evidence(pieces, most, start[0].doubled, probabilities)
 
         def height(x: Floats, at: Callable[[Joint], float] = evidence.at) -> float:
@@ -139,38 +161,116 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
 
         # Samples are nearly independent, given their copy numbers: only the last curvature is that of all together.
         last = turn == TURNS - 1
-        free, top, covariance = climb(height, free, steps, blocks=line.slices, whole=last)
+        n_steps = STEPS if last else ROUGH_STEPS
+        free, top, covariance = climb(height, free, steps, n_steps, blocks=line.slices, whole=last)
         steps = np.clip(0.5 * np.sqrt(np.diag(covariance)), 1e-5, 0.3)
     parameters = line.parameters(free)
-    counts = _segment_counts(pieces, parameters, most, probabilities)
+    found = evidence.posterior(parameters)
+    counts = _segment_counts(found, pieces[0].starts)
     _, log_volume = np.linalg.slogdet(2 * np.pi * covariance)
     # The evidence counts on the learned probabilities; the average over all probabilities takes their place.
     log_mass = top + 0.5 * log_volume + log_average(states, counts) - counts @ np.log(probabilities)
     log_mass += np.log(DOUBLED if start[0].doubled else 1 - DOUBLED)
-    columns = [data.columns(own.slack) for data, own in zip(samples, parameters, strict=True)]
+    on_bins = [_on_bins(samples[i], evidence, i, own, found) for i, own in enumerate(parameters)]
+    columns = [
+        data.columns(own.slack, 1 - free_level, known)
+        for data, own, (free_level, known) in zip(samples, parameters, on_bins, strict=True)
+    ]
     _, main, *changes = exact.all_probabilities(
         model_of(columns, parameters, most, probabilities), observations_of(columns)
     )
-    total, log_likelihood = evidence.at(parameters), _log_likelihood(pieces, parameters, most, probabilities)
-    found = []
+    surest = max(range(len(samples)), key=lambda number: parameters[number].purity)
+    about = _states_about(samples[surest], pieces[surest], parameters[surest], states, found)
+    free_level = on_bins[0][0]
+    main = (1 - free_level)[:, None] * main.T + free_level[:, None] * samples[0].of_pieces(about)
+    outside = [evidence.outliers(number, own, found) for number, own in enumerate(parameters)]
+    total = evidence.at(parameters)
+    explained = []
     for number, (data, part) in enumerate(zip(samples, line.slices, strict=True)):
+        length = (data.bins.end - data.bins.start).astype(float)
         one = Explanation(
             parameters=parameters[number],
             log_evidence=total,
-            log_likelihood=log_likelihood,
+            log_likelihood=float(found.fit.sum()),
+            fits=found.fit,
             log_mass=float(log_mass),
             free=free[part],
             covariance=covariance[part, part],
             states=states,
             probabilities=probabilities,
             fraction_slack=fraction_slacks[number],
-            main=main.T,
+            main=main,
             changes=tuple(change.T for change in changes),
+            free_level=free_level,
+            known=on_bins[number][1],
+            outliers=float(np.average(data.of_pieces(outside[number]), weights=length)),
+            overdispersion=_overdispersion(pieces[number], found, outside[number]),
             ploidy=np.nan,
         )
-        length = data.bins.end - data.bins.start
-        found.append(replace(one, ploidy=float(np.average(one.copies, weights=length))))
-    return tuple(found)
+        explained.append(replace(one, ploidy=float(np.average(one.copies, weights=length))))
+    return tuple(explained)
+
+
+def _on_bins(
+    data: TumourData, evidence: Evidence, number: int, own: Parameters, found: PiecePosterior
+) -> tuple[Floats, Floats]:
+    """(T,) probability that a bin has a free level, and that its alleles are not those of a run of homozygosity."""
+    known = np.ones(len(found.free))
+    if data.has_homozygous:
+        known -= evidence.homozygous_runs(number, own, found, HOMOZYGOUS_RUN)
+    return data.of_pieces(found.free), data.of_pieces(known)
+
+
+def _overdispersion(pieces: Columns, found: PiecePosterior, outside: Floats) -> float:
+    """How many times as many segments as the typical shares expect are unexplained: free levels and outliers, of these
+    and all changes. One of either is added: few segments do not make a ratio.
+    """
+    path = np.where(found.free > 0.5, -1, found.main.argmax(axis=1))
+    new = np.ones(len(path), bool)
+    new[1:] = path[1:] != path[:-1]
+    new[pieces.starts] = True
+    whole = float(np.sum(new & (path >= 0) & (outside < 0.5)))
+    odd = float(outside.sum() + found.runs.sum())
+    n_short = 0 if pieces.short is None else int(pieces.short.sum())
+    return (odd + 1) / (TYPICAL_SHARE * (odd + whole + n_short) + 1)
+
+
+def _states_about(
+    data: TumourData, pieces: Columns, own: Parameters, states: CopyStates, found: PiecePosterior
+) -> Floats:
+    """(C, S) whole states about the free level of every piece, so that their mean is that level."""
+    out = np.zeros(found.main.shape)
+    if not found.free.any():
+        out[:] = states.probabilities
+        return out
+    weight = np.where(np.isnan(pieces.depth), 0.0, 1 / pieces.sd**2)
+    depth = np.cumsum(np.append(0.0, weight * np.nan_to_num(pieces.depth)))
+    mass = np.cumsum(np.append(0.0, weight))
+    table = np.nan_to_num(pieces.table)
+    for run in np.flatnonzero(found.runs > LEAST_RUN):
+        first, stop = found.first[run], found.last[run] + 1
+        if mass[stop] == mass[first]:
+            continue
+        level = (depth[stop] - depth[first]) / (mass[stop] - mass[first])
+        minor = np.nan
+        if data.has_alleles:
+            minor = table[first:stop].sum(axis=0).argmax() / (2 * (table.shape[1] - 1))
+        out[first:stop] += found.runs[run] * states.about(*_copies(level, minor, own))
+    nothing = out.sum(axis=1) == 0
+    out[nothing] = states.probabilities
+    return out / out.sum(axis=1, keepdims=True)
+
+
+def _copies(level: float, minor: float, own: Parameters) -> tuple[float, float]:
+    """Copies per tumour cell of the major and the minor allele at a depth and a minor fraction; of all and 0 if that is
+    NaN.
+    """
+    per_cell = 2 * level / own.scale
+    total = max((per_cell - 2 * (1 - own.purity)) / own.purity, 0.0)
+    if np.isnan(minor):
+        return total, 0.0
+    low = min(max((minor * per_cell - (1 - own.purity)) / own.purity, 0.0), total / 2)
+    return total - low, low
 
 
 class Lines:
@@ -178,7 +278,7 @@ class Lines:
 
     def __init__(self, start: Joint, bounds: Sequence[Bounds]):
         kind = _Line if len(start) == 1 else _SharedLine
-        self._each = [kind(own, bound) for own, bound in zip(start, bounds, strict=True)]
+        self._each = [kind(own, bound, not i) for i, (own, bound) in enumerate(zip(start, bounds, strict=True))]
         self.begin = np.concatenate([one.begin for one in self._each])
         self.steps = np.concatenate([one.steps for one in self._each])
         ends = np.cumsum([len(one.begin) for one in self._each])
@@ -192,15 +292,24 @@ class Lines:
 
 
 class _Line:
-    """Parameters as a vector on the real line: purity (unless it is fixed), log scale, log slack, shares."""
+    """Parameters as a vector on the real line: purity (unless it is fixed), log scale, log slack, logit of the share of
+    outliers, of the first sample also of free levels, shares of subclones.
+    """
 
-    def __init__(self, start: Parameters, bounds: Bounds):
+    def __init__(self, start: Parameters, bounds: Bounds, first: bool = True):
         self.doubled, self.bounds = start.doubled, bounds
         self.fixed = bounds.purity[0] == bounds.purity[1]
         purity = [] if self.fixed else [_to_line(start.purity, *bounds.purity)]
+        self.free = start.free
+        odd = [start.outliers, start.free] if first and start.free else [start.outliers]
+        self.n_odd = len(odd)
         shares = self._shares_to_line(start.fractions)
-        self.begin = np.array([*purity, np.log(start.scale), np.log(start.slack), *shares])
-        self.steps = np.array([*([] if self.fixed else [0.02]), 0.002, 0.05, *([0.05] * len(shares))])
+        self.begin = np.array(
+            [*purity, np.log(start.scale), np.log(start.slack), *(float(logit(max(x, 1e-4))) for x in odd), *shares]
+        )
+        self.steps = np.array(
+            [*([] if self.fixed else [0.02]), 0.002, 0.05, *([0.2] * self.n_odd), *([0.05] * len(shares))]
+        )
 
     def _rest(self, free: Floats) -> Floats:
         return free if self.fixed else free[1:]
@@ -208,19 +317,28 @@ class _Line:
     def parameters(self, free: Floats) -> Parameters:
         rest = self._rest(free)
         purity = self.bounds.purity[0] if self.fixed else float(_between(free[0], *self.bounds.purity))
-        shares = self._shares(rest[2:])
         scale, slack = (float(np.exp(x)) for x in np.clip(rest[:2], -50, 50))
-        return Parameters(purity=purity, scale=scale, slack=slack, fractions=shares, doubled=self.doubled)
+        odd = [float(expit(x)) for x in rest[2 : 2 + self.n_odd]]
+        return Parameters(
+            purity=purity,
+            scale=scale,
+            slack=slack,
+            fractions=self._shares(rest[2 + self.n_odd :]),
+            doubled=self.doubled,
+            free=odd[1] if self.n_odd > 1 else self.free,
+            outliers=odd[0],
+        )
 
     def log_prior(self, free: Floats) -> float:
         """Log density on the line: purity Beta(2, 2) (samples are rarely pure, or without tumour), log scale uniform,
-        log slack normal, shares as `_log_prior_of_shares` says.
+        log slack and logits of odd shares normal, shares of subclones as `_log_prior_of_shares` says.
         """
         rest = self._rest(free)
         total = 0.0 if self.fixed else 2 * _log_uniform(free[0]) + np.log(6)
-        z = (rest[1] - np.log(SLACK)) / SLACK_SPREAD
-        total += -0.5 * z * z - np.log(SLACK_SPREAD * np.sqrt(2 * np.pi)) - np.log(SCALE_RANGE)
-        return float(total + self._log_prior_of_shares(rest[2:]))
+        total += _log_normal(rest[1], np.log(SLACK), SLACK_SPREAD) - np.log(SCALE_RANGE)
+        for x in rest[2 : 2 + self.n_odd]:
+            total += _log_normal(x, float(logit(TYPICAL_SHARE)), SHARE_SPREAD)
+        return float(total + self._log_prior_of_shares(rest[2 + self.n_odd :]))
 
     def _shares_to_line(self, shares: Sequence[float]) -> list[float]:
         return [_to_line(share, LEAST_SHARE, LARGEST_SHARE) for share in shares]
@@ -261,35 +379,20 @@ def _best_fraction_slack(
     data: TumourData, number: int, pieces: Sequence[Columns], own: Joint, most: int, probabilities: Floats
 ) -> tuple[float, list[Columns]]:
     """The slack of minor allele fractions of one sample with the highest evidence, and the pieces with it."""
-    every = [(slack, [*pieces[:number], data.pieces_with(slack), *pieces[number + 1 :]]) for slack in FRACTION_SLACKS]
+    every = [
+        (slack, [*pieces[:number], data.pieces_with(slack), *pieces[number + 1 :]]) for slack in data.fraction_slacks
+    ]
     return max(every, key=lambda one: log_evidence(one[1], own, most, probabilities))
 
 
-def _segment_counts(pieces: Sequence[Columns], own: Joint, most: int, probabilities: Floats) -> Floats:
-    """(S,) segments of the main clone in each state, on its most probable states."""
-    model = model_of(pieces, own, most, probabilities)
-    path = exact.probabilities(model, observations_of(pieces), "main").argmax(axis=0)
+def _segment_counts(found: PiecePosterior, starts: Integers) -> Floats:
+    """(S,) segments of the main clone in each state, on its most probable states; those with a free level left out."""
+    n_states = found.main.shape[1]
+    path = np.where(found.free > 0.5, n_states, found.main.argmax(axis=1))
     new = np.ones(len(path), bool)
     new[1:] = path[1:] != path[:-1]
-    new[pieces[0].starts] = True
-    return np.bincount(path[new], minlength=len(probabilities)).astype(float)
-
-
-def _log_likelihood(pieces: Sequence[Columns], own: Joint, most: int, probabilities: Floats) -> float:
-    """Of the pieces, at the most probable copy numbers."""
-    model, data = model_of(pieces, own, most, probabilities), observations_of(pieces)
-    states = shared_states(pieces, own[0].doubled, most)
-    _, main, *changes = exact.map_states(model, data)
-    levels = []
-    for one in own:
-        copies = states.values[main]
-        for share, change in zip(one.fractions, changes, strict=True):
-            copies = copies + share * states.changes[change]
-        levels.append((1 - one.purity) * np.array([*states.normal, 0.0]) + one.purity * copies)
-    level, which = np.unique(np.hstack(levels), axis=0, return_inverse=True)
-    assert isinstance(model.emission, Samples)
-    each = model.emission.log_likelihood(data.y, level)
-    return float(each[np.arange(len(which)), which.ravel()].sum())
+    new[starts] = True
+    return np.bincount(path[new], minlength=n_states + 1)[:n_states].astype(float)
 
 
 def climb(
@@ -359,6 +462,10 @@ def _differences(
             mixed = (both - up[i] - up[j] + top) / (steps[i] * steps[j])
             hessian[i, j] = hessian[j, i] = mixed
     return gradient, hessian
+
+
+def _log_normal(x: float, mean: float, sd: float) -> float:
+    return float(-0.5 * ((x - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi)))
 
 
 def _log_uniform(x: float) -> float:

@@ -12,23 +12,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from typing import Literal
 
 import numpy as np
 
-from chiasma.sampling.pools import Pool
+from chiasma.sampling.threads import Pool
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.copy_states import CopyStates
-from chiasma.tumour.landscape import Bounds, Landscape, candidates, near, surveys
+from chiasma.tumour.landscape import Bounds, candidates, near, surveys
 from chiasma.tumour.model import Columns, Evidence, Parameters, evidence_map, likelihoods, log_evidence, shared_states
-from chiasma.tumour.pieces import FRACTION_SLACKS, TumourData
+from chiasma.tumour.pieces import TumourData
 from chiasma.tumour.polish import Explained, Joint, rough_climb
+from chiasma.tumour.pooling import pooled
 from chiasma.types import Floats
+
+# What the user knows of the response of depth to copies.
+Response = Literal["linear", "array"] | None
 
 # Explanations to polish: the best, if they are not much less probable than the best of all, and at least a few.
 N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 8, 4, 40.0
 N_ALIASED = 3
-# Depth grows like copies to one of these powers: of arrays about 0.55.
-RESPONSES = (1.0, 0.75, 0.55)
+# Depth grows like copies to one of these powers, that of arrays to about 0.55; with their prior probabilities where
+# allele fractions have no counts.
+RESPONSES = {1.0: 0.9, 0.75: 0.05, 0.55: 0.05}
 PEAK_STEP, MOST_MOVES = 1.3, 6
 # Another sample's purity and scale, given the copy numbers: a coarse grid is enough, as there are no narrow maxima.
 PURITY_STEP, SCALE_STEP = 0.05, 0.02
@@ -171,17 +177,14 @@ class Search:
         return best, joint
 
 
-def prepared(samples: Sequence[Bins], most: int, bounds: Sequence[Bounds], workers: int = 2) -> list[TumourData]:
+def prepared(
+    samples: Sequence[Bins], most: int, bounds: Sequence[Bounds], workers: int = 2, response: Response = None
+) -> list[TumourData]:
     """The samples ready for the search: on the same pieces of the genome, their depth linear in the copies."""
-    each = [TumourData.of(bins) for bins in samples]
-    return with_shared_cuts([_with_response(own, most, one, workers) for own, one in zip(each, bounds, strict=True)])
-
-
-def _with_response(data: TumourData, most: int, bounds: Bounds, workers: int) -> TumourData:
-    """The sample with the response of depth to copies that explains it best by itself; reads count copies."""
-    if data.alleles is None or data.alleles.counts:
-        return data
-    return surveyed(data, most, bounds, workers)[0]
+    each = [TumourData.of(pooled(bins)) for bins in samples]
+    return with_shared_cuts(
+        [surveyed(own, most, one, workers, response)[0] for own, one in zip(each, bounds, strict=True)]
+    )
 
 
 def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
@@ -192,22 +195,37 @@ def with_shared_cuts(samples: Sequence[TumourData]) -> list[TumourData]:
     return [replace(data, reference=replace(data.reference, cuts=cuts, change_rate=rate)) for data in samples]
 
 
-def surveyed(data: TumourData, most: int, bounds: Bounds, workers: int) -> tuple[TumourData, dict[bool, Landscape]]:
-    """The sample with the response of depth to copies that explains it best, and its landscapes.
+def surveyed(
+    data: TumourData, most: int, bounds: Bounds, workers: int, response: Response = None
+) -> tuple[TumourData, dict[float, float]]:
+    """The sample with its depth linear in the copies, and the log posterior of the responses that were tried.
 
-    Reads count copies. Arrays, which have allele fractions without counts, respond less than that.
+    Reads count copies: without a given response only allele fractions without counts, as arrays have them, are taken
+    for those of an array if that explains the sample better.
     """
-    from_reads = data.alleles is None or data.alleles.counts
-    found = []
-    for response in RESPONSES[:1] if from_reads else RESPONSES:
-        other = data.with_response(response)
-        maps = surveys(other.pieces, most, bounds, workers)
+    may_be_array = data.alleles is not None and not data.alleles.counts
+    if response == "linear" or (response is None and not may_be_array):
+        return data, {1.0: 0.0}
+    powers = [power for power in RESPONSES if response is None or power < 1]
+    depth = data.pieces.depth[data.pieces.depth > 0]
+    heights, others = {}, {}
+    for power in powers:
+        others[power] = data.with_response(power)
+        maps = surveys(others[power].pieces, most, bounds, workers)
         # The density of a power of the depth is not that of the depth.
-        depth = data.pieces.depth[data.pieces.depth > 0]
-        log_slope = float(np.sum((1 / response - 1) * np.log(depth) - np.log(response)))
-        found.append((max(one.log_evidence.max() for one in maps.values()) + log_slope, other, maps))
-    _, data, maps = max(found, key=lambda one: one[0])
-    return data, maps
+        log_slope = float(np.sum((1 / power - 1) * np.log(depth) - np.log(power)))
+        heights[power] = max(one.log_evidence.max() for one in maps.values()) + log_slope + np.log(RESPONSES[power])
+    best = max(heights, key=lambda power: heights[power])
+    if response is None:
+        rival = max(height for power, height in heights.items() if (power == 1) != (best == 1))
+        kind = "linear, as that of sequencing" if best == 1 else "that of an array"
+        other = "array" if best == 1 else "linear"
+        note = (
+            f"the response of depth to copies is {kind} ({heights[best] - rival:+.1f} in log evidence); "
+            f"--response {other} if you know better"
+        )
+        others[best] = others[best].noted(note)
+    return others[best], heights
 
 
 def rough_explanations(
@@ -230,7 +248,7 @@ def with_measured_alleles(data: TumourData, most: int, rough: Sequence[tuple[flo
 
     def score(level: float) -> float:
         other = data.with_allele_noise(level)
-        return max(log_evidence((other.pieces_with(slack),), own, most) for slack in FRACTION_SLACKS)
+        return max(log_evidence((other.pieces_with(slack),), own, most) for slack in data.fraction_slacks)
 
     return data.with_allele_noise(_peak(score, data.alleles.level))
 
@@ -276,18 +294,38 @@ def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bo
     found: list[Parameters] = []
     taken = [own for _, own in rough]
     for _, own in sorted(rough, key=lambda one: -one[0])[:N_ALIASED]:
-        step = own.purity * own.scale
-        shifts = [] if data.has_alleles else [(step, -step / 2), (step, step / 2)]
-        for other_step, more in ((step / 2, -step / 2), (step * 2, step), *shifts):
-            scale = own.scale + more
-            purity = other_step / scale if scale > 0 else 2.0
-            if not bounds.purity[0] <= purity <= bounds.purity[1]:
-                continue
+        shifts = [] if data.has_alleles else [(1.0, -0.5), (1.0, 0.5)]
+        for factor, shift in ((0.5, 0.0), (2.0, 0.0), *shifts):
             for doubled in (False, True):
-                alias = replace(own, purity=float(purity), scale=float(scale), doubled=doubled)
-                if not any(near(alias, other) for other in (*taken, *found)):
+                alias = _alias(own, factor, shift, doubled, bounds)
+                if alias and not any(near(alias, other) for other in (*taken, *found)):
                     found.append(alias)
     return found
+
+
+def _alias(own: Parameters, factor: float, shift: float, doubled: bool, bounds: Bounds) -> Parameters | None:
+    """The same levels with copies apart by `factor` of their steps of depth, and shifted by some copies of them; None
+    if the purity is out of bounds. Half the step: every copy number is doubled.
+    """
+    step = own.purity * own.scale
+    scale = own.scale + (factor - 1) * step + shift * step
+    purity = factor * step / scale if scale > 0 else 2.0
+    if not bounds.purity[0] <= purity <= bounds.purity[1]:
+        return None
+    return replace(own, purity=float(purity), scale=float(scale), doubled=doubled)
+
+
+def halved_and_doubled(found: Sequence[Explained], bounds: Sequence[Bounds]) -> list[Joint]:
+    """The leading explanations with every copy number halved or doubled, unless they are among those found."""
+    ranked = [tuple(one.parameters for one in joint) for joint in sorted(found, key=lambda one: -one[0].log_mass)]
+    aliases: list[Joint] = []
+    for joint in ranked[:N_ALIASED]:
+        for factor, doubled in ((0.5, True), (2.0, False)):
+            each = [_alias(own, factor, 0.0, doubled, bound) for own, bound in zip(joint, bounds, strict=True)]
+            alias = tuple(one for one in each if one is not None)
+            if len(alias) == len(joint) and not any(all(map(near, alias, other)) for other in (*ranked, *aliases)):
+                aliases.append(alias)
+    return aliases
 
 
 def _combined(alone: Sequence[Sequence[Parameters]], doubled: bool) -> list[Joint]:
@@ -365,14 +403,16 @@ def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, like: Param
     logs = np.linspace(first, last, max(2, int((last - first) / SCALE_STEP) + 1))
     purity_step, scale_step = PURITY_STEP, SCALE_STEP
     for zoom in range(ZOOMS):
-        found = evidence_map(pieces, states, states.probabilities, (), purities, np.exp(logs), like.slack, known)
+        found = evidence_map(
+            pieces, states, states.probabilities, (), purities, np.exp(logs), like.slack, known, outliers=like.outliers
+        )
         i, j = np.unravel_index(found.argmax(), found.shape)
         purity, log_scale = float(purities[i]), float(logs[j])
         if zoom < ZOOMS - 1:
             purities = np.unique(np.clip(purity + purity_step * np.linspace(-1, 1, 7), low, high))
             logs = log_scale + scale_step * np.linspace(-1, 1, 7)
             purity_step, scale_step = purity_step / 3, scale_step / 3
-    return Parameters(purity=purity, scale=float(np.exp(log_scale)), slack=like.slack, doubled=like.doubled)
+    return replace(like, purity=purity, scale=float(np.exp(log_scale)), fractions=())
 
 
 def without_mirror_images(explanations: Sequence[Explained]) -> list[Explained]:

@@ -16,12 +16,13 @@ LEAST_RIVAL = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class CloneState:
-    """Copies of a clone on a segment; amplified: at least so many."""
+    """Copies of a clone on a segment; amplified: at least so many. lost: one allele is lost and the other is not."""
 
     text: str
     major: int
     minor: int
     amplified: bool = False
+    lost: bool = False
 
     @property
     def total(self) -> int:
@@ -126,7 +127,8 @@ def clone_states(explanation: Explanation, state: int, changes: list[int]) -> tu
     """The states of all clones: of the main one by its number, of the others by the numbers of their changes."""
     states = explanation.states
     major, minor, amplified = (int(x) for x in states.values[state])
-    clones = [CloneState(text=states.texts[state], major=major, minor=minor, amplified=bool(amplified))]
+    lost = states.alleles and not amplified and minor == 0 < major
+    clones = [CloneState(text=states.texts[state], major=major, minor=minor, amplified=bool(amplified), lost=lost)]
     for change in changes:
         up, more, _ = (int(x) for x in states.changes[change])
         if amplified or not (up or more):
@@ -134,7 +136,7 @@ def clone_states(explanation: Explanation, state: int, changes: list[int]) -> tu
             continue
         high, low = max(major + up, minor + more, 0), max(min(major + up, minor + more), 0)
         text = f"{high}+{low}" if states.alleles else f"CN{high}"
-        clones.append(CloneState(text=text, major=high, minor=low))
+        clones.append(CloneState(text=text, major=high, minor=low, lost=states.alleles and low == 0 < high))
     return tuple(clones)
 
 

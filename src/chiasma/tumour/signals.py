@@ -17,7 +17,10 @@ from chiasma.io.signal import Signal
 from chiasma.io.tables import read_signal, signal_of
 from chiasma.models.observations import Observations
 from chiasma.tumour.bins import Bins
-from chiasma.tumour.formats import SAMPLE_NAMES, bins_of, is_genomic, is_wig, read_wig
+from chiasma.tumour.formats import bins_of, is_genomic, refuse_r_data
+from chiasma.tumour.pileups import is_vcf, vcf_bins
+from chiasma.tumour.places import SAMPLE_NAMES
+from chiasma.tumour.tracks import is_wig, read_wig
 
 
 def read_any(path: Path, columns: Columns | None = None) -> Signal:
@@ -26,13 +29,16 @@ def read_any(path: Path, columns: Columns | None = None) -> Signal:
     columns.check()
     if path.suffix.lower() == ".npy":
         return read_signal(path, columns)
+    refuse_r_data(path)
     lines = read_lines(path)
     if is_wig(lines):
         return _signal(read_wig(path, lines), columns)
+    if is_vcf(lines):
+        return _signal(_chosen(path, vcf_bins(path, lines, columns.sample), columns.sample), columns)
     sheet = as_sheet(path, lines, columns.delimiter)
     named = (columns.value, columns.chromosome, columns.position)
     if named == (None, None, None) and is_genomic(sheet) and not _has_plain_value(sheet):
-        return _signal(_chosen(path, bins_of(sheet), columns.sample), columns)
+        return _signal(_chosen(path, bins_of(sheet, columns.sample), columns.sample), columns)
     sheet, notes = _of_sample(sheet, columns.sample)
     signal = signal_of(sheet, columns, guess=True)
     return replace(signal, notes=notes + signal.notes)
@@ -76,7 +82,7 @@ def _signal(bins: Bins, columns: Columns) -> Signal:
     unit = columns.gap_unit or (float(np.median(known)) if len(known) else 1.0)
     gaps = np.where(inside[1:], np.maximum(distance, 1.0) / unit, 1.0)
     notes = bins.notes
-    if bins.alleles is not None:
+    if bins.alleles is not None and bins.alleles.columns:
         names = [*bins.alleles.columns, *([bins.alleles.sites_column] if bins.alleles.sites_column else [])]
         notes += (f"only the depth is used, not the columns of alleles, {listed(names)}; chiasma tumour uses all",)
     return Signal(

@@ -15,14 +15,21 @@ import numpy as np
 from scipy.special import logsumexp
 
 from chiasma.errors import InvalidInput
-from chiasma.sampling.pools import Pool
+from chiasma.sampling.threads import Pool
 from chiasma.tumour.bins import Bins, aligned
 from chiasma.tumour.copy_states import MOST_COPIES
-from chiasma.tumour.landscape import MOST_CLONES, Bounds, Landscape, surveys
-from chiasma.tumour.model import CopyNumber
-from chiasma.tumour.pieces import FRACTION_SLACKS, TumourData
+from chiasma.tumour.landscape import FREE, MOST_CLONES, OUTLIERS, Bounds, Landscape, surveys
+from chiasma.tumour.model import evidence_map
+from chiasma.tumour.pieces import TumourData
 from chiasma.tumour.polish import SLACK, SLACK_SPREAD, Explained, Explanation, polish
-from chiasma.tumour.search import Search, prepared, with_measured_alleles, without_mirror_images
+from chiasma.tumour.search import (
+    Response,
+    Search,
+    halved_and_doubled,
+    prepared,
+    with_measured_alleles,
+    without_mirror_images,
+)
 from chiasma.types import Floats
 
 # Solutions this near are one.
@@ -30,6 +37,10 @@ NEAR_PURITY, NEAR_PLOIDY = 0.05, 0.15
 # What is less probable is not listed, unless there are fewer than LISTED solutions.
 LEAST_PROBABILITY = 1e-6
 LISTED = 6
+# Log mass, after division by the overdispersion, by which an explanation with a clone more must be better.
+CLEARLY = 3.0
+# Log masses are divided by the overdispersion of the best explanation, but not by more than this.
+MOST_TEMPERED = 10.0
 # Log evidence by which the best explanation must beat a genome without any change.
 SIGNAL = 6.0
 # Numbers of clones of several samples, which tell more of them apart.
@@ -38,7 +49,9 @@ CLONES = (1, MOST_CLONES)
 
 @dataclass(frozen=True, kw_only=True)
 class Solution:
-    """Explanations with about the same purity and ploidy, the most probable first, and their probability together."""
+    """Explanations with about the same purity and ploidy, and their probability together. The first is the most
+    probable one, or one with fewer clones that is nearly as probable.
+    """
 
     explanations: tuple[Explanation, ...]
     shares: Floats
@@ -66,6 +79,7 @@ class Solution:
 class Answer:
     """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known.
 
+    tempered : log masses of solutions were divided by this, as more segments are unexplained than the model expects.
     together : names of the samples of the patient that were explained together; none if the sample was solved alone.
     """
 
@@ -75,6 +89,7 @@ class Answer:
     solutions: tuple[Solution, ...]
     flat: bool
     null_log_evidence: float
+    tempered: float = 1.0
     together: tuple[str, ...] = ()
 
     @cached_property
@@ -132,6 +147,7 @@ def solve(
     most: int = MOST_COPIES,
     workers: int = 2,
     note: Callable[[str], None] = lambda text: None,
+    response: Response = None,
 ) -> Patient:
     """All plausible explanations of the samples of one patient, ranked.
 
@@ -144,6 +160,7 @@ def solve(
     most : the largest number of copies with a state of its own.
     workers : threads.
     note : called with each step of the search, in words.
+    response : of depth to copies: "linear", as that of sequencing, or "array". Default: as the data say.
 
     Returns
     -------
@@ -167,7 +184,7 @@ def solve(
     each = [bounds] * len(samples) if isinstance(bounds, Bounds) else list(bounds)
     if len(each) != len(samples):
         raise InvalidInput(f"bounds must be one for all, or one per sample ({len(samples)}), got {len(each)}")
-    data = prepared(aligned(samples), most, each, workers)
+    data = prepared(aligned(samples), most, each, workers, response)
     for own, given in zip(data, samples, strict=True):
         note(f"{own.bins.sample}: {noise_in_words(own)}")
         if own.bins.notes[: len(given.notes)] == given.notes:
@@ -194,7 +211,9 @@ def solve(
         for n_clones in numbers:
             note(f"polishing explanations with {clones_in_words(n_clones)}")
             found = rough[n_clones] if n_clones in rough else search.rough(n_clones)
-            polished = pool.map(partial(polish, data, most, each), search.chosen(found, n_clones))
+            polish_one = partial(polish, data, most, each)
+            polished = list(pool.map(polish_one, search.chosen(found, n_clones)))
+            polished += pool.map(polish_one, halved_and_doubled(polished, each))
             more = kept_explanations(polished, each, n_clones)
             explanations += more
             best = max((joint[0].log_mass for joint in more), default=-np.inf)
@@ -226,7 +245,8 @@ def answers_of(
     """The answers of samples that were explained together, one each, with the same ranks and probabilities."""
     null = sum(_without_changes(data) for data in samples)
     best = max((joint[0].log_evidence for joint in explanations), default=-np.inf)
-    ranked = rank(explanations) or tuple(() for _ in samples)
+    tempered = temper_of(explanations)
+    ranked = rank(explanations, tempered) or tuple(() for _ in samples)
     together = tuple(data.bins.sample for data in samples) if len(samples) > 1 else ()
     return tuple(
         Answer(
@@ -236,6 +256,7 @@ def answers_of(
             solutions=solutions,
             flat=bool(best < null + SIGNAL),
             null_log_evidence=null,
+            tempered=tempered,
             together=together,
         )
         for data, own, solutions in zip(samples, bounds, ranked, strict=True)
@@ -257,12 +278,22 @@ def noise_in_words(data: TumourData) -> str:
     return told
 
 
-def rank(explanations: Sequence[Explained]) -> tuple[tuple[Solution, ...], ...]:
+def temper_of(explanations: Sequence[Explained]) -> float:
+    """How many times as many segments as the model expects the best explanation leaves unexplained, at least one.
+
+    The evidence is a sum over segments. Where the model is wrong about many of them, their contributions to it vary
+    more than the model expects, so it is divided by their overdispersion.
+    """
+    best = max(explanations, key=lambda joint: joint[0].log_mass, default=())
+    return float(np.clip(max((one.overdispersion for one in best), default=1.0), 1.0, MOST_TEMPERED))
+
+
+def rank(explanations: Sequence[Explained], tempered: float = 1.0) -> tuple[tuple[Solution, ...], ...]:
     """For every sample its solutions with their posterior probabilities, the most probable first. Samples that were
-    explained together have the same ranks and probabilities.
+    explained together have the same ranks and probabilities. tempered : what log masses are divided by.
     """
     ordered = _unique(sorted(explanations, key=lambda joint: -joint[0].log_mass))
-    total = logsumexp([joint[0].log_mass for joint in ordered]) if ordered else 0.0
+    total = logsumexp([joint[0].log_mass / tempered for joint in ordered]) if ordered else 0.0
     groups: list[list[Explained]] = []
     for joint in ordered:
         near = next((group for group in groups if all(map(_agree, joint, group[0]))), None)
@@ -271,8 +302,8 @@ def rank(explanations: Sequence[Explained]) -> tuple[tuple[Solution, ...], ...]:
         else:
             near.append(joint)
     ranked: list[tuple[float, tuple[Solution, ...]]] = []
-    for group in groups:
-        masses = np.array([joint[0].log_mass for joint in group])
+    for group in (_simplest_first(group, tempered) for group in groups):
+        masses = np.array([joint[0].log_mass / tempered for joint in group])
         mass = logsumexp(masses)
         probability = float(np.exp(mass - total))
         shares = np.exp(masses - mass)
@@ -283,6 +314,18 @@ def rank(explanations: Sequence[Explained]) -> tuple[tuple[Solution, ...], ...]:
     ranked.sort(key=lambda one: -one[0])
     listed = [own for i, (probability, own) in enumerate(ranked) if i < LISTED or probability >= LEAST_PROBABILITY]
     return tuple(zip(*listed, strict=True))
+
+
+def _simplest_first(group: list[Explained], tempered: float) -> list[Explained]:
+    """Explanations of one solution. The first is the most probable one, or the best of those with fewer clones if it is
+    not clearly worse: a clone more always absorbs some misfit.
+    """
+    best = group[0]
+    near = [joint for joint in group if best[0].log_mass - joint[0].log_mass < CLEARLY * tempered]
+    simplest = min(near, key=lambda joint: (joint[0].parameters.n_clones, -joint[0].log_mass))
+    if simplest[0].parameters.n_clones == best[0].parameters.n_clones:
+        return group
+    return [simplest, *(joint for joint in group if joint is not simplest)]
 
 
 def _unique(ordered: list[Explained]) -> list[Explained]:
@@ -309,14 +352,17 @@ def _agree(one: Explanation, other: Explanation) -> bool:
 
 
 def _without_changes(data: TumourData) -> float:
-    """The best log-likelihood of a genome with two copies everywhere, on the pieces."""
+    """The best log evidence of a genome with two copies everywhere: only free levels and outliers explain the rest."""
     best = -np.inf
-    normal = np.array([[*data.pieces.states(False, 2).normal, 0.0]])
-    for fraction_slack in FRACTION_SLACKS if data.has_alleles else (0.0,):
+    states = data.pieces.states(False, 2)
+    normal = np.zeros(states.n_states)
+    normal[states.pairs.index(states.normal)] = 1.0
+    purity = np.array([0.5])
+    for fraction_slack in data.fraction_slacks:
         pieces = data.pieces_with(fraction_slack)
+        scales = pieces.noise.unit * np.exp(np.linspace(-0.04, 0.04, 17))
         for slack in SLACK * np.exp(np.linspace(-2, 2, 9)):
             prior = -0.5 * (np.log(slack / SLACK) / SLACK_SPREAD) ** 2
-            for scale in pieces.noise.unit * np.exp(np.linspace(-0.04, 0.04, 17)):
-                emission = CopyNumber(float(scale), float(slack), pieces.noise, np.zeros(2))
-                best = max(best, prior + float(emission.log_likelihood(pieces.observations.y, normal).sum()))
+            found = evidence_map(pieces, states, normal, (), purity, scales, float(slack), free=FREE, outliers=OUTLIERS)
+            best = max(best, prior + float(found.max()))
     return best

@@ -1,0 +1,16 @@
+"""An answer in a sentence, the same on the screen and on the page."""
+
+from __future__ import annotations
+
+from chiasma.channels.analysis import ChannelAnswer
+
+
+def number_in_words(answer: ChannelAnswer) -> str:
+    """How many channels there are."""
+    n, share = answer.n_channels, answer.probabilities[answer.n_channels]
+    if n == 0:
+        return f"No channel activity (P = {share:.3f})."
+    text = f"{n} channel{'s' * (n > 1)} (P = {share:.3f})."
+    if answer.never_all_open:
+        return f"{text} At most {int(answer.n_open.max())} were open at once, so there may be another number."
+    return text

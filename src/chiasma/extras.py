@@ -1,0 +1,34 @@
+"""Packages that only some users need, and the extras that install them.
+
+`with extra("plots"):` around an import turns a missing package into an error that names the extra.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from chiasma.errors import ChiasmaError
+
+DISTRIBUTION = "chiasma-fhmm"
+
+
+class MissingExtra(ChiasmaError, ImportError):
+    """A package that an extra installs is missing; also an ImportError."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Imports of packages that the extra `name` installs.
+
+    >>> with extra("plots"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+        ...
+    chiasma.extras.MissingExtra: this needs no_such_package; install it with: pip install 'chiasma-fhmm[plots]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "chiasma":
+            raise
+        raise MissingExtra(f"this needs {package}; install it with: pip install '{DISTRIBUTION}[{name}]'") from error

@@ -1,0 +1,77 @@
+"""Unknown keyword arguments get an error that names the right one, also by its name in other packages."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from chiasma.errors import InvalidInput
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# What users of PyMC, emcee, NumPyro, hmmlearn and scikit-learn type.
+ELSEWHERE = {
+    "burn_in": "warmup",
+    "callback": "progress",
+    "cores": "workers",
+    "initial_state": "init",
+    "initvals": "init",
+    "n_chains": "chains",
+    "n_components": "rows",
+    "n_iter": "draws",
+    "n_jobs": "workers",
+    "n_samples": "draws",
+    "n_starts": "starts",
+    "nsteps": "draws",
+    "num_chains": "chains",
+    "num_samples": "draws",
+    "num_warmup": "warmup",
+    "progress_bar": "progress",
+    "progressbar": "progress",
+    "random_seed": "seed",
+    "random_state": "seed",
+    "rng": "seed",
+    "thin_by": "thin",
+    "tune": "warmup",
+}
+
+
+class UnknownArgument(InvalidInput, TypeError):
+    """A keyword argument that a function does not have; also a TypeError."""
+
+
+def hinted(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: an unknown keyword argument raises UnknownArgument, which names the likely one.
+
+    >>> @hinted
+    ... def sample(model, *, draws=1000, seed=None): ...
+    >>> sample(None, random_seed=1)
+    Traceback (most recent call last):
+        ...
+    chiasma.hints.UnknownArgument: sample() has no argument 'random_seed'; use seed
+    """
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                raise UnknownArgument(f"{_called(function)}() has no argument {name!r}; {_remedy(name, known)}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _called(function: Callable[..., object]) -> str:
+    return function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+
+def _remedy(name: str, known: list[str]) -> str:
+    if ELSEWHERE.get(name) in known:
+        return f"use {ELSEWHERE[name]}"
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"

@@ -1,0 +1,228 @@
+"""Ion channels: recordings, kinetics, the answer, its files and its page."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from base64 import b64decode
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+
+import chiasma as ch
+from chiasma.channels.analysis import analyse
+from chiasma.channels.exports import write_answer
+from chiasma.channels.kinetics import Dwells, Ensemble, log_bins, rates_of_switch
+from chiasma.channels.page import histograms, page, thinned, trace
+from chiasma.channels.recordings import Recording, read_recording
+
+DATA = Path(os.environ.get("CHIASMA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+STEP = 1e-3
+
+
+def simulated(n: int = 2, columns: int = 4000, seed: int = 1, drift: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """(T,) current and how many channels are open."""
+    channel = ch.Row([0, 1.0], ch.Switch(0.02, 0.04), copies=n)
+    states, y = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.25)).simulate(columns, seed=seed)
+    return y + drift * np.sin(np.linspace(0, 5, columns)), states.sum(axis=0)
+
+
+@pytest.fixture(scope="module")
+def answer():
+    y, _ = simulated()
+    recording = Recording(current=y, step=STEP, unit="pA", name="simulated")
+    return analyse(recording, channels=(1, 3), progress=False)
+
+
+# ---- Recordings -----------------------------------------------------------------------------------------------------
+
+
+def test_read__table_with_a_column_of_time(tmp_path):
+    times = np.arange(200) * 0.1
+    pd.DataFrame({"Time (ms)": times, "I (pA)": np.sin(times), "open": 0}).to_csv(tmp_path / "a.csv", index=False)
+    found = read_recording(tmp_path / "a.csv")
+    assert found.step == pytest.approx(1e-4)
+    assert found.unit == "pA"
+    np.testing.assert_allclose(found.current, np.sin(times))
+
+
+def test_read__table_without_a_header_or_compressed(tmp_path):
+    lines = "".join(f"{t * 1e-4:.4f},{t % 7}\n" for t in range(1, 300))
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write(lines)
+    found = read_recording(tmp_path / "a.csv.gz")
+    assert found.step == pytest.approx(1e-4)
+    assert found.current[:3].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "remedy"),
+    [
+        ("a,b\n" + "1,2\n3,1\n2,5\n" * 5, {}, "--rate"),
+        ("a,b\n" + "1,2\n3,1\n2,5\n" * 5, {"rate": -1.0}, "positive"),
+        ("a,b\n" + "1,x\n3,y\n2,z\n" * 5, {"rate": 1.0, "column": "b"}, "--column"),
+        ("a,b\n" + "1,2\n3,1\n2,5\n" * 5, {"rate": 1.0, "column": "c"}, "it has"),
+    ],
+)
+def test_read__refuses(tmp_path, content, options, remedy):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ch.InvalidInput, match=remedy):
+        read_recording(tmp_path / "a.csv", **options)
+
+
+def test_read__arrays_need_a_rate(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(10.0) % 3)
+    assert read_recording(tmp_path / "a.npy", rate=100).step == 0.01
+    with pytest.raises(ch.InvalidInput, match="--rate"):
+        read_recording(tmp_path / "a.npy")
+
+
+def test_read__what_is_no_abf(tmp_path):
+    (tmp_path / "a.abf").write_bytes(b"not an Axon file" * 100)
+    with pytest.raises(ch.InvalidInput, match="not a readable ABF file"):
+        read_recording(tmp_path / "a.abf")
+    with pytest.raises(ch.InvalidInput, match="no such file"):
+        read_recording(tmp_path / "b.abf")
+
+
+def test_read__saturated_samples_are_missing(tmp_path):
+    y = np.random.default_rng(1).normal(size=5000) + 2 * np.sin(np.arange(5000) / 200)
+    np.save(tmp_path / "a.npy", np.minimum(y, 2.0))
+    found = read_recording(tmp_path / "a.npy", rate=1000)
+    assert np.array_equal(np.isnan(found.current), y >= 2.0)
+    assert any("saturated" in note for note in found.notes)
+    np.save(tmp_path / "b.npy", np.minimum(y, -2.0))
+    with pytest.raises(ch.InvalidInput, match="saturated"):
+        read_recording(tmp_path / "b.npy", rate=1000)
+
+
+def test_read__abf_is_the_table_of_the_same_recording():
+    folder = DATA / "ion"
+    if not folder.exists():
+        pytest.skip(f"the recordings are not in {folder}")
+    pytest.importorskip("pyabf", reason="pyabf is not installed: pip install 'chiasma-fhmm[channels]'")
+    axon = read_recording(folder / "deepchannel_5ch_drift_985.abf")
+    table = read_recording(folder / "deepchannel_5ch_drift_985.csv.gz")
+    np.testing.assert_allclose(axon.current, table.current, atol=1e-3)
+    assert axon.step == pytest.approx(table.step, rel=2e-3)
+
+
+# ---- Kinetics -------------------------------------------------------------------------------------------------------
+
+
+def test_ensemble__is_the_lumped_chain_of_all_channels():
+    """The generator of counts and the one of n separate channels give the same distribution of counts."""
+    rates = np.array([[-3.0, 2.0, 1.0], [4.0, -5.0, 1.0], [0.5, 0.5, -1.0]])
+    conducts = np.array([False, False, True])
+    two = Ensemble.of(rates, conducts, 2)
+    joint = np.kron(rates, np.eye(3)) + np.kron(np.eye(3), rates)
+    counts = [a + b for a in (0, 0, 1) for b in (0, 0, 1)]
+    start = np.zeros(9)
+    start[0] = 1.0
+    there = np.bincount(counts, start @ scipy.linalg.expm(joint * 0.2))
+    own = np.bincount(two.n_open, scipy.linalg.expm(two.generator * 0.2)[0])
+    np.testing.assert_allclose(own, there, atol=1e-12)
+    stationary = scipy.linalg.null_space(rates.T)[:, 0]
+    assert two.open_probability == pytest.approx(float(stationary[2] / stationary.sum()))
+
+
+def test_survivor__of_one_switch_is_exponential():
+    one = Ensemble.of(np.array([[-20.0, 20.0], [50.0, -50.0]]), np.array([False, True]), 1)
+    times = np.array([0.0, 0.01, 0.1])
+    np.testing.assert_allclose(one.survivor(1, times), np.exp(-50 * times))
+    np.testing.assert_allclose(one.survivor(0, times), np.exp(-20 * times))
+    assert one.events_per_second == pytest.approx(2 * 20 * 50 / 70)
+
+
+def test_dwells__do_not_join_sweeps():
+    found = Dwells.of(np.array([0, 1, 1, 1, 0, 0]), np.array([0, 3]), 1.0)
+    assert found.seconds.tolist() == [1, 2, 1, 2]
+    assert not found.whole.any()
+
+
+def test_rates__are_those_of_the_matrix_logarithm():
+    enter, leave = 0.2, 0.3
+    found = rates_of_switch(enter, leave, 0.5)
+    rates = scipy.linalg.logm(np.array([[1 - enter, enter], [leave, 1 - leave]])) / 0.5
+    np.testing.assert_allclose(found, [rates[0, 1], rates[1, 0]])
+
+
+def test_bins__hold_every_dwell():
+    edges = log_bins(1e-3, 2.5)
+    assert edges[0] < 1e-3
+    assert edges[-1] > 2.5
+    np.testing.assert_allclose(np.diff(np.log10(edges)), 1 / 8)
+
+
+# ---- The answer -----------------------------------------------------------------------------------------------------
+
+
+def test_analyse__finds_the_channels_under_a_drift(answer):
+    _, truth = simulated()
+    assert answer.n_channels == 2
+    assert answer.probabilities[2] > 0.9
+    accuracy = np.mean(answer.n_open == truth)
+    assert accuracy > 0.97
+    assert answer.promised_accuracy == pytest.approx(accuracy, abs=0.015)
+    known = {one.name: one for one in answer.estimates}
+    assert known["unit current"].low < 1.0 < known["unit current"].high
+    assert known["opening rate"].low < rates_of_switch(0.02, 0.04, STEP)[0] < known["opening rate"].high
+    assert answer.trust != "none"
+
+
+def test_analyse__noise_alone_has_no_channels():
+    y = np.random.default_rng(3).normal(size=1500)
+    found = analyse(Recording(current=y, step=STEP), channels=(0, 1), progress=False)
+    assert found.n_channels == 0
+
+
+@pytest.mark.parametrize("current", [np.ones(100), np.full(100, np.nan)])
+def test_analyse__refuses_what_has_no_activity(current):
+    with pytest.raises(ch.InvalidInput):
+        analyse(Recording(current=current, step=STEP), progress=False)
+
+
+@pytest.mark.parametrize("options", [{"channels": (3, 2)}, {"channels": (0, 0)}, {"polarity": "sideways"}])
+def test_analyse__refuses(options):
+    y, _ = simulated(columns=100)
+    with pytest.raises(ch.InvalidInput):
+        analyse(Recording(current=y, step=STEP), progress=False, **options)
+
+
+# ---- Files and page -------------------------------------------------------------------------------------------------
+
+
+def test_files__agree_with_the_answer(answer, tmp_path):
+    write_answer(answer, tmp_path, seed=0)
+    table = pd.read_csv(tmp_path / "idealised.tsv", sep="\t")
+    assert list(table.columns) == ["time", "open", "probability"]
+    assert np.array_equal(table["open"], answer.n_open)
+    dwells = pd.read_csv(tmp_path / "dwells.tsv", sep="\t")
+    assert dwells["seconds"].sum() == pytest.approx(answer.recording.seconds)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["channels"]["most_probable"] == 2
+    assert summary["estimates"]["unit_current"]["unit"] == "pA"
+    assert summary["trust"] == answer.trust
+
+
+def test_page__holds_the_samples_and_the_dwells(answer):
+    text = page(answer, "chiasma channels recording.csv")
+    assert len(text) < 2_000_000
+    assert "chiasma channels recording.csv" in text
+    assert len(histograms(answer)) == 3
+    content = trace(answer)
+    codes = np.frombuffer(b64decode(content["y"]), "<u2")
+    back = content["low"] + codes / 65_000 * (content["high"] - content["low"])
+    np.testing.assert_allclose(back, answer.recording.current, atol=1e-3)
+
+
+def test_thinned__keeps_the_extremes():
+    y = np.random.default_rng(1).normal(size=3_000_000)
+    y[1234567], y[7] = 50.0, -50.0
+    places = thinned(y)
+    assert len(places) <= 1_000_000
+    assert {7, 1234567} <= set(places.tolist())

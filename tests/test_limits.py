@@ -1,0 +1,98 @@
+"""What cannot be done is refused before work begins: absurd numbers in arguments, settings and options."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import chiasma as ch
+from chiasma import limits
+from chiasma.cli import app
+from chiasma.io.settings import Settings
+
+MODEL = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+LEARNED = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1.0)))
+Y = [0.1, 2.9, 3.2]
+
+
+def rows_of(copies, n=1):
+    rows = [ch.Row([0, 1], ch.Switch(0.1, 0.1), copies=copies) for _ in range(n)]
+    return ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=1.0))
+
+
+CALLS = {
+    "copies of a row": lambda n: rows_of(n),
+    "columns to simulate": lambda n: MODEL.simulate(n),
+    "exact draws": lambda n: ch.exact.draws(MODEL, Y, n=n),
+    "draws": lambda n: ch.sample(MODEL, Y, draws=n, progress=False),
+    "chains": lambda n: ch.sample(MODEL, Y, draws=1, chains=n, progress=False),
+    "rungs": lambda n: ch.Ladder.geometric(size=n, hottest=10.0),
+    "starts": lambda n: ch.optimise(LEARNED, Y, starts=n, progress=False),
+}
+
+
+@pytest.mark.parametrize("n", [10**9, 10**15, 2**62, 10**30])
+@pytest.mark.parametrize("what", CALLS)
+def test_call__refuses_what_no_machine_can_do(what, n, monkeypatch):
+    """Before: hours of work, or a MemoryError of NumPy's. The machine of the test has little memory."""
+    monkeypatch.setattr(limits, "machine_memory", lambda: 2**30)
+    if what == "draws" and n == 10**9:
+        pytest.skip("may fit into memory")
+    with pytest.raises(ch.ChiasmaError):
+        CALLS[what](n)
+
+
+def test_rows__are_counted_before_they_are_made(monkeypatch):
+    """Twenty thousand rows took half a minute to be refused; a bound on the time would be a timed test."""
+    names = []
+    monkeypatch.setattr("chiasma.models.rows.Rows._keys", lambda self: names.append(self.names))
+    for given in (lambda: rows_of(20_000), lambda: rows_of(1, 20_000)):
+        with pytest.raises(ch.InvalidInput, match="20000 rows need 20000"):
+            given()
+    assert names == []
+
+
+TOML = {
+    "a text for weights": 'weights = "a"',
+    "texts for weights": 'weights = ["a", "b"]',
+    "an integer of 5000 digits": f"weights = [{'1' * 5000}]",
+    "a row of 5000 digits": f"weights = [1, 2]\nfixed = {{{'1' * 5000} = 1}}",
+    "row 10^9": "weights = [1, 2]\nfixed = {1000000000 = 1}",
+    "a text of 5000 digits": f'weights = [1, 2]\nsd = "{"1" * 5000}"',
+}
+
+
+@pytest.mark.parametrize("what", TOML)
+def test_settings__refuse_what_makes_no_sense(what, tmp_path):
+    path = tmp_path / "model.toml"
+    path.write_text(f"[model]\nenter = 0.1\nleave = 0.1\n{TOML[what]}\n")
+    with pytest.raises(ch.InvalidInput):
+        Settings.read(path).model()
+
+
+def test_settings__of_a_billion_rows_are_refused(tmp_path):
+    path = tmp_path / "model.toml"
+    table = "values = [0, 1]\nswitch = {enter = 0.1, leave = 0.1}\ncopies = 1000000000\n"
+    path.write_text(f"[model]\nsd = 1\n[[row]]\n{table}")
+    with pytest.raises(ch.InvalidInput, match="63 bits"):
+        Settings.read(path).model()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["simulate", "OUT", "--sites", 10**15],
+        ["simulate", "OUT", "--tumour", "--sites", 10**15],
+        ["simulate", "OUT", "--tumour", "--samples", 10**15],
+        ["fit", "DATA", "--weights", "1,2", "--sd", 1, "--chains", 10**15],
+        ["fit", "DATA", "--weights", "1,2", "--sd", "1" * 5000],
+        ["fit", "DATA", "--weights", "1,2", "--sd", 1, "--draws", "1" * 5000],
+        ["fit", "DATA", "--weights", "1,2", "--fixed-row", f"{'1' * 5000}=1"],
+    ],
+)
+def test_command__refuses_what_no_machine_can_do(words, tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("value\n" + "\n".join(map(str, np.arange(20) % 3)) + "\n")
+    places = {"OUT": tmp_path / "out.tsv", "DATA": data}
+    result = CliRunner().invoke(app, [str(places.get(word, word)) for word in words])
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
