@@ -1,6 +1,7 @@
 """The public names and where they live; imported when they are first used."""
 
 from . import channels as channels
+from . import datasets as datasets
 from . import exact as exact
 from . import plots as plots
 from .cohort import cohort as cohort
@@ -105,6 +106,7 @@ __all__ = [
     "check_store",
     "cohort",
     "compare",
+    "datasets",
     "diagnostics",
     "exact",
     "log_joint",
