@@ -14,8 +14,8 @@ from chiasma.models.emissions import EMISSIONS
 from chiasma.results import misfit as module
 from chiasma.results.findings import Learn, Use
 from chiasma.results.fit_checks import Traits, fit_findings
-from chiasma.results.misfit import IMPROBABLE, Misfit, misfit, residuals
-from chiasma.results.residuals import LevelNoise, Lines, Shift, Waves, periodic, slow_waves
+from chiasma.results.misfit import IMPROBABLE, FitStatistics, misfit, residuals
+from chiasma.results.residuals import Hum, LevelNoise, Shift, Waves, periodic, slow_waves
 
 EXAMPLES = {
     "gaussian": ch.Gaussian([1.0, 2.0], depth=3.0, sd=0.5),
@@ -261,10 +261,10 @@ def test_check__needs_no_run():
 
 # ---- Remedies --------------------------------------------------------------------------------------------------------
 
-BAD = Misfit(
+BAD = FitStatistics(
     n=10_000, n_pairs=9_999, improbable=0.04, run=1.0, above=0.01, below=0.01, spread=2.0, autocorrelation=0.6,
     worst_site=5, wave_sites=(10, 20), shift=Shift(0.2, 20.0, 0.01),
-    waves=Waves(0.1, 512, 10, 20, -100.0, 0.01, 0.3), lines=Lines(0.005, 0.1, -100.0, 0.01),
+    waves=Waves(0.1, 512, 10, 20, -100.0, 0.01, 0.3), lines=Hum(0.005, 0.1, -100.0, 0.01),
     level_noise=LevelNoise(2.0, 2.0, 30.0),
 )  # fmt: skip
 

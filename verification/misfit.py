@@ -20,7 +20,7 @@ import chiasma as ch
 from chiasma.models.additive import Emission
 from chiasma.results import misfit as module
 from chiasma.results.findings import trust_in
-from chiasma.results.misfit import IMPROBABLE, Misfit, misfit
+from chiasma.results.misfit import IMPROBABLE, FitStatistics, misfit
 from chiasma.types import Floats
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def sampled(model: ch.FactorialHMM, y: Floats, seed: int) -> ch.Posterior:
     return ch.sample(model, y, draws=16, chains=2, seed=seed, progress=False, workers=1)
 
 
-def checked(model: ch.FactorialHMM, y: Floats, seed: int) -> Misfit:
+def checked(model: ch.FactorialHMM, y: Floats, seed: int) -> FitStatistics:
     found = misfit(sampled(model, y, seed))
     assert found is not None
     return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chiasma.report.render import Tone, Verdict
 from chiasma.results.findings import Finding, Severity, Trust, advice, arguments, message, percent
-from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
+from chiasma.results.rivals import CERTAIN, SERIOUS, Region, Rival
 from chiasma.results.summary import Summary
 from chiasma.types import count
 
@@ -115,10 +115,10 @@ def _these(rows: Sequence[str]) -> str:
     return "this one row" if len(rows) == 1 else f"these {len(rows):,} rows"
 
 
-def in_words(explanations: Sequence[Explanation], rows: Sequence[str]) -> str:
+def in_words(explanations: Sequence[Rival], rows: Sequence[str]) -> str:
     """States with the rows that are on and their probabilities.
 
-    >>> one = Explanation(code=1, states=(1, 0, 2), probability=0.52, level=None, arrangements=1)
+    >>> one = Rival(code=1, states=(1, 0, 2), probability=0.52, level=None, arrangements=1)
     >>> in_words([one], ["kettle", "lamp", "washer"])
     's102 (kettle, washer=2) with 52%'
     """

@@ -41,7 +41,7 @@ from chiasma.results.convergence import rhat_text
 from chiasma.results.expected import signal_of_rows
 from chiasma.results.findings import options
 from chiasma.results.parameters import entries
-from chiasma.results.rivals import CERTAIN, SERIOUS, Explanation, Region
+from chiasma.results.rivals import CERTAIN, SERIOUS, Region, Rival
 from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
 from chiasma.results.summary import time_text
 from chiasma.types import Floats, count
@@ -352,7 +352,7 @@ def _region(found: Found, i: int, region: Region) -> Html:
     )
 
 
-def _probability(one: Explanation) -> Html:
+def _probability(one: Rival) -> Html:
     bar = parts.element("span", class_="bar", style=f"width: {8 * one.probability:.2f}rem", aria_hidden="true")
     return parts.element("td", f"{one.probability:.3f} ", bar)
 
@@ -397,7 +397,7 @@ def _around(starts: Any, start: int, stop: int, n: int) -> tuple[int, int]:
     return max(int(starts[own]), start - margin), min(end, stop + margin)
 
 
-def _levels(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
+def _levels(explanations: Sequence[Rival]) -> list[dict[str, Any]]:
     """Distinct signals, each with the states that give it."""
     found: dict[float, list[str]] = {}
     for one in explanations:

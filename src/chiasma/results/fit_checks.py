@@ -18,7 +18,7 @@ from chiasma.models.density import Density
 from chiasma.models.emissions import Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT
 from chiasma.models.factorial import FactorialHMM
 from chiasma.results.findings import Finding, Learn, Remedy, Severity, Use
-from chiasma.results.misfit import IMPROBABLE, Misfit
+from chiasma.results.misfit import IMPROBABLE, FitStatistics
 
 # Probability under the model of what a finding reports; SURE standard errors are rarer.
 RARE, SURE = 1e-4, 5.0
@@ -71,7 +71,7 @@ class Traits(NamedTuple):
         return tuple(map(Learn, self.noise)) if self.learned.isdisjoint(self.noise) else ()
 
 
-def fit_findings(found: Misfit | None, traits: Traits) -> list[Finding]:
+def fit_findings(found: FitStatistics | None, traits: Traits) -> list[Finding]:
     """What the residuals say against the model."""
     if found is None:
         return []
@@ -91,7 +91,7 @@ def _is_bad(finding: Finding) -> bool:
     return finding.severity == "none"
 
 
-def _shift(found: Misfit, traits: Traits) -> list[Finding]:
+def _shift(found: FitStatistics, traits: Traits) -> list[Finding]:
     shift = found.shift
     if shift is None or abs(shift.z) < SURE or abs(shift.mean) < CORRELATED:
         return []
@@ -101,7 +101,7 @@ def _shift(found: Misfit, traits: Traits) -> list[Finding]:
     return [Finding("baseline", _of_displaced(shift.displaced, abs(shift.mean)), facts, remedies)]
 
 
-def _waves(found: Misfit) -> list[Finding]:
+def _waves(found: FitStatistics) -> list[Finding]:
     waves = found.waves
     if waves is None or waves.log_p > math.log(RARE):
         return []
@@ -111,7 +111,7 @@ def _waves(found: Misfit) -> list[Finding]:
     return [Finding("drift", severity, facts, (Use("offset", f"[ch.Smooth(knots={knots})]", f"--drift {knots}"),))]
 
 
-def _lines(found: Misfit) -> list[Finding]:
+def _lines(found: FitStatistics) -> list[Finding]:
     lines = found.lines
     if lines is None:
         return []
@@ -128,7 +128,7 @@ def _of_displaced(displaced: float, sd: float) -> Severity:
     return "limited" if displaced > DISPLACED or sd > WAVE else "note"
 
 
-def _beyond_levels(found: Misfit, traits: Traits) -> list[Finding]:
+def _beyond_levels(found: FitStatistics, traits: Traits) -> list[Finding]:
     findings = []
     for side, share in (("above", found.above), ("below", found.below)):
         if not _is_excess(share, BEYOND, IMPROBABLE / 2, found.n):
@@ -143,7 +143,7 @@ def _beyond_levels(found: Misfit, traits: Traits) -> list[Finding]:
     return findings
 
 
-def _improbable(found: Misfit, traits: Traits) -> list[Finding]:
+def _improbable(found: FitStatistics, traits: Traits) -> list[Finding]:
     rest = found.improbable - found.above - found.below
     if not _is_excess(rest, UNLIKELY, IMPROBABLE, found.n):
         return []
@@ -166,7 +166,7 @@ def _more_than_poisson(traits: Traits) -> tuple[Remedy, ...]:
     return (Use("emission", "ch.NegativeBinomial(...)", "negative-binomial"),) if traits.family == "Poisson" else ()
 
 
-def _width(found: Misfit, traits: Traits) -> list[Finding]:
+def _width(found: FitStatistics, traits: Traits) -> list[Finding]:
     spread = found.spread
     large = abs(math.log(max(spread, 1e-9))) > math.log(WIDER)
     if not large or abs(spread - 1) * math.sqrt(2 * found.n) <= SURE:
@@ -178,7 +178,7 @@ def _width(found: Misfit, traits: Traits) -> list[Finding]:
     return [Finding("noise-underestimated", severity, {"spread": spread}, remedies)]
 
 
-def _by_level(found: Misfit, traits: Traits) -> list[Finding]:
+def _by_level(found: FitStatistics, traits: Traits) -> list[Finding]:
     noise = found.level_noise
     if noise is None or noise.z < SURE or abs(math.log(noise.ratio)) < math.log(WIDER):
         return []

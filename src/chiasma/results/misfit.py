@@ -1,4 +1,4 @@
-"""Misfit: does the fitted model explain the data? Statistics of the residuals of posterior draws, see `residuals`."""
+"""Does the fitted model explain the data? Statistics of the residuals of posterior draws, see `residuals`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.expected import reachable
 from chiasma.results.residuals import (
+    Hum,
     LevelNoise,
-    Lines,
     Shift,
     Waves,
     autocorrelation,
@@ -43,7 +43,7 @@ FARTHEST = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Misfit:
+class FitStatistics:
     """How far residuals are from those of a right model.
 
     n : values that were checked. improbable : share of values of probability below IMPROBABLE, which is their share
@@ -67,7 +67,7 @@ class Misfit:
     shift: Shift | None = None
     waves: Waves | None = None
     wave_sites: tuple[int, int] | None = None
-    lines: Lines | None = None
+    lines: Hum | None = None
     level_noise: LevelNoise | None = None
     time_step: float = 1.0
     time_unit: str = "site"
@@ -91,7 +91,7 @@ class Residuals(NamedTuple):
     signal: Floats
 
 
-def misfit(posterior: Posterior) -> Misfit | None:
+def misfit(posterior: Posterior) -> FitStatistics | None:
     """The statistics; None where the model has no distribution function (a Table, a user's own density), or no data."""
     try:
         return _statistics(posterior)
@@ -99,7 +99,7 @@ def misfit(posterior: Posterior) -> Misfit | None:
         return None
 
 
-def _statistics(posterior: Posterior) -> Misfit | None:
+def _statistics(posterior: Posterior) -> FitStatistics | None:
     found = residuals(posterior)
     if found is None or posterior.data is None:
         return None
@@ -113,7 +113,7 @@ def _statistics(posterior: Posterior) -> Misfit | None:
     starts = np.zeros(z.shape[1], bool)
     starts[posterior.data.starts] = True
     pairs = seen[1:] & seen[:-1] & ~starts[1:, None]
-    return Misfit(
+    return FitStatistics(
         n=int(seen.sum()),
         improbable=float(extreme[:, seen].mean()),
         run=max(run_length(extreme[..., d], pairs[:, d]) for d in range(z.shape[2])),

@@ -72,7 +72,7 @@ class Shift(NamedTuple):
     displaced: float
 
 
-class Lines(NamedTuple):
+class Hum(NamedTuple):
     """Periodic residuals. frequency: of the fundamental, per site. sd: of all lines together."""
 
     frequency: float
@@ -140,7 +140,7 @@ def shift(z: Floats, response: float) -> Shift:
     return Shift(mean, mean * math.sqrt(z.shape[1]), _displaced(abs(mean), response, distance(z)))
 
 
-def periodic(z: Floats, sites: npt.NDArray[np.integer], n_sites: int) -> Lines | None:
+def periodic(z: Floats, sites: npt.NDArray[np.integer], n_sites: int) -> Hum | None:
     """Lines in the periodogram of the residuals at `sites` of n_sites; None where there are none.
 
     >>> rng, t = np.random.default_rng(1), np.arange(5_000)
@@ -169,7 +169,7 @@ def periodic(z: Floats, sites: npt.NDArray[np.integer], n_sites: int) -> Lines |
     near = [between[max(0, i - AROUND) : i + AROUND + 1].mean() for i in lines.tolist()]
     moved = [_displaced(float(sd), float(response), gap) for sd, response in zip(sds, near, strict=True)]
     frequency = _fundamental((lines + FEWEST_PERIODS) / n_sites, power[lines])
-    return Lines(frequency, float(np.hypot.reduce(sds)), float(log_p.min()), min(1.0, float(np.hypot.reduce(moved))))
+    return Hum(frequency, float(np.hypot.reduce(sds)), float(log_p.min()), min(1.0, float(np.hypot.reduce(moved))))
 
 
 def _running_median(power: Floats) -> Floats:

@@ -30,7 +30,7 @@ SAME_LEVEL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Rival:
     """A state of a region.
 
     states : of every row, equal rows in descending order.
@@ -61,12 +61,12 @@ class Region:
     """
 
     segment: Segment
-    explanations: tuple[Explanation, ...]
+    explanations: tuple[Rival, ...]
     level_probability: float | None
     noise: float | None = None
 
     @property
-    def serious(self) -> tuple[Explanation, ...]:
+    def serious(self) -> tuple[Rival, ...]:
         """The explanations that are not negligible."""
         return tuple(one for one in self.explanations if one.probability >= SERIOUS)
 
@@ -77,7 +77,7 @@ class Region:
         return len(found) > 1 and all(level is not None and _same(level, found[0]) for level in found)
 
     @property
-    def rival(self) -> Explanation | None:
+    def rival(self) -> Rival | None:
         return self.explanations[1] if len(self.explanations) > 1 else None
 
     @property
@@ -200,7 +200,7 @@ def _region(
     kept = [code for code, _ in ranked[:N_RIVALS]]
     states = unpack_codes(np.array(kept), posterior.layout).T.tolist()
     found = tuple(
-        Explanation(
+        Rival(
             code=code,
             states=tuple(own),
             probability=share[code] / total,

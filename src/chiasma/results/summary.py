@@ -18,7 +18,7 @@ import xarray as xr
 from chiasma.results.convergence import Convergence, rhat_text
 from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, Place, Say, Trust, headline, in_python, site_text, trust_in
-from chiasma.results.misfit import Misfit
+from chiasma.results.misfit import FitStatistics
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.rich_text import Shown
 from chiasma.results.run_info import RunInfo
@@ -95,7 +95,7 @@ class Summary(Shown):
     parameters: tuple[ParameterSummary, ...]
     exchanges: Exchanges | None
     evidence: Evidence | None
-    misfit: Misfit | None
+    misfit: FitStatistics | None
     accuracy: float | None
     findings: tuple[Finding, ...]
     say: Say = field(default=in_python, compare=False, repr=False)
@@ -147,7 +147,7 @@ class Summary(Shown):
         return Group(*parts)
 
 
-def _named(found: Misfit) -> dict[str, Any]:
+def _named(found: FitStatistics) -> dict[str, Any]:
     """Named tuples as dicts, too."""
     return {name: value._asdict() if hasattr(value, "_asdict") else value for name, value in vars(found).items()}
 
@@ -169,7 +169,7 @@ def summarise(
     betas: Floats,
     exchange_stats: xr.Dataset,
     log_evidence: Evidence | None,
-    misfit: Misfit | None,
+    misfit: FitStatistics | None,
     info: RunInfo,
     findings: Sequence[Finding],
     accuracy: float | None,

@@ -18,7 +18,7 @@ LEAST_SHARE, VALLEY = 0.01, 0.2
 FEWEST, FEWEST_OF_PART = 100, 10
 
 
-class Parts(NamedTuple):
+class Halves(NamedTuple):
     """The share of the draws in the lower part, and the medians of both."""
 
     share: float
@@ -31,7 +31,7 @@ class Parts(NamedTuple):
         return f"{percent}% of the draws near {self.low:.3g}, {100 - percent}% near {self.high:.3g}"
 
 
-def two_parts(values: Floats) -> Parts | None:
+def two_parts(values: Floats) -> Halves | None:
     """The two parts of some draws (n,), if they have two: a few draws may lie between them.
 
     >>> near = np.linspace(1, 2, 100)
@@ -54,7 +54,7 @@ def two_parts(values: Floats) -> Parts | None:
     middle = np.searchsorted(ordered, [low + (high - low) / 3, high - (high - low) / 3])
     if min(middle[0], n - middle[1]) < least or middle[1] - middle[0] >= VALLEY * min(split, n - split):
         return None
-    return Parts(split / n, low, high)
+    return Halves(split / n, low, high)
 
 
 def part_findings(parameters: xr.Dataset) -> list[Finding]:
