@@ -17,6 +17,8 @@ from chiasma.kernels.copy_paths import forward
 
 LOG_HALF = math.log(0.5)
 TAILS = 6.0
+# Counts whose rising factorials are tabulated: those of a site; sums over many sites are computed one by one.
+MOST_TABULATED = 2_000
 # Student's t with seven degrees of freedom at its centre.
 T7_TOP = 16.0 / (5.0 * math.pi * math.sqrt(7.0))
 
@@ -92,18 +94,30 @@ def two_nodes(fraction, n_nodes):
 
 
 @njit
-def log_beta_binomial(a, n, p, precision):
-    """Beta-binomial: a of n, mean p, and precision alpha + beta; with its binomial coefficient."""
-    alpha, beta = p * precision, (1.0 - p) * precision
-    choose = math.lgamma(n + 1.0) - math.lgamma(a + 1.0) - math.lgamma(n - a + 1.0)
-    ways = math.lgamma(a + alpha) + math.lgamma(n - a + beta) - math.lgamma(n + precision)
-    return choose + ways + math.lgamma(precision) - math.lgamma(alpha) - math.lgamma(beta)
+def log_rising(start, out):
+    """out (M + 1, G): lgamma(m + start[g]) - lgamma(start[g]) for m = 0..M."""
+    for g in range(start.shape[0]):
+        out[0, g] = 0.0
+        for m in range(1, out.shape[0]):
+            out[m, g] = out[m - 1, g] + math.log(start[g] + m - 1.0)
+
+
+@njit
+def add_rising(count, start, table, out):
+    """out (G,) += the same at a count, linear between whole ones; table: `log_rising`, for counts below M."""
+    m = int(count)
+    if m + 1 >= table.shape[0]:
+        for g in range(start.shape[0]):
+            out[g] += math.lgamma(count + start[g]) - math.lgamma(start[g])
+        return
+    part = count - m
+    for g in range(start.shape[0]):
+        out[g] += (1.0 - part) * table[m, g] + part * table[m + 1, g]
 
 
 @njit
 def log_of_sum(x, y):
-    top = max(x, y)
-    return top + math.log(math.exp(x - top) + math.exp(y - top))
+    return max(x, y) + math.log1p(math.exp(-abs(x - y)))
 
 
 @njit
@@ -118,20 +132,38 @@ def or_outside(out, outside, log_inside, depth):
 def add_counts(bins, a, b, nodes, precision, homozygous, out):
     """out (T, G) += log-likelihood of units of counts a, b (J,) in their bins; either allele may be the minor one.
 
-    homozygous: P(a unit is no heterozygous site at all); its minor fraction is then that of the first node.
+    Beta-binomial, with its coefficient: alpha + beta is the precision, alpha / precision a node. homozygous: P(a unit
+    is no heterozygous site at all); its minor fraction is then that of the first node.
     """
+    n_nodes = nodes.shape[0]
     log_het = math.log1p(-homozygous)
+    alpha, beta = nodes * precision, (1.0 - nodes) * precision
+    most = 0.0
     for j in range(bins.shape[0]):
-        n, log_hom = a[j] + b[j], 0.0
-        for g in range(nodes.shape[0]):
-            one = log_beta_binomial(a[j], n, nodes[g], precision)
-            other = log_beta_binomial(b[j], n, nodes[g], precision)
-            either = LOG_HALF + log_of_sum(one, other)
-            if homozygous > 0.0:
-                if g == 0:
-                    log_hom = math.log(homozygous) + either
-                either = log_of_sum(log_het + either, log_hom)
-            out[bins[j], g] += either
+        most = max(most, a[j], b[j])
+    most = min(int(most) + 2, MOST_TABULATED)
+    low, high = np.empty((most, n_nodes)), np.empty((most, n_nodes))
+    log_rising(alpha, low)
+    log_rising(beta, high)
+    one, other = np.empty(n_nodes), np.empty(n_nodes)
+    for j in range(bins.shape[0]):
+        n = a[j] + b[j]
+        first = math.lgamma(n + 1.0) - math.lgamma(a[j] + 1.0) - math.lgamma(b[j] + 1.0)
+        first += math.lgamma(precision) - math.lgamma(n + precision) + LOG_HALF
+        one[:] = first
+        other[:] = first
+        add_rising(a[j], alpha, low, one)
+        add_rising(b[j], beta, high, one)
+        add_rising(b[j], alpha, low, other)
+        add_rising(a[j], beta, high, other)
+        row = out[bins[j]]
+        if homozygous > 0.0:
+            log_hom = math.log(homozygous) + log_of_sum(one[0], other[0])
+            for g in range(n_nodes):
+                row[g] += log_of_sum(log_het + log_of_sum(one[g], other[g]), log_hom)
+        else:
+            for g in range(n_nodes):
+                row[g] += log_of_sum(one[g], other[g])
 
 
 @njit
