@@ -233,3 +233,15 @@ def test_read__refuses_a_prior_of_nothing(tmp_path):
     (tmp_path / "a.toml").write_text("[priors]\nstd = {half_normal = 1}\n")
     with pytest.raises(InvalidInput, match=re.escape("section [priors] has no setting 'std'; did you mean 'sd'?")):
         Settings.read(tmp_path / "a.toml")
+
+
+def test_mixed__numbers_and_priors_of_a_file(tmp_path):
+    rows = [ch.Row([0, ch.LogNormal(6, 1), 2000], ch.Sticky(0.1), "heater"), ch.Row([0, 1], ch.Switch(0.1, 0.1))]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian([1.0, ch.Normal(50, 10)], sd=20))
+    Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
+    assert "values = [0.0, {log_normal = [6.0, 1.0]}, 2000.0]" in (tmp_path / "model.toml").read_text()
+    again = Settings.read(tmp_path / "model.toml").model()
+    assert settings_of(again) == settings_of(model)
+    assert again.parameters.names == ["heater.values", "weights"]
+    with pytest.raises(InvalidInput, match="the prior of weights"):
+        Settings(model=GAUSSIAN, priors={"weights": [1.0, 2.0, 3.0]}).model()

@@ -13,7 +13,7 @@ import reference
 from chiasma.errors import InvalidInput
 from chiasma.models.labels import exchangeable_blocks
 from chiasma.models.parameters import Parameters
-from chiasma.models.priors import prior_of
+from chiasma.models.priors import Mixed, prior_of
 
 PRIORS = {
     "normal": (ch.Normal([1.0, -2.0], 0.7), stats.norm([1.0, -2.0], 0.7)),
@@ -237,3 +237,73 @@ def test_marginal__is_the_prior_of_one_entry(name):
         else:
             expected = np.broadcast_to(law.logpdf(x), prior.shape)[entry]
         assert marginal.log_density(np.asarray(x)) == pytest.approx(expected)
+
+
+MIXED = Mixed([0.5, ch.LogNormal(0.3, 0.5), -2.0, ch.Normal(1.0, 2.0), ch.Uniform(-1.0, 3.0), 4.0])
+
+
+@pytest.mark.jit_off
+def test_mixed__numbers_have_no_coordinate_and_no_density():
+    """Between a simplex and another prior: what comes before and after keeps its places."""
+    parameters = Parameters({"shares": ch.Dirichlet([1.0, 2.0])}, {"theta": MIXED, "last": ch.HalfNormal(1)})
+    values = parameters.sample(np.random.default_rng(1))
+    own = parameters.unpack(values)
+    np.testing.assert_array_equal(own["theta"][MIXED.is_number], [0.5, -2.0, 4.0])
+    free = parameters.to_free(values)
+    assert len(free) == parameters.n_free == 1 + 3 + 1
+    np.testing.assert_allclose(parameters.from_free(free), values, rtol=1e-12)
+    expected = ch.Dirichlet([1.0, 2.0]).log_density(own["shares"]) + ch.HalfNormal(1).log_density(own["last"])
+    expected += sum(MIXED.parts[i].log_density(own["theta"][i]) for i in (1, 3, 4))
+    assert parameters.log_prior(values) == pytest.approx(expected, rel=1e-12)
+    assert np.all(parameters.slopes(values)[2:8][MIXED.is_number] == 0)
+    slope = parameters.free_slopes(values, np.zeros(len(values)))
+    for i, step in enumerate(1e-6 * np.eye(len(free))):
+        ends = [parameters.log_prior_free(parameters.from_free(free + sign * step)) for sign in (1, -1)]
+        assert slope[i] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-6)
+
+
+def test_mixed__is_described_and_made_again():
+    again = prior_of(MIXED.describe())
+    assert again.describe() == MIXED.describe()
+    assert MIXED.log_density(MIXED.centre) > -np.inf
+    assert MIXED.log_density(MIXED.centre + 0.01) == -np.inf
+    assert Mixed([ch.Normal(0, 1), 2.0, ch.Normal(0, 1), 2.0]).alike() == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0, ch.Normal([1, 2], 1)], "one number"),
+        ([0, ch.Normal(0, 1).shared("step")], "not shared"),
+        ([0, ch.Normal(0, 1), None], "finite numbers"),
+        ([0, ch.Normal(0, 1), np.nan], "finite numbers"),
+        ([[0, 1], ch.Normal(0, 1)], "one shape"),
+    ],
+)
+def test_mixed__bad_lists_are_refused(values, message):
+    with pytest.raises(InvalidInput, match=message):
+        ch.Row(values, ch.Sticky(0.1))
+
+
+def test_mixed__values_are_learned_in_the_same_way_collapsed_and_given_the_paths():
+    chain = ch.Sticky(0.1)
+    _, y = ch.FactorialHMM(rows=[ch.Row([0, 3.0, 7.0], chain)], emission=ch.Gaussian(sd=0.5)).simulate(150, seed=2)
+    row = ch.Row([0, ch.LogNormal(1, 0.5), 7.0], chain, "heater")
+    model = ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=0.5))
+    options = {"draws": 150, "warmup": 50, "chains": 2, "seed": 1, "progress": False, "exchange": None, "ladder": [1.0]}
+    for update in ("collapsed", "row"):
+        posterior = ch.sample(model, y, update=update, **options)
+        values = posterior.parameters["heater.values"].values
+        assert np.all(values[..., [0, 2]] == [0.0, 7.0])
+        assert abs(values[..., 1].mean() - 3.0) < 0.3
+        assert [one.name for one in posterior.summary().parameters] == ["heater.values[1]"]
+
+
+def test_mixed__weights_have_the_slope_of_the_evidence():
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([ch.Normal(0, 1), 2.0], sd=0.3))
+    density = ch.exact.log_density(model, [0.1, 1.1, 2.9, 2.1, 0.8])
+    x = density.start({"weights": [0.9, 2.0]})
+    _, slope = density.value_and_gradient(x)
+    assert slope == pytest.approx((density(x + 1e-5) - density(x - 1e-5)) / 2e-5, rel=1e-5)
+    with pytest.raises(InvalidInput, match="excludes"):
+        density.start({"weights": [0.9, 2.1]})

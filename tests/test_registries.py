@@ -29,7 +29,7 @@ from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS
 from chiasma.models.chains import CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
-from chiasma.models.priors import PRIORS, Coefficients, Prior
+from chiasma.models.priors import PRIORS, Coefficients, Mixed, Prior
 from chiasma.report.run_directory import RunDirectory
 from chiasma.results.provenance import describe_model, rebuild_model
 from chiasma.sampling.exchanges import EXCHANGES, Exchange
@@ -92,7 +92,7 @@ def test_class__is_registered_or_says_that_it_is_not_for_settings(base):
 def test_class__that_is_not_for_settings():
     outside = {kind for base in REGISTRIES for kind in concrete_subclasses(base)}
     outside -= {kind for registry in REGISTRIES.values() for kind in registry.values()}
-    assert outside == {ch.Custom, ch.Table, ch.Compose, ch.BalancedCrossover, Coefficients, CopyNumber, Samples}
+    assert outside == {ch.Custom, ch.Table, ch.Compose, ch.BalancedCrossover, Coefficients, CopyNumber, Mixed, Samples}
 
 
 @pytest.mark.parametrize("base", REGISTRIES, ids=lambda base: base.__name__)

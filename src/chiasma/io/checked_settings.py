@@ -38,7 +38,7 @@ def _kinds() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {name: {} for name in keys()}
     for setting in all_settings():
         found[setting.section][setting.key] = setting.value
-    found["priors"] = dict.fromkeys(keys()["priors"], dict[str, Any])
+    found["priors"] = dict.fromkeys(keys()["priors"], dict[str, Any] | list[Any])
     return found | {"output": {"tables_only": bool}}
 
 

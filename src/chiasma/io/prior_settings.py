@@ -5,6 +5,7 @@
     depth = {normal = {mean = 180, sd = 30}}  # or by name
     weights = {dirichlet = [1, 1, 1]}
     enter = {beta = [[1, 1, 1], 99]}          # one value per row
+    weights = [{normal = [0, 1]}, 2.0]        # numbers among priors stay as they are
 
 The name of a prior is that of its class in snake case.
 """
@@ -16,7 +17,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from chiasma.errors import InvalidInput
-from chiasma.models.priors import PRIORS, Prior
+from chiasma.models.priors import PRIORS, Mixed, Prior, mixed
 
 
 def prior_names() -> dict[str, type[Prior]]:
@@ -63,8 +64,21 @@ def _by_name(key: str, name: str, wanted: tuple[str, ...], given: Any) -> dict[s
     )
 
 
-def write_prior(prior: Prior) -> dict[str, Any]:
-    """The table from which `read_prior` rebuilds the prior."""
+def read_numbers(key: str, given: Any) -> Any:
+    """Numbers or a prior, or a list of both, as a file has them.
+
+    >>> read_numbers("values", [0, {"normal": [150, 30]}, 2000])
+    [0, Normal(150, 30), 2000]
+    """
+    if isinstance(given, list):
+        return mixed(key, [read_numbers(key, one) for one in given])
+    return read_prior(key, given) if isinstance(given, dict) else given
+
+
+def write_prior(prior: Prior) -> Any:
+    """The table from which `read_prior` rebuilds the prior; of numbers and priors, the list for `read_numbers`."""
+    if isinstance(prior, Mixed):
+        return prior.described(write_prior)
     name = next(name for name, kind in prior_names().items() if kind is type(prior))
     arguments = [getattr(prior, argument).tolist() for argument in prior.arguments]
     table = {name: arguments[0] if len(arguments) == 1 else arguments}

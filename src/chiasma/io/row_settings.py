@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chiasma.errors import InvalidInput
-from chiasma.io.prior_settings import read_prior, write_prior
+from chiasma.io.prior_settings import read_numbers, write_prior
 from chiasma.models.priors import Prior
 from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.models.rows import Row
@@ -58,17 +58,14 @@ def _read_row(number: int, table: dict[str, Any]) -> Row:
                 f"[[row]] number {number}: {name} takes a table of {', '.join(kind.arguments)}, got {given!r}"
             )
         try:
-            chain = kind(**{key: _read(f"{key} of [[row]] number {number}", value) for key, value in given.items()})
+            chain = kind(
+                **{key: read_numbers(f"{key} of [[row]] number {number}", value) for key, value in given.items()}
+            )
         except TypeError as error:
             needed = [key for key, about in kind.arguments.items() if about.required and key not in given]
             raise InvalidInput(f"[[row]] number {number}: {name} needs {' and '.join(needed)}") from error
-    own = {key: _read(f"{key} of [[row]] number {number}", table[key]) for key in PLAIN if key in table}
+    own = {key: read_numbers(f"{key} of [[row]] number {number}", table[key]) for key in PLAIN if key in table}
     return Row(**own, chain=chain)
-
-
-def _read(key: str, value: Any) -> Any:
-    """A prior from its table; anything else as it is."""
-    return read_prior(key, value) if isinstance(value, dict) else value
 
 
 def write_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:

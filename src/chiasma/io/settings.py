@@ -39,7 +39,7 @@ from chiasma.io.options import (
     parameters_of,
     update_names,
 )
-from chiasma.io.prior_settings import read_prior, write_prior
+from chiasma.io.prior_settings import read_numbers, read_prior, write_prior
 from chiasma.io.row_settings import read_rows, write_rows
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import CHAINS, Switches
@@ -190,7 +190,7 @@ class Settings:
 
     def _priors(self) -> dict[str, Prior]:
         """Priors by key; a prior of weights must match the number of weights."""
-        priors = {key: read_prior(key, table) for key, table in self.sections["priors"].items()}
+        priors = {key: _read_prior(key, given) for key, given in self.sections["priors"].items()}
         weights = self.sections["model"].get("weights")
         if "weights" in priors and weights is not None and priors["weights"].shape != np.shape(weights):
             raise InvalidInput(
@@ -247,6 +247,11 @@ def settings_of(model: FactorialHMM) -> dict[str, Any]:
     if model.fixed:
         section["fixed"] = {str(k): x for k, x in model.fixed.items()}
     return {"model": section, "priors": tables}
+
+
+def _read_prior(key: str, given: Any) -> Prior:
+    found = read_numbers(key, given)
+    return found if isinstance(found, Prior) else read_prior(key, given)  # which refuses numbers alone
 
 
 def make_ladder(given: Any) -> Any:

@@ -2,14 +2,14 @@
 
 `chiasma.models.priors` makes the entries, one prior at a time. Entry i has kind[i] and two numbers a[i], b[i];
 constant[i] holds what does not depend on the value. The entries of a simplex are consecutive, the last one of kind
-SIMPLEX_END; it has no free coordinate.
+SIMPLEX_END; it has no free coordinate, nor has a FIXED entry, whose value is always a[i].
 """
 
 import math
 
 from chiasma._jit import njit
 
-NORMAL, LOG_NORMAL, HALF_NORMAL, GAMMA, BETA, UNIFORM, SIMPLEX, SIMPLEX_END = range(8)
+NORMAL, LOG_NORMAL, HALF_NORMAL, GAMMA, BETA, UNIFORM, SIMPLEX, SIMPLEX_END, FIXED = range(9)
 
 
 @njit
@@ -19,6 +19,9 @@ def to_free(kind, a, b, values, free):
     first = 0
     for i in range(kind.shape[0]):
         x = values[i]
+        if kind[i] == FIXED:
+            first = n
+            continue
         if kind[i] == NORMAL:
             free[n] = x
         elif kind[i] <= GAMMA:
@@ -46,6 +49,10 @@ def from_free(kind, a, b, free, values):
     n = 0
     first = 0
     for i in range(kind.shape[0]):
+        if kind[i] == FIXED:
+            values[i] = a[i]
+            first = i + 1
+            continue
         if kind[i] == SIMPLEX_END:
             top = 0.0
             for j in range(i - first):
@@ -79,6 +86,8 @@ def log_density(kind, a, b, constant, values, free):
     total = 0.0
     for i in range(kind.shape[0]):
         x = values[i]
+        if kind[i] == FIXED:
+            continue
         if kind[i] == NORMAL:
             if not -math.inf < x < math.inf:
                 return -math.inf
@@ -122,6 +131,10 @@ def log_density_slopes(kind, a, b, values, free, out):
     total = 0.0  # concentrations of the simplex at hand
     for i in range(kind.shape[0]):
         x = values[i]
+        if kind[i] == FIXED:
+            if not free:
+                out[i] = 0.0
+            continue
         if kind[i] >= SIMPLEX:
             if i == 0 or kind[i - 1] != SIMPLEX:
                 first = n
@@ -161,6 +174,8 @@ def pull_to_free(kind, a, b, values, slopes, out):
     mean = 0.0  # of the slopes over the simplex at hand
     for i in range(kind.shape[0]):
         x = values[i]
+        if kind[i] == FIXED:
+            continue
         if kind[i] >= SIMPLEX:
             if i == 0 or kind[i - 1] != SIMPLEX:
                 first = n

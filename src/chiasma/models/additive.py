@@ -15,7 +15,7 @@ from chiasma.limits import MOST_BITS
 from chiasma.models.arguments import WEIGHTS, Argument
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
-from chiasma.models.priors import Prior, check_prior
+from chiasma.models.priors import Prior, check_prior, mixed
 from chiasma.types import Floats, Integers, as_floats, shown
 
 # Parameters whose squares would overflow or vanish are refused: the data would silently have no say.
@@ -149,6 +149,7 @@ class Additive(Emission):
         return None if name == "weights" and self.default_weights else super().given(name)
 
     def _learn_weights(self, weights: Any, low: float = -np.inf) -> Any:
+        weights = mixed("weights", weights)
         if isinstance(weights, Prior) and weights.shape == ():
             raise InvalidInput(
                 f"the prior of weights must have one value per row, got {weights}; three independent positive weights "
@@ -182,6 +183,7 @@ class Additive(Emission):
         >>> emission.parameter("scale", ch.HalfNormal(2.0), positive=True).round(2).tolist()
         1.35
         """
+        value = mixed(name, value)
         shapes: list[tuple[int, ...]] = [()]
         shape = value.shape if isinstance(value, Prior) else as_floats(name, value).shape
         if per_channel and self.default_weights and len(shape) == 1:

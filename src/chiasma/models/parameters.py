@@ -9,7 +9,7 @@ import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.models.priors import PRIORS, Coefficients, Prior
+from chiasma.models.priors import PRIORS, Coefficients, Mixed, Prior
 from chiasma.types import Floats, as_floats
 
 if TYPE_CHECKING:
@@ -152,13 +152,14 @@ class Parameters:
     def scale(self) -> Floats:
         """(n_free,) widths of the priors in free coordinates, in orders of magnitude: 1 for logarithms and logits."""
         kind, _, spread, _ = self._entries
-        free = kind != kernel.SIMPLEX_END
+        free = (kind != kernel.SIMPLEX_END) & (kind != kernel.FIXED)
         return np.where(kind[free] == kernel.NORMAL, spread[free], 1.0)
 
     def check_gradients(self) -> None:
         """Raise InvalidInput where a prior has no gradient: one of a class of the user's own."""
         for slot in self.slots:
-            if type(slot.prior) not in (*PRIORS.values(), Coefficients):
+            parts = slot.prior.parts if isinstance(slot.prior, Mixed) else [slot.prior]
+            if any(isinstance(one, Prior) and type(one) not in (*PRIORS.values(), Coefficients) for one in parts):
                 raise InvalidInput(
                     f"the prior of {slot.name}, {slot.prior}, has no gradient; use one of {', '.join(PRIORS)}, or "
                     "sample without gradients (update='row' or update='exact')"

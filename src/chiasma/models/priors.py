@@ -8,6 +8,7 @@ entry for the simplex. `chiasma.kernels.priors` computes them from the `entries`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -17,7 +18,7 @@ import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.types import Floats, as_floats, shown
+from chiasma.types import Floats, as_floats, is_a, shown
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 
@@ -526,6 +527,110 @@ class DirichletRows(Prior):
         return []
 
 
+class Mixed(Prior):
+    """Numbers and priors in one list: the numbers stay what they are. Made by `mixed` from what a user gives.
+
+    >>> Mixed([0.0, Normal(150, 30), 2000.0]).centre.tolist()
+    [0.0, 150.0, 2000.0]
+    """
+
+    in_settings: ClassVar[bool] = False  # in files it is a list
+
+    def __init__(self, parts: Any):
+        self.shape = _nested_shape(parts)
+        self.parts = list(_leaves(parts))
+        self.n_free = sum(part.n_free for part in self.parts if isinstance(part, Prior))
+        bounds = [
+            part.support if isinstance(part, Prior) else (np.nextafter(part, -np.inf), part) for part in self.parts
+        ]
+        self.support = min(low for low, _ in bounds), max(high for _, high in bounds)
+
+    @property
+    def is_number(self) -> npt.NDArray[np.bool_]:
+        """Which entries are numbers, of the prior's shape."""
+        return np.array([not isinstance(part, Prior) for part in self.parts]).reshape(self.shape)
+
+    @property
+    def centre(self) -> Floats:
+        return self._array(part.centre if isinstance(part, Prior) else part for part in self.parts)
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        return self._array(part.sample(rng) if isinstance(part, Prior) else part for part in self.parts)
+
+    def _array(self, values: Iterable[Any]) -> Floats:
+        return np.array(list(values), float).reshape(self.shape)
+
+    def log_density(self, value: Floats) -> float:
+        total = 0.0
+        for part, x in zip(self.parts, np.ravel(value), strict=True):
+            total += part.log_density(np.asarray(x)) if isinstance(part, Prior) else 0.0 if x == part else -np.inf
+        return total
+
+    def entries(self) -> tuple[npt.NDArray[np.int64], Floats, Floats, Floats]:
+        nothing = np.zeros(1)
+        found = [
+            part.entries()
+            if isinstance(part, Prior)
+            else (np.array([kernel.FIXED]), np.array([part]), nothing, nothing)
+            for part in self.parts
+        ]
+        kind, a, b, constant = zip(*found, strict=True)
+        return np.concatenate(kind), np.concatenate(a), np.concatenate(b), np.concatenate(constant)
+
+    def alike(self) -> list[list[int]]:
+        return groups_alike(
+            np.stack([np.asarray(own, float) for own in self.entries()], axis=1).reshape(self.shape[0], -1)
+        )
+
+    def marginal(self, entry: tuple[int, ...]) -> Prior:
+        part = self.parts[int(np.ravel_multi_index(entry, self.shape))]
+        assert isinstance(part, Prior)
+        return part
+
+    def described(self, tell: Callable[[Prior], Any]) -> Any:
+        """The nested list, each prior as `tell` has it."""
+        told = np.empty(len(self.parts), object)
+        told[:] = [tell(part) if isinstance(part, Prior) else part for part in self.parts]
+        return told.reshape(self.shape).tolist()
+
+    def describe(self) -> dict[str, Any]:
+        return {"prior": "Mixed", "entries": self.described(Prior.describe)}
+
+    def __repr__(self) -> str:
+        return repr(self.described(lambda part: part)).replace(".0,", ",").replace(".0]", "]")
+
+
+def mixed(name: str, given: Any) -> Any:
+    """A list in which there are priors as one prior; anything else as it is."""
+    if not isinstance(given, list | tuple) or not any(isinstance(part, Prior) for part in _leaves(given)):
+        return given
+    for part in _leaves(given):
+        if isinstance(part, Prior):
+            if part.shape != () or part.shared_as is not None:
+                raise InvalidInput(
+                    f"a prior in the list of {name} is that of one number and is not shared, got {part}; share a "
+                    "prior of the whole list"
+                )
+        elif as_floats(name, part).shape != () or not np.isfinite(as_floats(name, part)):
+            raise InvalidInput(f"{name} lists finite numbers and priors, got {shown(part)}")
+    return Mixed(given)
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    for part in given:
+        if isinstance(part, list | tuple):
+            yield from _leaves(part)
+        else:
+            yield float(part) if is_a(part, int, float, np.number) else part
+
+
+def _nested_shape(given: Any) -> tuple[int, ...]:
+    shapes = {_nested_shape(part) if isinstance(part, list | tuple) else () for part in given}
+    if len(shapes) != 1:
+        raise InvalidInput(f"a list of numbers and priors needs entries of one shape, got {shown(given)}")
+    return (len(given), *shapes.pop())
+
+
 # Registry of priors by name, for files, help texts and stored runs.
 PRIORS: dict[str, type[Prior]] = {
     kind.__name__: kind
@@ -546,9 +651,15 @@ def prior_of(description: Any) -> Any:
     """Rebuild a prior from what `Prior.describe` returned; return anything else unchanged."""
     if not isinstance(description, dict) or "prior" not in description:
         return description
+    if description["prior"] == "Mixed":
+        return Mixed(_rebuilt(description["entries"]))
     own = {name: value for name, value in description.items() if name not in ("prior", "shared")}
     prior = PRIORS[description["prior"]](**own)
     return prior.shared(description["shared"]) if "shared" in description else prior
+
+
+def _rebuilt(entries: Any) -> Any:
+    return [_rebuilt(one) if isinstance(one, list) else prior_of(one) for one in entries]
 
 
 def check_prior(name: str, prior: Prior, shapes: tuple[tuple[int, ...], ...], low: float, high: float) -> None:

@@ -21,7 +21,7 @@ from chiasma.limits import MOST_BITS
 from chiasma.models.arguments import Argument
 from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
-from chiasma.models.priors import Dirichlet, DirichletRows, Prior
+from chiasma.models.priors import Dirichlet, DirichletRows, Prior, mixed
 from chiasma.models.row_chains import RowChain
 from chiasma.types import Floats, as_floats, is_a, is_count, shown
 
@@ -30,8 +30,8 @@ class Row(Learnable):
     """One hidden row, or several that cannot be told apart.
 
     Values, the weight and the parameters of the chain may be priors, and are then learned: one parameter for all copies
-    of a row, which stay equal. `prior.shared("name")` gives several rows one parameter. A fixed row with a learned
-    weight is a baseline.
+    of a row, which stay equal. A list of values may mix numbers, which stay as they are, and priors.
+    `prior.shared("name")` gives several rows one parameter. A fixed row with a learned weight is a baseline.
 
     Parameters
     ----------
@@ -92,6 +92,7 @@ class Row(Learnable):
 
     def _number(self, name: str, given: Any) -> Any:
         """Numbers as they are; a prior is remembered, and its typical value stands in for it."""
+        given = mixed(name, given)
         if not isinstance(given, Prior):
             return given
         if isinstance(given, Dirichlet | DirichletRows):

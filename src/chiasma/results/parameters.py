@@ -17,6 +17,7 @@ from chiasma.models.additive import Additive
 from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.parameters import label
+from chiasma.models.priors import Mixed
 from chiasma.results.arrays import per_draw
 from chiasma.results.convergence import judge
 from chiasma.types import Floats, shown
@@ -29,6 +30,8 @@ QUANTILES = (0.05, 0.95)
 MOST_CURVES = 500
 # Marks coefficients of an offset: they are many, and what they mean is the curve (`Posterior.offset`).
 COEFFICIENTS = "coefficients"
+# Marks which entries of a parameter are numbers in a list with priors: they are not learned.
+NUMBERS = "numbers"
 # Parameters whose values, if there are several, are one per row.
 _BY_ROW = ("weights", "enter", "leave", "initial")
 
@@ -42,6 +45,9 @@ def named_parameters(values: Floats | None, model: FactorialHMM | Density | None
     arrays = {}
     for name, array in model.parameters.unpack(values).items():
         arrays[name] = per_draw(name, array, *_dims(name, array.ndim - 2, name in model.chains.priors, model))
+        prior = next(slot.prior for slot in model.parameters.slots if slot.name == name)
+        if isinstance(prior, Mixed):
+            arrays[name].attrs[NUMBERS] = prior.is_number
         if model.offset is not None and name in model.offset.priors and not name.endswith(".smoothness"):
             arrays[name].attrs[COEFFICIENTS] = True
     return xr.Dataset(arrays)
@@ -67,12 +73,15 @@ class Entry(NamedTuple):
 
 
 def entries(parameters: xr.Dataset) -> Iterator[Entry]:
-    """Every value of every parameter but the coefficients of offsets, in order."""
+    """Every learned value of every parameter but the coefficients of offsets, in order."""
     for parameter, array in parameters.data_vars.items():
         if array.attrs.get(COEFFICIENTS):
             continue
         values = array.transpose("chain", "draw", ...).values
+        numbers = array.attrs.get(NUMBERS)
         for place in np.ndindex(values.shape[2:]):
+            if numbers is not None and numbers[place]:
+                continue
             yield Entry(label(str(parameter), place), str(parameter), place, values[:, :, *place])
 
 

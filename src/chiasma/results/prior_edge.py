@@ -50,7 +50,7 @@ def _baselines(model: FactorialHMM, parameters: xr.Dataset) -> list[tuple[int, E
 
 def _is_at_edge(model: FactorialHMM, entry: Entry) -> bool:
     prior = next((slot.prior for slot in model.parameters.slots if slot.name == entry.parameter), None)
-    if prior is None or prior.support != (0.0, np.inf):
+    if prior is None or prior.marginal(entry.place).support != (0.0, np.inf):
         return False
     rng, marginal = np.random.default_rng(0), prior.marginal(entry.place)
     edge = np.quantile([marginal.sample(rng) for _ in range(PRIOR_DRAWS)], EDGE)

@@ -18,13 +18,14 @@ import numpy as np
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import unpack_codes
+from chiasma.kernels.priors import NORMAL
 from chiasma.kernels.transitions import Matrices, count_moves
 from chiasma.models.additive import Additive
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Slot
-from chiasma.models.priors import Beta, Dirichlet, DirichletRows, Normal
+from chiasma.models.priors import Beta, Dirichlet, DirichletRows, Mixed, Normal
 from chiasma.models.row_chains import Markov, RowChain, Sticky, Switch
 from chiasma.sampling.slices import LogDensity, SliceLines
 from chiasma.types import Floats, Integers
@@ -224,7 +225,7 @@ class GivenPaths:
         for slots in self.linear:
             now: Any = self.model.emission.with_unchecked_values(self.parameters.unpack(values))
             share = beta / now.sd**2
-            places = np.concatenate([np.arange(slot.values.start, slot.values.stop) for slot in slots])
+            places, means, sds = (np.concatenate(own) for own in zip(*map(_normal_entries, slots), strict=True))
             if slots[0].name == "depth":
                 values[places] = _draw_depth(slots[0].prior, share, summary, levels_at(values), rng)
                 continue
@@ -236,7 +237,7 @@ class GivenPaths:
                 at[place] = 1.0
                 columns.append((now.depth * levels_at(at) - base).ravel())
                 at[place] = 0.0
-            values[places] = _draw_linear(np.array(columns).T, base, share, summary, *_normal_priors(slots), rng)
+            values[places] = _draw_linear(np.array(columns).T, base, share, summary, means, sds, rng)
         return values
 
     def levels_of(self, codes: Integers) -> LevelsAt:
@@ -354,7 +355,7 @@ def _linear(model: FactorialHMM) -> list[list[Slot]]:
     """Parameters with Normal priors in batches, in each of which the mean of a Gaussian is linear."""
     if not isinstance(model.emission, Gaussian):
         return []
-    slots = [slot for slot in model.parameters.slots if isinstance(slot.prior, Normal)]
+    slots = [slot for slot in model.parameters.slots if _is_normal(slot)]
     keys = [] if model.rows is None else model.rows.keys
     batches = [{own[name] for own in keys if name in own} for name in ("values", "weight")]
     if model.emission.n_channels is None:
@@ -363,12 +364,18 @@ def _linear(model: FactorialHMM) -> list[list[Slot]]:
     return [batch for batch in found if batch]
 
 
-def _normal_priors(slots: Sequence[Slot]) -> tuple[Floats, Floats]:
-    """(p,) means and standard deviations."""
-    priors: list[Any] = [slot.prior for slot in slots]
-    means = [np.broadcast_to(prior.mean, prior.shape).ravel() for prior in priors]
-    sds = [np.broadcast_to(prior.sd, prior.shape).ravel() for prior in priors]
-    return np.concatenate(means), np.concatenate(sds)
+def _is_normal(slot: Slot) -> bool:
+    """Whether all learned entries are Normal."""
+    if isinstance(slot.prior, Mixed):
+        return slot.name != "depth" and all(isinstance(part, float | Normal) for part in slot.prior.parts)
+    return isinstance(slot.prior, Normal)
+
+
+def _normal_entries(slot: Slot) -> tuple[Integers, Floats, Floats]:
+    """(p,) indices of the learned values, their means and standard deviations."""
+    kind, mean, sd, _ = slot.prior.entries()
+    learned = kind == NORMAL
+    return np.arange(slot.values.start, slot.values.stop)[learned], mean[learned], sd[learned]
 
 
 def _draw_depth(prior: Any, share: Floats, summary: Any, level: Floats, rng: np.random.Generator) -> Floats:

@@ -13,7 +13,7 @@ import numpy as np
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.models.priors import Dirichlet
+from chiasma.models.priors import Dirichlet, Mixed
 from chiasma.types import Floats
 
 # The standard deviation of a normal law is its median absolute value times this.
@@ -93,6 +93,8 @@ def start_from_data(model: FactorialHMM, signal: Signal, drawn: Floats, rng: np.
             moved = named[slot.name] * (scale / depth / max(total, 1e-300))
         else:
             continue
+        if isinstance(slot.prior, Mixed):
+            moved = np.where(slot.prior.is_number, named[slot.name], moved)
         if np.isfinite(slot.prior.log_density(moved)):
             values[slot.values] = moved.ravel()
     return values

@@ -185,13 +185,13 @@ def prior_density(posterior: Posterior, entry: Entry, edges: Floats) -> tuple[Fl
         return None
     prior = next(slot.prior for slot in model.parameters.slots if slot.name == entry.parameter)
     margin = 0.25 * (edges[-1] - edges[0])
-    low, high = max(edges[0] - margin, prior.support[0]), min(edges[-1] + margin, prior.support[1])
+    marginal = prior.marginal(entry.place)
+    low, high = max(edges[0] - margin, marginal.support[0]), min(edges[-1] + margin, marginal.support[1])
     # Without the ends, because the bounds do not belong to the support.
     x = np.linspace(low, high, CURVE_POINTS + 2)[1:-1]
     draws = _ordered_draws(model, entry)
     if draws is not None:
-        return x, _smooth_density(draws, prior.support, x)
-    marginal = prior.marginal(entry.place)
+        return x, _smooth_density(draws, marginal.support, x)
     return x, np.exp([marginal.log_density(np.asarray(at)) for at in x])
 
 
