@@ -21,14 +21,15 @@ from PIL import Image
 from chiasma import atomic
 from chiasma.errors import InvalidInput
 from chiasma.io.tables import write_table
-from chiasma.report import page as parts
+from chiasma.report import page
 from paper.result import ExperimentResult, Figure, Finding, ResultTable, Verdict
 
 # Experiments in the order of the paper; each is a module with run(folder, quick, seed).
 EXPERIMENTS = ("schema", "errata", "toy", "simulation", "timings", "tumour")
 RESULT = "result.json"
+TEMPLATE = Path(__file__).parent / "templates" / "paper.html"
 
-TONES: dict[Verdict, parts.Tone] = {"agrees": "good", "differs": "bad", "beyond the paper": "note"}
+TONES: dict[Verdict, page.Tone] = {"agrees": "good", "differs": "bad", "beyond the paper": "note"}
 SHOWN = re.compile(r"\]\(results/([\w-]+)\.png\)")
 BLOCK = re.compile(r"(<!-- results: ([\w-]+)(?: ([\w.-]+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -109,55 +110,46 @@ def plain(value: Any) -> Any:
 def write_page(records: Sequence[Record], path: Path) -> None:
     """Write one self-contained HTML file: figures and style included, no scripts."""
     overview = [
-        [parts.link(r.result.title, f"#{r.result.name}"), in_words(r.result), f"{r.result.seconds:.0f}"]
-        for r in records
+        [page.link(one.result.title, f"#{one.result.name}"), in_words(one.result), f"{one.result.seconds:.0f}"]
+        for one in records
     ]
     known = " ".join(f"{name} {number}" for name, number in (records[0].versions if records else {}).items())
-    text = parts.document(
-        "The paper, reproduced",
-        parts.header(
-            "The paper, reproduced",
-            "Märtens, Titsias and Yau, ",
-            parts.element("i", "Augmented Ensemble MCMC sampling in Factorial Hidden Markov Models"),
-            " (AISTATS 2019): what it claims, what chiasma finds, experiment by experiment. Figures are numbered as in "
-            "the LaTeX source.",
-        ),
-        parts.table(["experiment", "findings", "seconds"], overview),
-        *(_section(record) for record in records),
-        parts.footer(f"Made with {known}."),
+    text = page.render(
+        TEMPLATE,
+        title="The paper, reproduced",
+        overview=overview,
+        experiments=[_experiment(record) for record in records],
+        footer=f"Made with {known}.",
     )
     atomic.write_text(path, text)
 
 
-def _section(record: Record) -> parts.Html:
+def _experiment(record: Record) -> dict[str, Any]:
     result = record.result
-    quick = parts.Verdict(
+    quick = page.Verdict(
         tone="bad", answer="A quick run:", text="far below the size of the paper, so verdicts mean nothing."
     )
-    findings = [[one.claim, one.ours, parts.badge(one.verdict, TONES[one.verdict])] for one in result.findings]
-    return parts.section(
-        result.title,
-        parts.verdicts([quick]) if record.quick else "",
-        parts.table(["the paper, or a question beyond it", "chiasma", "verdict"], findings, class_="cards"),
-        *(_figure(figure, result.folder) for figure in result.figures),
-        *(_table(table) for table in result.tables),
-        parts.heading("Settings and command"),
-        parts.code(record.command),
-        parts.facts({parts.words(key): _value(value) for key, value in result.settings.items()}),
-        id_=result.name,
-    )
-
-
-def _figure(figure: Figure, folder: Path) -> parts.Html:
-    where = parts.element("b", f"{figure.paper_figure} of the paper. ") if figure.paper_figure else ""
-    png = (folder / f"{figure.stem}.png").read_bytes()
-    return parts.picture(png, parts.joined(where, figure.caption), figure.caption)
-
-
-def _table(table: ResultTable) -> parts.Html:
-    rows = [[_cell(x) for x in row] for row in table.rows]
-    names = [parts.words(name) for name in table.header]
-    return parts.table(names, rows, caption=table.caption, rest=f"{table.stem}.tsv")
+    return {
+        "name": result.name,
+        "title": result.title,
+        "warnings": [quick] if record.quick else [],
+        "findings": [[one.claim, one.ours, page.badge(one.verdict, TONES[one.verdict])] for one in result.findings],
+        "figures": [
+            {"paper_figure": one.paper_figure, "caption": one.caption, "png": result.folder / f"{one.stem}.png"}
+            for one in result.figures
+        ],
+        "tables": [
+            {
+                "names": [page.words(name) for name in one.header],
+                "rows": [[_cell(value) for value in row] for row in one.rows],
+                "caption": one.caption,
+                "rest": f"{one.stem}.tsv",
+            }
+            for one in result.tables
+        ],
+        "command": record.command,
+        "settings": {page.words(key): _value(value) for key, value in result.settings.items()},
+    }
 
 
 def _cell(value: Any) -> str:
@@ -166,7 +158,7 @@ def _cell(value: Any) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{parts.words(str(k))}: {_value(v)}" for k, v in value.items())
+        return "; ".join(f"{page.words(str(k))}: {_value(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_value(item) for item in value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
@@ -225,7 +217,7 @@ def _block(name: str, part: str | None, records: Mapping[str, Record]) -> str:
         lines = [[finding.claim, finding.ours, f"**{finding.verdict}**"] for finding in record.result.findings]
         return _markdown(["the paper, or a question beyond it", "chiasma", "verdict"], lines)
     if part == "run":
-        settings = "; ".join(f"{parts.words(key)}: {_value(value)}" for key, value in record.result.settings.items())
+        settings = "; ".join(f"{page.words(key)}: {_value(value)}" for key, value in record.result.settings.items())
         return f"`{record.command}`, {record.result.seconds:.0f} seconds. Settings: {settings}."
     for table in record.result.tables:
         if table.stem == part:

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from jinja2 import UndefinedError
 
-from chiasma.report.render import SIGNS, TEMPLATES, Verdict, badge, link, render
+from chiasma.report.page import SIGNS, TEMPLATES, Verdict, badge, link, render
 
 HARM = "<script>alert('x')</script>\"'&"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chiasma.errors import InvalidInput
-from chiasma.report.page import SHOWN_LINES
+from chiasma.report.page import MOST_ROWS
 from paper import __main__ as reproduce
 from paper import page, schema, timings, tumour_cases
 from paper.result import ExperimentResult, Figure, Finding, ResultTable
@@ -139,12 +139,12 @@ def test_record__holds_no_infinity(tmp_path):
 
 
 def test_page__escapes_text_and_shortens_tables(tmp_path):
-    long = ResultTable(stem="long", caption="Many", header=["n"], rows=[[n] for n in range(SHOWN_LINES + 5)])
+    long = ResultTable(stem="long", caption="Many", header=["n"], rows=[[n] for n in range(MOST_ROWS + 5)])
     page.write_page([record(tables=[long])], tmp_path / "index.html")
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "Small &amp; &lt;fast&gt;" in html
     assert "x &lt; y" in html
-    assert "The other 5 lines are in long.tsv." in html
+    assert "The other 5 rows are in long.tsv." in html
     assert "10,000" in html
     assert "a b: True" in html
     assert re.search(r"<title>.+</title>", html)

@@ -526,7 +526,7 @@ def test_charts__time_stamps_are_dates_on_the_axis():
     for zone, ahead in ((None, None), (UTC, 0.0), (timezone(timedelta(hours=2)), 7200.0)):
         known = ch.plots.Labels(**labels, zone=zone)
         stretch = Stretch(None, 0, 3, known)
-        sites = charts.Sites(
+        sites = charts.Along(
             stretch=stretch, data=Observations([1.0, 2.0, 1.0]), band=None, rows=[("row_0", np.zeros((1, 3)))],
             places=["", "", ""], states=["s0"] * 3, shares=np.ones(3), value="watts",
         )  # fmt: skip

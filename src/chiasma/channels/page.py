@@ -20,8 +20,8 @@ from chiasma.channels.analysis import ChannelAnswer
 from chiasma.channels.exports import PAGE
 from chiasma.channels.kinetics import log_bins
 from chiasma.channels.summary_text import number_in_words
-from chiasma.report.render import Tone, Verdict, render
-from chiasma.results.findings import headline, message
+from chiasma.report.page import Verdict, judged, render
+from chiasma.results.findings import headline
 from chiasma.types import Floats
 
 MOST_SAMPLES = 1_000_000
@@ -58,7 +58,11 @@ def page(answer: ChannelAnswer, command: str = "") -> str:
         histograms=histograms(answer),
         probabilities=[(fit.n_channels, answer.probabilities[fit.n_channels], fit.log_evidence) for fit in answer.fits],
         estimates=[(one.name, one.value, one.low, one.high, one.unit) for one in answer.estimates],
-        about={"command": command, "chiasma": chiasma.__version__, "found": "; ".join(answer.found) or "no mains hum"},
+        about={
+            "command": command,
+            "settings": None,
+            "facts": {"chiasma": chiasma.__version__, "found": "; ".join(answer.found) or "no mains hum"},
+        },
         width=WIDTH,
         height=HEIGHT,
     )
@@ -70,12 +74,9 @@ def lead(answer: ChannelAnswer) -> str:
 
 
 def verdicts(answer: ChannelAnswer) -> list[Verdict]:
-    """What to read first; the worst finding comes first."""
-    tones: dict[str, Tone] = {"good": "good", "limited": "doubt", "none": "bad", "note": "note"}
-    first, _, text = headline(answer.findings, answer.promised_accuracy).partition(". ")
-    found = [Verdict(tone=tones[answer.trust], answer=f"{first}.", text=text)]
-    found += [Verdict(tone=tones[one.severity], answer=message(one)) for one in answer.findings[1:]]
-    return [*found, Verdict(tone="note", answer=number_in_words(answer))]
+    """What to read first."""
+    found = Verdict(tone="note", answer=number_in_words(answer))
+    return judged(answer.findings, headline(answer.findings, answer.promised_accuracy), [found])
 
 
 # ---- The trace ------------------------------------------------------------------------------------------------------

@@ -362,7 +362,7 @@ def merge(directory: CohortDirectory, plan: CohortPlan) -> list[Outcome]:
         directory.remove_leftovers(outcomes)
         write_cohort_table(directory.table, outcomes)
         write_cohort_store(directory, outcomes)
-        write_page(directory, outcomes, plan.work.picture_shows)
+        write_page(directory, outcomes, plan.work.picture_shows, plan.repeat)
         directory.seal_merged()
     except OSError as error:
         if isinstance(error, ChiasmaError):

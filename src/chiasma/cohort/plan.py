@@ -174,6 +174,16 @@ class CohortPlan:
     def work(self) -> Workflow:
         return WORKFLOWS[self.workflow]
 
+    @property
+    def repeat(self) -> dict[str, Any]:
+        """What the page says of how to repeat the analysis."""
+        options = " --tumour" if self.workflow == "tumour" else ""
+        return {
+            "command": f"chiasma cohort SHEET{options} --seed {self.seed} --out ANOTHER",
+            "seed": self.seed,
+            "settings": json.dumps(self.settings, indent=2),
+        }
+
     def seed_of(self, sample: Sample) -> int:
         """The seed of its line in the sheet, or one made of its name."""
         own: int = sample.settings.get("seed", sample_seed(self.seed, sample.name))

@@ -24,6 +24,7 @@ class Signal:
 
     value, axis : names of the columns of the signal and of the position; None where the file gives none.
     zone : time zone of positions that were time stamps and are seconds since 1970, see `times`; None for numbers.
+    digest : SHA-256 of the data file.
     notes : what was guessed or converted, one sentence each. hints : those of them that ask the reader to act.
     """
 
@@ -35,6 +36,7 @@ class Signal:
     value: str | None = None
     axis: str | None = None
     zone: str | None = None
+    digest: str | None = None
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
 
@@ -126,7 +128,7 @@ class Signal:
         fields = {"y": self.data.y, "starts": self.data.starts, "gaps": self.data.gaps, "position": self.position}
         labels = None if self.chromosome is None else np.array(self.chromosome)
         content: dict[str, Any] = fields | {"end": self.end, "chromosome": labels, "gap_unit": self.gap_unit}
-        content |= {"value": self.value, "axis": self.axis, "zone": self.zone}
+        content |= {"value": self.value, "axis": self.axis, "zone": self.zone, "digest": self.digest}
         content |= {"step": self.data.step, "unit": self.data.unit}
         with atomic.whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
@@ -146,7 +148,7 @@ class Signal:
             )
             labels, unit = content.get("chromosome"), content.get("gap_unit")
             position, end = (content.get(key) for key in ("position", "end"))
-            value, axis, zone = (content.get(key) for key in ("value", "axis", "zone"))
+            value, axis, zone, digest = (content.get(key) for key in ("value", "axis", "zone", "digest"))
             if zone is not None:
                 as_zone(str(zone))
             if any(one is not None and one.shape != (data.n_columns,) for one in (labels, position, end)):
@@ -160,6 +162,7 @@ class Signal:
                 value=None if value is None else str(value),
                 axis=None if axis is None else str(axis),
                 zone=None if zone is None else str(zone),
+                digest=None if digest is None else str(digest),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from chiasma.report.render import Tone, Verdict
-from chiasma.results.findings import Finding, Severity, Trust, advice, arguments, message, percent
+from chiasma.report.page import TONES, Verdict, judged
+from chiasma.results.findings import Finding, advice, arguments, message, percent
 from chiasma.results.rivals import CERTAIN, SERIOUS, Region, Rival
 from chiasma.results.summary import Summary
 from chiasma.types import count
@@ -15,8 +14,6 @@ Where = Callable[[int, int], str]
 
 # Rows of a state that are listed.
 SHOWN_ROWS = 8
-
-TONES: dict[Trust | Severity, Tone] = {"good": "good", "limited": "doubt", "none": "bad", "note": "note"}
 
 
 def answers(
@@ -37,12 +34,7 @@ def answers(
     remedies of a finding.
     """
     found = [
-        trusted(summary),
         *([Verdict(tone="bad", answer="The run was interrupted:", text=interrupted)] if interrupted else []),
-        *(
-            Verdict(tone=TONES[one.severity], answer=message(one, summary.place), text=advice(options(one)))
-            for one in summary.findings
-        ),
         _found(regions, doubtful, sequences),
         *_rivals(regions, doubtful, where, command, rows),
         *_how_sure(regions),
@@ -50,15 +42,11 @@ def answers(
         *_fit(summary),
         _next(summary, doubtful, rows),
     ]
-    if summary.trust != "none":
-        return found
-    return [replace(one, tone="note") if one.tone == "good" else one for one in found]
 
+    def verdict(one: Finding) -> Verdict:
+        return Verdict(tone=TONES[one.severity], answer=message(one, summary.place), text=advice(options(one)))
 
-def trusted(summary: Summary) -> Verdict:
-    """The first line of a page."""
-    answer, _, text = summary.headline.partition(". ")
-    return Verdict(tone=TONES[summary.trust], answer=f"{answer}.", text=text)
+    return judged(summary.findings, summary.headline, found, verdict)
 
 
 def _found(regions: Sequence[Region], doubtful: Sequence[Region], sequences: str) -> Verdict:

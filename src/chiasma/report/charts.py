@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from chiasma.extras import extra
 from chiasma.models.observations import Observations
 from chiasma.report.figures.sites import Labels, Stretch
 from chiasma.report.figures.style import BLACK, BLUE, LOOKS, ORANGE, SKY, VERMILLION, block_means, robust_limits
-from chiasma.report.page import Html
 
 with extra("report"):
     from bokeh.embed import components
@@ -36,6 +35,7 @@ with extra("report"):
     from bokeh.models.annotations import BoxAnnotation
     from bokeh.plotting import figure
     from bokeh.resources import Resources
+    from markupsafe import Markup
 from chiasma.results.expected import Band
 from chiasma.types import Floats
 
@@ -110,29 +110,23 @@ return pieces.length > 1 && (index == 0 || of(ticks[index - 1]) != here) ? `${he
 )
 
 
-@dataclass
-class Charts:
-    """The charts of one page: `add` gives the place of each, `filled` puts them there, with their library."""
+class Embedded(NamedTuple):
+    """The charts of a page, for its template: the library, the place of each chart, and the script that draws them."""
 
-    models: dict[str, Model] = field(default_factory=dict)
-
-    def add(self, name: str, model: Model) -> Html:
-        self.models[name] = model
-        return Html(f'<div class="place" id="place-{name}">{_mark(name)}</div>')
-
-    def filled(self, page: str) -> str:
-        """The page with its charts in their places, and the library in its head."""
-        script, places = _renamed(*components(self.models))
-        for name, place in places.items():
-            page = page.replace(_mark(name), place.strip())
-        library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
-        page = page.replace("</head>", f"{library}\n</head>", 1)
-        return page.replace("</body>", f"{script}\n</body>", 1)
+    library: Markup
+    places: dict[str, Markup]
+    script: Markup
 
 
-def _mark(name: str) -> str:
-    """Where a chart will be; a user's text, which is escaped, cannot hold it."""
-    return f"<!-- chart {name} -->"
+def embedded(models: Mapping[str, Model]) -> Embedded:
+    """Charts by name, ready to be placed."""
+    script, places = _renamed(*components(dict(models)))
+    frame = Markup('<div class="place" id="place-{}">{}</div>')
+    return Embedded(
+        Markup(Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()),
+        {name: frame.format(name, Markup(place.strip())) for name, place in places.items()},
+        Markup(script),
+    )
 
 
 def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -155,7 +149,7 @@ def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sites:
+class Along:
     """What the charts along the sites show. rows: names, and (S - 1, T) probabilities of the states 1, 2, ..."""
 
     stretch: Stretch
@@ -172,27 +166,27 @@ class Sites:
         return self.data.y.reshape(self.data.n_columns, -1)[:, 0]
 
 
-def signal_chart(sites: Sites) -> tuple[Model, Model]:
+def signal_chart(along: Along) -> tuple[Model, Model]:
     """The data with their level above, the probabilities of the rows below: two figures with one x axis."""
-    stretch = sites.stretch
+    stretch = along.stretch
     low, high = stretch.ends
     shared = Range1d(start=low, end=high, bounds=(low, high), min_interval=max((high - low) / 1e5, 1e-9))
-    room = min(150, 46 + 7 * max(len(name) for name, _ in sites.rows))
-    top = _figure(name="signal", height=350, x_range=shared, y_range=_height(*_limits(sites)), min_border_left=room)
+    room = min(150, 46 + 7 * max(len(name) for name, _ in along.rows))
+    top = _figure(name="signal", height=350, x_range=shared, y_range=_height(*_limits(along)), min_border_left=room)
     _pieces(top, stretch)
-    if sites.band is not None:
-        _band(top, stretch, sites.band)
-    _data(top, sites)
+    if along.band is not None:
+        _band(top, stretch, along.band)
+    _data(top, along)
     top.add_layout(BoxAnnotation(name="selected", visible=False, fill_color=ORANGE, fill_alpha=0.18, line_color=None))
-    top.yaxis.axis_label = sites.value
+    top.yaxis.axis_label = along.value
     top.xaxis.visible = False
     top.xgrid.visible = False
-    height = 60 + max(20, min(44, 300 // len(sites.rows))) * len(sites.rows)
+    height = 60 + max(20, min(44, 300 // len(along.rows))) * len(along.rows)
     below = _figure(
         name="rows", height=height, x_range=shared, toolbar_location=None, min_border_left=room, output_backend="canvas"
     )
     _pieces(below, stretch)
-    _rows(below, sites)
+    _rows(below, along)
     _axis_along_sites(below, stretch)
     return top, below
 
@@ -292,9 +286,9 @@ def _quiet_legend(fig: Any) -> None:
     fig.legend.border_line_alpha = 0
 
 
-def _limits(sites: Sites) -> tuple[float, float]:
-    shown = [] if sites.band is None else [sites.band.low[~np.isnan(sites.y)], sites.band.high[~np.isnan(sites.y)]]
-    return robust_limits(sites.y, [*shown, np.zeros(0)])
+def _limits(along: Along) -> tuple[float, float]:
+    shown = [] if along.band is None else [along.band.low[~np.isnan(along.y)], along.band.high[~np.isnan(along.y)]]
+    return robust_limits(along.y, [*shown, np.zeros(0)])
 
 
 def _pieces(fig: Any, stretch: Stretch) -> None:
@@ -319,8 +313,8 @@ def _band(fig: Any, stretch: Stretch, band: Band) -> None:
     fig.line("x", "y", source=line, color=LEVEL, line_width=2, legend_label="posterior mean")
 
 
-def _data(fig: Any, sites: Sites) -> None:
-    stretch, y = sites.stretch, sites.y
+def _data(fig: Any, along: Along) -> None:
+    stretch, y = along.stretch, along.y
     limits = fig.y_range.start, fig.y_range.end
     columns: dict[str, Any] = {"x": stretch.centre}
     if stretch.is_thinned:
@@ -328,12 +322,12 @@ def _data(fig: Any, sites: Sites) -> None:
         columns |= {"y": _small(high), "low": _small(low), "left": stretch.left, "right": stretch.right}
     else:
         columns["y"] = _small(y)
-    columns |= {"place": list(sites.places), "state": list(sites.states), "share": _small(sites.shares)}
-    if sites.band is not None:
-        columns["level"] = _small(stretch.mean(sites.band.mean))
+    columns |= {"place": list(along.places), "state": list(along.states), "share": _small(along.shares)}
+    if along.band is not None:
+        columns["level"] = _small(stretch.mean(along.band.mean))
         columns["from"], columns["to"] = (
-            _small(stretch.lowest(sites.band.low)),
-            _small(stretch.highest(sites.band.high)),
+            _small(stretch.lowest(along.band.low)),
+            _small(stretch.highest(along.band.high)),
         )
     source = ColumnDataSource(columns, name="sites")
     if stretch.is_thinned:
@@ -349,7 +343,7 @@ def _data(fig: Any, sites: Sites) -> None:
     _beyond(fig, stretch, y, limits)
     value = "@low{0.[0000]} to @y{0.[0000]}" if stretch.is_thinned else "@y{0.[0000]}"
     tips = [("", "@place"), ("value", value)]
-    if sites.band is not None:
+    if along.band is not None:
         tips.append(("level", "@level{0.[0000]} (5–95%: @from{0.[0000]} to @to{0.[0000]})"))
     tips.append(("state", "@state, probability @share{0.000}"))
     fig.add_tools(HoverTool(renderers=[drawn], tooltips=tips, mode="vline", limit=1, point_policy="snap_to_data"))
@@ -374,15 +368,15 @@ def _beyond(fig: Any, stretch: Stretch, y: Floats, limits: tuple[float, float]) 
             )
 
 
-def _rows(fig: Any, sites: Sites) -> None:
+def _rows(fig: Any, along: Along) -> None:
     """A band per row, filled as high as the row is probably on; higher states are darker."""
-    stretch = sites.stretch
+    stretch = along.stretch
     shown = ~stretch.blank
     parts: dict[str, list[Any]] = {
         name: [] for name in ("left", "right", "bottom", "top", "row", "state", "p", "shade")
     }
-    n = len(sites.rows)
-    for k, (name, probabilities) in enumerate(sites.rows):
+    n = len(along.rows)
+    for k, (name, probabilities) in enumerate(along.rows):
         foot = np.zeros(len(stretch.first))
         n_states = len(probabilities)
         for state in range(n_states, 0, -1):
@@ -409,13 +403,13 @@ def _rows(fig: Any, sites: Sites) -> None:
         left="left", right="right", bottom="bottom", top="top", source=source, fill_color="shade", line_color="shade",
         line_width=1,
     )  # fmt: skip
-    several = any(len(probabilities) > 1 for _, probabilities in sites.rows)
+    several = any(len(probabilities) > 1 for _, probabilities in along.rows)
     tips = [("row", "@row"), *([("state", "@state")] if several else []), ("probability", "@p{0.000}")]
     fig.add_tools(HoverTool(renderers=[drawn], tooltips=tips))
     fig.y_range = _height(-0.1, n)
     fig.yaxis.ticker = FixedTicker(ticks=[n - 1 - k + 0.43 for k in range(n)])
     fig.yaxis.major_label_overrides = {
-        n - 1 - k + 0.43: name if len(name) <= 18 else f"{name[:17]}…" for k, (name, _) in enumerate(sites.rows)
+        n - 1 - k + 0.43: name if len(name) <= 18 else f"{name[:17]}…" for k, (name, _) in enumerate(along.rows)
     }
     fig.grid.visible = False
     fig.yaxis.major_tick_in = fig.yaxis.major_tick_out = 0

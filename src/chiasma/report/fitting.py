@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
@@ -14,6 +14,7 @@ from chiasma.io.estimates import estimated, in_words
 from chiasma.io.settings import Settings, fresh_seed
 from chiasma.io.signal import Signal
 from chiasma.io.tables import read_signal
+from chiasma.report.page import digest_of
 from chiasma.report.report import Report, Say, write_report
 from chiasma.report.run_directory import RunDirectory
 from chiasma.results.posterior import Posterior
@@ -78,7 +79,7 @@ def fit_file(
     settings = settings.merged(output={"tables_only": True} if tables_only else {})
     tables_only = settings.tables_only()
     settings.check_learned(learn)
-    signal = read(source, settings.columns())
+    signal = replace(read(source, settings.columns()), digest=digest_of(source))
     given = settings
     settings, numbers = estimated(given, signal.data, learn)
     settings = completed(settings.learning(learn))

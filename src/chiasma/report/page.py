@@ -1,169 +1,183 @@
-"""Parts of an HTML page: header, verdicts, tables, facts, pictures, charts, and the document around them.
+"""Pages from Jinja2 templates: the environment, what every page says first, and its Content-Security-Policy.
 
-Every part is a function that returns Html. Text that is not Html is escaped wherever it enters a part, so that the name
-of a file, a sample or a row cannot become markup. The style has light and dark colours, narrow screens and print.
+A template extends base.html and takes parts from macros.html. Whatever it prints is escaped unless it is Markup, so
+that the name of a file, a sample or a row cannot become HTML. Style sheets and scripts are files among the templates.
 
->>> str(paragraph("a < b"))
-'<p>a &lt; b</p>'
->>> str(paragraph("see ", link("the table", "segments.tsv")))
-'<p>see <a href="segments.tsv">the table</a></p>'
+>>> str(link("a < b", "segments.tsv"))
+'<a href="segments.tsv">a &lt; b</a>'
 """
 
 from __future__ import annotations
 
+import math
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any, Literal
 
-from markupsafe import Markup as Html
-from markupsafe import escape
+from chiasma.extras import extra
+from chiasma.results.findings import Finding, Severity, Trust, advice, message, options, trust_in
 
-from chiasma.report.policy import with_policy
-from chiasma.report.render import MOST_ROWS as SHOWN_LINES
-from chiasma.report.render import SIGNS, TEMPLATES, Tone, Verdict, number, numeric_columns, words
+with extra("report"):
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
 
-STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+TEMPLATES = Path(__file__).parent / "templates"
+
+# good: nothing to do. doubt: read it. bad: do something first. note: neither.
+Tone = Literal["good", "doubt", "bad", "note"]
+# The sign of a verdict tells its tone; the colour only repeats it.
+SIGNS: dict[Tone, str] = {"good": "✓", "doubt": "?", "bad": "!", "note": "•"}
+TONES: dict[Trust | Severity, Tone] = {"good": "good", "limited": "doubt", "none": "bad", "note": "note"}
+# Rows of a table on a page.
+MOST_ROWS = 60
+SCRIPT = re.compile(r"<script([^>]*)>(.*?)</script>", re.DOTALL)
 
 
-def html(value: object) -> Html:
-    """Html unchanged, anything else as escaped text."""
-    return value if isinstance(value, Html) else escape(str(value))
+# ---- What a page says first ------------------------------------------------------------------------------------------
 
 
-def joined(*parts: object) -> Html:
-    return Html("".join(html(part) for part in parts))
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A judgement in words: a short answer, and what is behind it."""
+
+    tone: Tone
+    answer: str
+    text: str = ""
 
 
-def element(tag: str, *parts: object, **attributes: object) -> Html:
-    """An element. Attributes: class_ for class, data_label for data-label; True has no value, None is left out.
+def plain_verdict(finding: Finding) -> Verdict:
+    """A finding with its remedies as options of the command line."""
+    return Verdict(tone=TONES[finding.severity], answer=message(finding), text=advice(options(finding, {})))
 
-    >>> str(element("td", "<1", class_="number", data_label='a"b'))
-    '<td class="number" data-label="a&#34;b">&lt;1</td>'
+
+def judged(
+    findings: Sequence[Finding],
+    headline: str,
+    answers: Iterable[Verdict] = (),
+    verdict: Callable[[Finding], Verdict] = plain_verdict,
+) -> list[Verdict]:
+    """The top of every page: whether to trust it, the findings, then the answers.
+
+    An answer has no green mark unless the trust is good. headline : of the same findings, in words.
     """
-    texts = []
-    for name, value in attributes.items():
-        if value is None or value is False:
-            continue
-        key = name.rstrip("_").replace("_", "-")
-        texts.append(f" {key}" if value is True else f' {key}="{escape(str(value))}"')
-    return Html(f"<{tag}{''.join(texts)}>{joined(*parts)}</{tag}>")
+    trust = trust_in(findings)
+    first, _, text = headline.partition(". ")
+    whole = Verdict(tone=TONES[trust], answer=f"{first}.", text=text)
+    if trust != "good":
+        answers = [replace(one, tone="note") if one.tone == "good" else one for one in answers]
+    return [whole, *map(verdict, findings), *answers]
 
 
-def document(title: str, *parts: object, head: Html | None = None, pictures_beside: bool = False) -> str:
-    """The whole page. Style and scripts (`head`) are inside, and pictures, unless they are in its folder."""
-    page = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{html(title)}</title>
-<style>{STYLE}</style>
-{head or ""}</head>
-<body>
-{joined(*parts)}
-</body>
-</html>
-"""
-    return with_policy(page, pictures_beside=pictures_beside)
+def digest_of(file: Path) -> str:
+    """The SHA-256 of a file, by which a reader can tell whether theirs is the same; a word where there is no file."""
+    try:
+        with file.open("rb") as content:
+            return file_digest(content, "sha256").hexdigest()
+    except OSError:
+        return "unknown"
 
 
-def header(title: str, *lead: object) -> Html:
-    """The head of a page: its title, and one line of what it is about."""
-    return element("header", element("h1", title), paragraph(*lead) if lead else "")
+# ---- Templates -------------------------------------------------------------------------------------------------------
 
 
-def footer(*parts: object) -> Html:
-    return element("footer", *parts)
+def render(template: str | Path, /, *, evaluates: bool = False, pictures_beside: bool = False, **context: Any) -> str:
+    """A page as text. template: a name among the templates of this package, or the path of another one.
 
-
-def section(title: str, *parts: object, id_: str | None = None) -> Html:
-    return element("section", element("h2", title), *parts, id_=id_)
-
-
-def heading(text: str) -> Html:
-    return element("h3", text)
-
-
-def paragraph(*parts: object, class_: str | None = None) -> Html:
-    return element("p", *parts, class_=class_)
-
-
-def link(text: str, address: str) -> Html:
-    return element("a", text, href=address)
-
-
-def code(text: str) -> Html:
-    return element("pre", text)
-
-
-def badge(text: str, tone: Tone) -> Html:
-    return element("span", text, class_=f"badge {tone}")
-
-
-def verdicts(found: Iterable[Verdict]) -> Html:
-    """Verdicts below each other, each with its sign, its answer in bold, and its text."""
-    items = [
-        element(
-            "li",
-            element("span", SIGNS[one.tone], class_="sign", aria_hidden="true"),
-            element("div", element("b", one.answer), " " if one.text else "", one.text),
-            class_=one.tone,
-        )
-        for one in found
-    ]
-    return element("ul", *items, class_="verdicts")
-
-
-def facts(known: Mapping[str, object]) -> Html:
-    """Names and values below each other."""
-    return element("dl", *(joined(element("dt", name), element("dd", value)) for name, value in known.items()))
-
-
-def table(
-    names: Sequence[object],
-    rows: Sequence[Sequence[object]],
-    *,
-    caption: str = "",
-    rest: str = "",
-    most: int = SHOWN_LINES,
-    class_: str = "table",
-) -> Html:
-    """A table; columns of numbers are set flush right. rest: where the lines beyond `most` are, such as a file.
-
-    On a narrow screen every cell carries the name of its column (class "cards") or the table scrolls (class "table").
+    evaluates : its scripts compile others, as those of Bokeh do. pictures_beside : it shows pictures of its folder.
     """
-    numeric = numeric_columns(len(names), rows)
-    marks = ["number" if is_number else None for is_number in numeric]
-    head = element("tr", *(element("th", name, class_=m, scope="col") for name, m in zip(names, marks, strict=True)))
-    body = [
-        element("tr", *(_cell(x, name, m) for x, name, m in zip(row, names, marks, strict=True))) for row in rows[:most]
-    ]
-    more = len(rows) - most
-    note = f" The other {more:,} lines are in {rest}." if more > 0 and rest else ""
-    parts = [element("caption", caption, note)] if caption or note else []
-    whole = element("table", *parts, element("thead", head), element("tbody", *body), class_=class_)
-    return element("div", whole, class_="scroll", tabindex="0")
+    folder = template.parent if isinstance(template, Path) else TEMPLATES
+    name = template.name if isinstance(template, Path) else template
+    page = _environment(folder).get_template(name).render(context)
+    return page.replace("<head>\n", f"<head>\n{_policy(page, evaluates, pictures_beside)}\n", 1)
 
 
-def picture(png: bytes, caption: object, alternative: str) -> Html:
-    """A PNG inside the page. alternative: what it shows, for those who do not see it."""
-    source = f"data:image/png;base64,{b64encode(png).decode('ascii')}"
-    image = Html(f'<img src="{source}" alt="{escape(alternative)}">')
-    return element("figure", image, element("figcaption", caption))
+def _policy(page: str, evaluates: bool, pictures_beside: bool) -> str:
+    """The page runs the scripts that it has inside, named by their hashes, and loads nothing from elsewhere."""
+    bodies = [body for about, body in SCRIPT.findall(page) if "application/json" not in about]
+    hashes = [f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'" for body in bodies]
+    scripts = " ".join(dict.fromkeys(hashes)) + (" 'unsafe-eval'" if evaluates else "")
+    parts = {
+        "default-src": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "img-src": "data: 'self' file:" if pictures_beside else "data:",
+        "style-src": "'unsafe-inline'",
+        "script-src": scripts.strip() or "'none'",
+    }
+    content = "; ".join(f"{name} {allowed}" for name, allowed in parts.items())
+    return f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{content}">'
 
 
-def chart(drawing: Html, caption: object, label: str) -> Html:
-    """An interactive chart. label: what it shows, for those who do not see it; keys reach it by Tab."""
-    return element(
-        "figure",
-        element("div", drawing, class_="chart", role="group", tabindex="0", aria_label=label),
-        element("figcaption", caption),
+@cache
+def _environment(folder: Path) -> Environment:
+    found = Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    found.filters |= {"number": number, "words": words, "data_uri": data_uri}
+    found.globals |= {
+        "SIGNS": SIGNS,
+        "MOST_ROWS": MOST_ROWS,
+        "asset": lambda name: _asset(folder, name),
+        "badge": badge,
+        "link": link,
+        "numeric_columns": numeric_columns,
+    }
+    return found
 
 
-def _cell(value: object, name: object, mark: str | None) -> Html:
-    shown = value if isinstance(value, Html) else number(value)
-    return element("td", shown, class_=mark, data_label=None if isinstance(name, Html) else str(name))
+def _asset(folder: Path, name: str) -> Markup:
+    """A style sheet or a script as it is, which Jinja must not read: braces mean other things there."""
+    path = next(place / name for place in (folder, TEMPLATES) if (place / name).exists())
+    return Markup(path.read_text(encoding="utf-8").rstrip("\n"))
 
 
-__all__ = ["SHOWN_LINES", "SIGNS", "STYLE", "Html", "Tone", "Verdict", "number", "words"]
+def link(text: object, address: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(address, text)
+
+
+def badge(text: object, tone: Tone) -> Markup:
+    return Markup('<span class="badge {}">{}</span>').format(tone, text)
+
+
+def data_uri(png: bytes | Path) -> str:
+    content = png.read_bytes() if isinstance(png, Path) else png
+    return f"data:image/png;base64,{b64encode(content).decode('ascii')}"
+
+
+def number(value: Any, digits: int = 4) -> Any:
+    """A number for readers: counts with commas, others to some significant digits; empty if unknown. Text unchanged.
+
+    >>> number(10877), number(0.123456), number(None), number(float("nan"))
+    ('10,877', '0.1235', '', '')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.{digits}g}" if isinstance(value, float) else value
+
+
+def words(key: str) -> str:
+    """The name of a setting or a column, without underscores."""
+    return key.replace("_", " ")
+
+
+def numeric_columns(n: int, rows: Sequence[Sequence[object]]) -> list[bool]:
+    """Which of the n columns of a table hold numbers, or text of numbers.
+
+    >>> numeric_columns(3, [["a", 1.5, "12%"], ["b", None, ""]])
+    [False, True, True]
+    """
+    shape = re.compile(r"(-?[\d.,]+(e[-+]?\d+)?%?)?")
+    return [all(row[i] is None or shape.fullmatch(str(row[i])) for row in rows) for i in range(n)]

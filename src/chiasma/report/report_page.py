@@ -1,14 +1,13 @@
 """report.html: the answers of a run in words, then its charts, rivals, parameters, checks and settings on one page.
 
 The page is one file that loads nothing: charts and their library are inside (`charts`), and so are the few lines that
-connect its buttons with the charts (report.js). Links lead to the tables and figures beside it.
+connect its buttons with the charts (templates/report.js). Links lead to the tables and figures beside it. Here is what
+templates/report.html prints.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,12 @@ from chiasma import atomic
 from chiasma.io.options import flags
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.labels import exchangeable_blocks
-from chiasma.report import page as parts
 from chiasma.report.answers import answers, apart_text, same_level_text
 from chiasma.report.charts import (
     MOST_BLOCKS,
     MOST_SITES,
-    Charts,
-    Sites,
+    Along,
+    embedded,
     ladder_chart,
     parameter_chart,
     region_chart,
@@ -34,12 +32,11 @@ from chiasma.report.charts import (
 )
 from chiasma.report.figures.parameters import histogram, prior_density
 from chiasma.report.figures.sites import Stretch
-from chiasma.report.page import Html
-from chiasma.report.policy import with_policy
+from chiasma.report.page import Verdict, link, render, words
 from chiasma.report.run_tables import SCHEMA
 from chiasma.results.convergence import rhat_text
 from chiasma.results.expected import signal_of_rows
-from chiasma.results.findings import options
+from chiasma.results.findings import options, site_text
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Region, Rival
 from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
@@ -47,6 +44,8 @@ from chiasma.results.summary import time_text
 from chiasma.types import Floats, count
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from chiasma.report.report import Found
 
 # Rival regions and parameters that the page shows; the tables have all.
@@ -57,38 +56,41 @@ REGION_BLOCKS, AROUND = 1_000, 0.25
 # Explanations below this probability are left to the table.
 NEGLIGIBLE = 0.005
 
-STYLE = """
-.chart { outline-offset: 4px; overflow: hidden; }
-.moves { display: flex; flex-wrap: wrap; gap: .4rem; margin: .5rem 0; }
-button { font: inherit; color: var(--link); background: var(--soft); border: 1px solid var(--line);
-  border-radius: .25rem; padding: .15rem .6rem; cursor: pointer; text-align: left; }
-button[aria-pressed="true"] { background: var(--note-back); color: var(--ink); border-color: var(--ink); }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: 1rem; }
-.bar { display: inline-block; height: .7rem; background: var(--mark); vertical-align: baseline; }
-.list .scroll { max-height: 24rem; overflow-y: auto; border-bottom: 1px solid var(--line); }
-@media (min-width: 40rem) { .list td { white-space: nowrap; } }
-.list thead { position: sticky; top: 0; }
-td.on, td.off { text-align: center; }
-td.on { background: var(--mark); color: var(--paper); }
-td.off { background: var(--unmark); }
-.bk-Figure, .place { --bk-background-fill-color: transparent; --bk-border-fill-color: transparent;
-  --bk-outline-line-color: var(--line); --bk-axis-label-text-color: var(--ink); --bk-axis-line-color: var(--quiet);
-  --bk-major-label-text-color: var(--quiet); --bk-major-tick-line-color: var(--quiet);
-  --bk-minor-tick-line-color: var(--line); --bk-grid-line-color: var(--line); --bk-title-text-color: var(--ink);
-  --bk-text-color: var(--ink); --bk-label-text-color: var(--ink); --bk-legend-background-fill-color: var(--paper); }
-"""
-
 
 def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Write report.html. content: that of summary.json. about: name, settings, the command that repeats the run,
-    and how far it came if it was interrupted.
+    """Write report.html. content: that of summary.json. about: name, settings, command, and how far an interrupted run
+    came.
     """
-    charts = Charts()
     name = about.get("name") or run.resolve().name
+    models: dict[str, Any] = {}
+    parts: dict[str, Any] = {
+        "signal": _signal(found, models),
+        "rivals": _rivals(found, models),
+        "parameters": _parameters(found, models),
+        "checks": _checks(found, models),
+    }
+    page = render(
+        "report.html",
+        evaluates=True,
+        title=f"{name}: chiasma report",
+        heading=f"{name}: what the fit found",
+        lead=_lead(found),
+        answers=_answers(found, about.get("interrupted", "")),
+        charts=embedded(models),
+        files=_files(found),
+        about=_repeat(content, about, found.signal.digest),
+        regions=_regions(found),
+        version=content.get("chiasma", ""),
+        **parts,
+    )
+    atomic.write_text(run / "report.html", page)
+
+
+def _answers(found: Found, interrupted: str) -> list[Verdict]:
     n_sequences = len(found.signal.data.starts)
     noun = "chromosome" if found.signal.chromosome else "sequence"
     known = flags()
-    told = answers(
+    return answers(
         found.summary,
         found.regions,
         found.doubtful,
@@ -96,132 +98,78 @@ def write_page(found: Found, run: Path, content: Mapping[str, Any], about: Mappi
         found.command,
         names_of_rows(found.posterior),
         f" on {count(n_sequences, noun)}" if n_sequences > 1 else "",
-        about.get("interrupted", ""),
+        interrupted,
         lambda finding: options(finding, known),
     )
-    head = Html(f"<style>{STYLE}</style>\n")
-    page = parts.document(
-        f"{name}: chiasma report",
-        parts.header(f"{name}: what the fit found", found.signal.in_words(), _rows_text(found)),
-        parts.verdicts(told),
-        _signal(found, charts),
-        _rivals(found, charts),
-        _parameters(found, charts),
-        _checks(found, charts),
-        _files(found, run),
-        _settings(content, about),
-        parts.footer(f"Made by chiasma {content.get('chiasma', '')}. This page needs no network."),
-        _regions_script(found),
-        head=head,
-    )
-    glue = files("chiasma.report").joinpath("report.js").read_text(encoding="utf-8")
-    page = charts.filled(page).replace("</body>", f"<script>\n{glue}</script>\n</body>")
-    atomic.write_text(run / "report.html", with_policy(page, evaluates=True))
 
 
-def _rows_text(found: Found) -> str:
+def _lead(found: Found) -> str:
     names = names_of_rows(found.posterior)
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     n_draws = found.posterior.draws.sizes["chain"] * found.posterior.draws.sizes["draw"]
-    return f"; {count(len(names), 'row')} ({shown}); {count(n_draws, 'draw')}."
+    return f"{found.signal.in_words()}; {count(len(names), 'row')} ({shown}); {count(n_draws, 'draw')}."
 
 
-def _thinned_text(stretch: Stretch, n: int) -> str:
-    """How many sites a mark stands for, and the command that shows single ones."""
-    edges = np.append(stretch.first, n)
-    middle = len(stretch.first) // 2
-    first, last = edges[middle], edges[middle + 1] - 1
-    return (
-        f" There are {n:,} sites: each mark spans the lowest to the highest of up to {np.diff(edges).max():,} "
-        f"neighbours, however far you zoom in. To see single sites: chiasma show RUN --region {first}-{last}"
-    )
+# ---- The signal ------------------------------------------------------------------------------------------------------
 
 
-def _signal(found: Found, charts: Charts) -> Html:
+def _signal(found: Found, models: dict[str, Any]) -> dict[str, Any]:
     posterior, data = found.posterior, found.signal.data
     n = data.n_columns
     stretch = Stretch(data, 0, n, found.labels, MOST_BLOCKS if n > MOST_SITES else None)
     rows = [(_row_label(row), row.probabilities) for row in row_probabilities(posterior)]
     owner = np.repeat(np.arange(len(found.regions)), [one.segment.n_sites for one in found.regions])
-    last = np.append(stretch.first[1:], n)
-    sites = Sites(
+    edges = np.append(stretch.first, n)
+    first, last = edges[:-1].tolist(), edges[1:].tolist()
+    segments = [found.regions[i].segment for i in owner[stretch.first]]
+    along = Along(
         stretch=stretch,
         data=data,
         band=found.band,
         rows=rows,
-        places=[
-            f"site {a}: {found.where(a, b)}" if b == a + 1 else f"sites {a}–{b - 1}: {found.where(a, b)}"
-            for a, b in zip(stretch.first.tolist(), last.tolist(), strict=True)
-        ],
-        states=[found.regions[i].segment.name for i in owner[stretch.first]],
-        shares=np.array([found.regions[i].segment.probability for i in owner[stretch.first]]),
+        places=[f"{site_text(a, b - 1)}: {found.where(a, b)}" for a, b in zip(first, last, strict=True)],
+        states=[one.name for one in segments],
+        shares=np.array([one.probability for one in segments]),
         value=found.labels.value,
     )
-    top, below = signal_chart(sites)
-    moves = {"all": "show all", "closer": "zoom in", "wider": "zoom out", "left": "← move", "right": "move →"}
-    buttons = [parts.element("button", text, type_="button", data_move=move) for move, text in moves.items()]
-    thinned = _thinned_text(stretch, n) if stretch.is_thinned else ""
-    missing = int(data.missing.sum())
-    blank = f" {missing:,} sites have no data; long gaps are blank." if missing else ""
-    drawing = parts.joined(charts.add("signal", top), charts.add("rows", below))
-    several = max(len(shares) for _, shares in rows) > 2
-    darker = "; darker are higher states, or more of several equal rows" if several else ""
-    return parts.section(
-        "The signal and its rows",
-        parts.paragraph(_what_rows_are(found)),
-        parts.element("div", *buttons, class_="moves", role="toolbar", aria_label="Zoom and move the charts"),
-        parts.element(
-            "div",
-            parts.chart(
-                drawing,
-                "Above: the data, the posterior mean of the signal and its 5–95% band. Below: the probability that "
-                f"each row is on, as high as it is filled{darker}. Rivals of the same signal show as half-filled rows, "
-                "not as a wide band. Drag to zoom; both charts move together. Keys: arrows, +, − and 0."
-                f"{blank}{thinned}",
-                f"Chart of {found.labels.value} along the sites, and of the probabilities of {len(rows)} rows",
-            ),
-            id_="along",
-        ),
-        id_="signal",
-    )
+    models["signal"], models["rows"] = signal_chart(along)
+    middle = len(first) // 2
+    thinned = {"n": n, "most": int(np.diff(edges).max()), "example": f"{first[middle]}-{last[middle] - 1}"}
+    return {
+        "in_order": _in_order(found),
+        "adds": _adds(found),
+        "several": max(len(shares) for _, shares in rows) > 2,
+        "missing": int(data.missing.sum()),
+        "thinned": thinned if stretch.is_thinned else None,
+        "value": found.labels.value,
+        "n_rows": len(rows),
+    }
 
 
-def _what_rows_are(found: Found) -> str:
-    """What a row and a state are, and what each row adds to the signal where that is known."""
-    text = (
-        "A row is one hidden source that is on or off (or in one of several states) at every site. The signal is made "
-        "of what the rows add together. A state such as s101 has one digit per row, in the order below: 1 is on, 0 off."
-    )
-    text += _ordered_text(found)
+def _adds(found: Found) -> str:
+    """What each row adds to the signal where that is known."""
     adds = signal_of_rows(found.posterior)
     if adds is None:
-        return text
+        return ""
     model = found.posterior.model
     held = model.fixed if isinstance(model, FactorialHMM) else {}
     listed = [
         f"{name} {_adds_text(own, held.get(k))}"
         for k, (name, own) in enumerate(zip(names_of_rows(found.posterior), adds, strict=True))
     ]
-    more = ", ..." if len(listed) > MOST_LISTED else ""
-    return f"{text} When it is on, a row adds: {', '.join(listed[:MOST_LISTED])}{more}."
+    return ", ".join(listed[:MOST_LISTED]) + (", ..." if len(listed) > MOST_LISTED else "")
 
 
-def _ordered_text(found: Found) -> str:
-    """Which rows have names that mean nothing but their order."""
+def _in_order(found: Found) -> str:
+    """Rows whose names mean nothing but their order."""
     model = found.posterior.model
     groups = exchangeable_blocks(model) if isinstance(model, FactorialHMM) else []
-    if not groups:
-        return ""
     names = names_of_rows(found.posterior)
-    told = "; ".join(", ".join(" and ".join(names[k] for k in block) for block in group) for group in groups)
-    return (
-        f" Rows that only their learned parameters tell apart ({told}) are in one order in every draw, ascending by "
-        "what they add, or by how they switch where that is equal: their names mean no more than that."
-    )
+    return "; ".join(", ".join(" and ".join(names[k] for k in block) for block in group) for group in groups)
 
 
 def _adds_text(adds: Floats, held: int | None) -> str:
-    """What the states of a row add; a state 0 that adds nothing is not worth telling."""
+    """What the states of a row add; a state 0 that adds nothing is left out."""
     told = [(s, add) for s, add in enumerate(adds.tolist()) if s or add]
     if held is not None and len(told) > 1:
         told = [(held, adds[held])]
@@ -229,6 +177,9 @@ def _adds_text(adds: Floats, held: int | None) -> str:
     if len(told) == 1:
         return f"{told[0][1]:.4g}{here}"
     return " or ".join(f"{add:.4g} (state {s})" for s, add in told)
+
+
+# ---- Rivals ----------------------------------------------------------------------------------------------------------
 
 
 def _share(probability: float) -> str:
@@ -245,123 +196,44 @@ def _row_label(row: RowProbabilities) -> str:
     return f"{row.name} on" if row.is_count else row.name
 
 
-def _rivals(found: Found, charts: Charts) -> Html:
-    title = "Rival explanations"
-    if not found.doubtful:
-        text = f"There are none: every segment with data has one state with a probability of {CERTAIN:.0%} or more."
-        return parts.section(title, parts.paragraph(text), id_="rivals")
+def _rivals(found: Found, models: dict[str, Any]) -> dict[str, Any]:
     shown = found.doubtful[:SHOWN_REGIONS]
-    rows = [
-        [
-            parts.element(
-                "button",
-                found.where(one.segment.start, one.segment.stop),
-                type_="button",
-                data_region=i,
-                aria_pressed="false",
-            ),
-            one.segment.n_data,
-            len(one.serious),
-            f"{one.explanations[0].name} {_share(one.explanations[0].probability)}",
-            f"{one.rival.name} {one.rival.probability:.0%}" if one.rival else "",
-            "the same" if one.same_level else apart_text(one),
-            f"{one.segment.doubt:,.1f}",
-        ]
-        for i, one in enumerate(shown)
-    ]
-    more = len(found.doubtful) - len(shown)
-    rest = f" {more:,} more are in explanations.tsv." if more else ""
-    names = ["where", "sites with data", "explanations", "first", "second", "signals", "wrong sites expected"]
-    merged = _merged_text(found)
-    detail = [_region(found, i, one) for i, one in enumerate(shown)]
-    chart = Html("")
-    if found.band is not None:
-        chart = parts.chart(
-            charts.add("region", region_chart("region", found.labels)),
-            "The data of the chosen region (shaded) and around it; lines are the signals of its explanations.",
-            "Chart of the chosen region with the signals of its explanations",
-        )
-    return parts.section(
-        title,
-        parts.paragraph(
-            f"Segments in which no state has a probability of {CERTAIN:.0%}, first those with most sites that are "
-            f"expected to be wrong. Explanations are states of {SERIOUS:.0%} or more. Signals: how far apart those of "
-            "the first two are at one site, in standard deviations of normal noise that is on average as far from its "
-            "mean as the noise of the model there; many sites of one state tell smaller distances apart. Choose a "
-            "segment to look at it. Probabilities are means over its sites: a rival may concern only its ends."
-            f"{rest}{merged}"
-        ),
-        parts.element("div", parts.table(names, rows, class_="cards"), class_="list"),
-        parts.element("div", chart, *detail, id_="rivals-of", aria_live="polite"),
-        id_="rivals",
-    )
-
-
-def _merged_text(found: Found) -> str:
-    groups = found.posterior.merging.groups
-    if not groups:
-        return ""
+    if shown and found.band is not None:
+        models["region"] = region_chart("region", found.labels)
     names = names_of_rows(found.posterior)
-    told = "; ".join(", ".join(names[k] for k in group) for group in groups)
-    return (
-        f" Rows that cannot be told apart ({told}) count as one explanation however they are exchanged: arrangements "
-        "says for how many columns it stands."
-    )
+    return {
+        "certain": f"{CERTAIN:.0%}",
+        "serious": f"{SERIOUS:.0%}",
+        "regions": [_region(found, one) for one in shown],
+        "more": len(found.doubtful) - len(shown),
+        "merged": "; ".join(", ".join(names[k] for k in group) for group in found.posterior.merging.groups),
+        "names": names,
+    }
 
 
-def _region(found: Found, i: int, region: Region) -> Html:
-    """The explanations of one region side by side: the state of every row, the signal and the probability."""
-    names = names_of_rows(found.posterior)
-    several = any(one.arrangements > 1 for one in region.explanations)
-    with_levels = region.explanations[0].level is not None
-    head = [
-        "state",
-        *names,
-        *(["signal"] if with_levels else []),
-        *(["arrangements"] if several else []),
-        "probability",
-    ]
-    body = [
-        parts.element(
-            "tr",
-            parts.element("td", one.name),
-            *(parts.element("td", state, class_="on" if state else "off", title=name) for name, state in
-              zip(names, one.states, strict=True)),
-            *([parts.element("td", _known(one.level), class_="number")] if with_levels else []),
-            *([parts.element("td", f"{one.arrangements:,}", class_="number")] if several else []),
-            _probability(one),
-        )
-        for i, one in enumerate(region.explanations)
-        if one.probability >= NEGLIGIBLE or i < 2
-    ]  # fmt: skip
-    table = parts.element(
-        "table",
-        parts.element("thead", parts.element("tr", *(parts.element("th", name, scope="col") for name in head))),
-        parts.element("tbody", *body),
-    )
+def _region(found: Found, region: Region) -> dict[str, Any]:
+    """A segment and its explanations: the state of every row, the signal and the probability."""
+    best, rival = region.explanations[0], region.rival
     ends = region.segment.start, region.segment.stop
-    return parts.element(
-        "div",
-        parts.heading(found.where(*ends)),
-        parts.paragraph(f"{count(region.segment.n_data, 'site')} with data. {same_level_text(region)}"),
-        parts.paragraph("To look at it: ", parts.element("code", found.command(*ends))),
-        parts.element("div", table, class_="scroll", tabindex="0"),
-        class_="rivals",
-        id_=f"region-{i}",
-        hidden=i > 0,
-    )
+    return {
+        "place": found.where(*ends),
+        "cells": [
+            region.segment.n_data,
+            len(region.serious),
+            f"{best.name} {_share(best.probability)}",
+            f"{rival.name} {rival.probability:.0%}" if rival else "",
+            "the same" if region.same_level else apart_text(region),
+            f"{region.segment.doubt:,.1f}",
+        ],
+        "text": f"{count(region.segment.n_data, 'site')} with data. {same_level_text(region)}",
+        "command": found.command(*ends),
+        "with_levels": best.level is not None,
+        "several": any(one.arrangements > 1 for one in region.explanations),
+        "explanations": [one for i, one in enumerate(region.explanations) if one.probability >= NEGLIGIBLE or i < 2],
+    }
 
 
-def _probability(one: Rival) -> Html:
-    bar = parts.element("span", class_="bar", style=f"width: {8 * one.probability:.2f}rem", aria_hidden="true")
-    return parts.element("td", f"{one.probability:.3f} ", bar)
-
-
-def _known(level: float | None) -> str:
-    return "" if level is None else f"{level:.5g}"
-
-
-def _regions_script(found: Found) -> Html:
+def _regions(found: Found) -> list[dict[str, Any]]:
     """The regions for report.js: where they are in both charts, their data, and the signals of their explanations."""
     data = found.signal.data
     whole = Stretch(data, 0, data.n_columns, found.labels)
@@ -385,8 +257,7 @@ def _regions_script(found: Found) -> Html:
                 **region_points(near, y[first:end]),
             }
         )
-    text = json.dumps(known, allow_nan=False).replace("<", "\\u003c")
-    return Html(f'<script type="application/json" id="regions">{text}</script>')
+    return known
 
 
 def _around(starts: Any, start: int, stop: int, n: int) -> tuple[int, int]:
@@ -406,72 +277,51 @@ def _levels(explanations: Sequence[Rival]) -> list[dict[str, Any]]:
     return [{"level": level, "label": ", ".join(names)} for level, names in found.items()]
 
 
-def _parameters(found: Found, charts: Charts) -> Html:
-    learned = found.summary.parameters
-    if not learned:
-        return Html("")
-    drawn = []
+# ---- Parameters, checks, files ---------------------------------------------------------------------------------------
+
+
+def _parameters(found: Found, models: dict[str, Any]) -> dict[str, Any]:
+    drawn = {}
     for i, entry in enumerate(list(entries(found.posterior.parameters))[:SHOWN_PARAMETERS]):
         edges, heights = histogram(entry.values)
         prior = prior_density(found.posterior, entry, edges)
-        drawn.append(charts.add(f"parameter{i}", parameter_chart(entry.name, edges, heights, prior)))
-    rows = [[one.name, one.mean, one.sd, one.low, one.high, _rhat(one.rhat), one.ess] for one in learned]
-    return parts.section(
-        "Learned parameters",
-        parts.table(["parameter", "mean", "sd", "5%", "95%", "R-hat", "effective draws"], rows, rest="parameters.tsv"),
-        parts.element("div", *drawn, class_="grid"),
-        parts.paragraph("Filled: the posterior. Dashed: the prior. Where the two are alike, the data say little."),
-        id_="parameters",
-    )
+        drawn[f"parameter{i}"] = parameter_chart(entry.name, edges, heights, prior)
+    models |= drawn
+    rows = [
+        [one.name, one.mean, one.sd, one.low, one.high, _rhat(one.rhat), one.ess] for one in found.summary.parameters
+    ]
+    return {"rows": rows, "charts": list(drawn)}
 
 
 def _rhat(rhat: float) -> str:
     return "" if np.isnan(rhat) else rhat_text(rhat)
 
 
-def _checks(found: Found, charts: Charts) -> Html:
+def _checks(found: Found, models: dict[str, Any]) -> dict[str, Any]:
     posterior, summary = found.posterior, found.summary
-    shown: list[object] = [parts.paragraph(f"Plan: {summary.run['plan'] or '-'}.")]
+    known: dict[str, Any] = {"plan": summary.run["plan"], "convergence": [], "exchange": {}, "evidence": ""}
     if not posterior.info.get("independent"):
-        rows = [
-            [
-                part.name.replace("_", " "),
-                part.n,
-                _rhat(part.rhat_worst),
-                part.ess_worst,
-                part.constant,
-                part.worst_site,
-            ]
+        known["convergence"] = [
+            [words(part.name), part.n, _rhat(part.rhat_worst), part.ess_worst, part.constant, part.worst_site]
             for part in summary.convergence
         ]
-        names = ["quantity", "series", "worst R-hat", "fewest effective draws", "constant", "worst site"]
-        caption = "R-hat above 1.01: the chains disagree. Fewer than 100 effective draws per chain: take more."
-        shown.append(parts.table(names, rows, caption=caption))
-        trace = trace_chart(np.asarray(posterior.log_joint.values), "log joint density")
-        what = "One line per chain. Chains that stay apart have found different modes."
-        shown.append(parts.chart(charts.add("trace", trace), what, "Trace of the log joint density of every chain"))
-    if summary.exchanges is not None:
-        health = summary.exchanges
-        known: dict[str, object] = {
+        models["trace"] = trace_chart(np.asarray(posterior.log_joint.values), "log joint density")
+    if (health := summary.exchanges) is not None:
+        known["exchange"] = {
             "exchange": health.move,
             "worst rejection": f"{health.worst_rejection:.3f}, rungs {health.worst_pair} and {health.worst_pair + 1}",
             "sites moved per exchange": f"{health.columns:.1f}",
             "exchanges that change a path": f"{health.changed:.0%}",
+            **({} if health.round_trips is None else {"round trips": f"{health.round_trips:,}"}),
         }
-        if health.round_trips is not None:
-            known["round trips"] = f"{health.round_trips:,}"
-        ladder = ladder_chart(np.asarray(posterior.exchange_stats["rejection"].values))
-        what = "Rejection near 1 between two rungs cuts the ladder in two."
-        drawn = parts.chart(charts.add("ladder", ladder), what, "Rejection of every pair of rungs")
-        shown += [parts.heading("Exchange between replicas"), parts.facts(known), drawn]
-    if summary.evidence is not None:
-        error = f" ± {summary.evidence.standard_error:.2g}" if summary.evidence.standard_error else " (exact)"
-        shown.append(parts.facts({"log evidence": f"{summary.evidence.value:.3f}{error}"}))
-    title = "How it was drawn" if posterior.info.get("independent") else "Convergence and exchange"
-    return parts.section(title, *shown, id_="checks")
+        models["ladder"] = ladder_chart(np.asarray(posterior.exchange_stats["rejection"].values))
+    if (evidence := summary.evidence) is not None:
+        error = f" ± {evidence.standard_error:.2g}" if evidence.standard_error else " (exact)"
+        known["evidence"] = f"{evidence.value:.3f}{error}"
+    return known
 
 
-def _files(found: Found, run: Path) -> Html:
+def _files(found: Found) -> dict[str, Markup]:
     tables = {
         "segments.tsv": "segments with state, level, probability and best rival",
         "explanations.tsv": "all explanations of the segments that are not certain",
@@ -481,19 +331,12 @@ def _files(found: Found, run: Path) -> Html:
         "summary.json": "this page for programs",
         "figures/": "figures for print",
     }
-    links = {text: parts.link(name, name) for name, text in tables.items()}
-    return parts.section("Tables and figures", parts.facts(links), id_="files")
+    return {text: link(name, name) for name, text in tables.items()}
 
 
-def _settings(content: Mapping[str, Any], about: Mapping[str, Any]) -> Html:
+def _repeat(content: Mapping[str, Any], about: Mapping[str, Any], digest: str | None) -> dict[str, Any]:
     run = content["run"]
-    known = {"seed": run["seed"], "chains": run["chains"], "draws per chain": run["draws"], "time": time_text(run)}
-    shown: list[object] = [parts.facts(known)]
-    if about.get("repeat"):
-        shown += [parts.heading("To repeat it"), parts.code(str(about["repeat"]))]
-    if about.get("settings"):
-        shown += [parts.heading("Settings"), parts.code(str(about["settings"]))]
-    versions = content.get("versions")
-    if versions:
-        shown += [parts.heading("Versions"), parts.facts(versions)]
-    return parts.section("Settings, seed and versions", *shown, id_="settings")
+    known = {"seed": str(run["seed"]), "chains": run["chains"], "draws per chain": run["draws"], "time": time_text(run)}
+    known |= {} if digest is None else {"SHA-256 of the data file": digest}
+    known |= content.get("versions", {})
+    return {"command": about.get("repeat"), "facts": known, "settings": about.get("settings")}

@@ -5,12 +5,14 @@ The settings are options of the command, and columns in the sheet of a cohort of
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import chiasma
 from chiasma.errors import InvalidInput
+from chiasma.report.page import digest_of
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.copy_states import MOST_COPIES
 from chiasma.tumour.exports import write_patient
@@ -110,8 +112,8 @@ class TumourSettings:
     ) -> Patient:
         """Solve the samples of one patient, and write everything about them to a directory."""
         known = assembly(self.assembly) if self.assembly else assembly_of(samples[0])
-        for text in self.region:
-            find_region(samples[0], text, known)  # refuse what is not there before the search
+        # Refuse what is not there before the search.
+        regions = [find_region(samples[0], text, known) for text in self.region]
         patient = solve(samples, self.bounds_of(len(samples)), self.max_copies, workers, note, self.response)
         if not patient.n_solutions:
             raise InvalidInput(
@@ -123,8 +125,23 @@ class TumourSettings:
         write_patient(patient, out, about, seed, known)
         if not tables_only:
             write_figures(patient, out, known, self.region)
-            write_pages(patient, out, seed)
+            digests = {f"SHA-256 of {bins.source}": digest_of(Path(bins.source)) for bins in samples}
+            facts = {name: str(value) for name, value in about.items() if value is not None} | digests
+            told = {"command": self.command(samples, seed), "facts": facts}
+            write_pages(patient, out, seed, told, regions)
         return patient
+
+    def command(self, samples: Sequence[Bins], seed: int) -> str:
+        """The command that repeats the analysis of these samples."""
+        words = ["chiasma", "tumour", *dict.fromkeys(bins.source for bins in samples)]
+        words += ["--one-patient"] if len(samples) > 1 else []
+        for one in fields(self):
+            flag, value = f"--{one.name.replace('_', '-')}", getattr(self, one.name)
+            if one.name == "region":
+                words += [part for text in value for part in (flag, text)]
+            elif value != one.default:
+                words += [flag] if value is True else [flag, str(value)]
+        return shlex.join([*words, "--seed", str(seed)])
 
 
 def _what_is_written(out: Path, tables_only: bool) -> str:

@@ -540,11 +540,14 @@ def write_figures(patient: Patient, out: Path, known: Assembly | None, regions: 
     for answer, folder in zip(patient.answers, sample_folders(patient, out), strict=True):
         _write_sample_figures(answer, folder / "figures", known)
         for region in [find_region(answer.bins, text, known) for text in regions]:
-            name = "".join(c if c.isalnum() else "-" for c in region.text)
             n = max(1, min(4, sum(one.probability > 1e-4 for one in answer.solutions)))
-            _draw(folder / "figures" / f"region-{name}.png", (4.6 * n, 5), partial(plot_region, answer, region, known))
+            _draw(folder / "figures" / region_file(region), (4.6 * n, 5), partial(plot_region, answer, region, known))
     if len(patient.answers) > 1:
         _write_joint_figures(patient, out / "figures", known)
+
+
+def region_file(region: GenomicRegion) -> str:
+    return f"region-{''.join(c if c.isalnum() else '-' for c in region.text)}.png"
 
 
 def _write_sample_figures(answer: Answer, folder: Path, known: Assembly | None) -> None:

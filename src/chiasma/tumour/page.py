@@ -5,14 +5,13 @@ Several samples of a patient have a page each, and one for all: joint solutions 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from chiasma import atomic
-from chiasma.report import page
-from chiasma.report.answers import TONES
-from chiasma.results.findings import Finding, advice, headline, message, options, trust_in
+from chiasma.report.page import Tone, Verdict, judged, plain_verdict, render
+from chiasma.results.findings import Finding, headline, trust_in
 from chiasma.results.rivals import CERTAIN
 from chiasma.tumour.doubts import Decision, first_decision
 from chiasma.tumour.exports import (
@@ -27,87 +26,99 @@ from chiasma.tumour.exports import (
     verdict,
 )
 from chiasma.tumour.families import decided, family
+from chiasma.tumour.figures import region_file
+from chiasma.tumour.genome import GenomicRegion
 from chiasma.tumour.solutions import Answer, Patient, noise_in_words
 
 Entries = Sequence[dict[str, Any]]
+TEMPLATE = Path(__file__).parent / "templates" / "tumour.html"
 
 
-def write_pages(patient: Patient, out: Path, seed: int = 0) -> None:
-    """The figures must have been written."""
+def write_pages(
+    patient: Patient,
+    out: Path,
+    seed: int = 0,
+    about: Mapping[str, Any] | None = None,
+    regions: Sequence[GenomicRegion] = (),
+) -> None:
+    """The figures must have been written. about: the command, and facts such as versions and digests of the files.
+
+    regions : those that were asked for; the page of a sample has their figures.
+    """
     entries = [solution_entries(answer, seed) for answer in patient.answers]
+    known = {"command": None, "settings": None, "facts": {"seed": str(seed)}} | dict(about or {})
     for answer, own, folder in zip(patient.answers, entries, sample_folders(patient, out), strict=True):
-        _write_sample_page(answer, own, folder)
+        _write(folder, _of_sample(answer, own) | {"about": known, "regions": regions})
     if len(patient.answers) > 1:
-        _write_joint_page(patient, entries, out)
+        _write(out, _of_patient(patient, entries) | {"about": known, "regions": []})
 
 
-def _write_sample_page(answer: Answer, entries: Entries, out: Path) -> None:
+def _write(out: Path, content: dict[str, Any]) -> None:
+    page = render(TEMPLATE, figures=out / "figures", region_file=region_file, **content)
+    atomic.write_text(out / "report.html", page)
+
+
+def _of_sample(answer: Answer, entries: Entries) -> dict[str, Any]:
     sample = answer.bins.sample
-    figures = out / "figures"
-    parts = [
-        page.header(f"{sample}: purity, ploidy and clones", answer.bins.in_words()),
-        page.verdicts(_verdicts(answer, entries)),
-        page.section(
-            "Solutions",
-            _table([sample], [entries]),
-            *([] if answer.flat else _comparisons(entries, [answer])),
-        ),
-        page.section("Purity and ploidy", picture(figures / "purity-ploidy.png", _of_landscape(answer))),
-        page.section("All solutions", picture(figures / "solutions.png", "Copies per tumour cell")),
-    ]
-    for i in range(1, len(that_matter(answer)) + 1):
-        told = page.paragraph(
-            page.link("segments", f"solution_{i}/segments.tsv"), f"; SEG, BED and VCF are in solution_{i}/"
-        )
-        data = "Depth and alleles" if answer.data.has_alleles else "Depth"
-        shown = picture(figures / f"solution-{i}.png", f"{data} with the levels of solution {i}")
-        parts.append(page.section(f"Solution {i}", shown, told))
-    notes = {
-        "source": answer.bins.source,
-        "taken for": answer.bins.kind,
-        "notes": "; ".join(answer.bins.notes),
-        "noise": noise_in_words(answer.data).removeprefix("noise "),
-    }
-    parts.append(page.section("Data", page.facts(notes)))
-    atomic.write_text(out / "report.html", page.document(f"{sample}: tumour", *parts))
-
-
-def _verdicts(answer: Answer, entries: Entries) -> list[page.Verdict]:
     findings = entries[0]["findings"]
-    found = [_trusted(findings), _first(FLAT if answer.flat else verdict(answer), _tone(findings, entries[0]))]
-    found += [_verdict(one) for one in findings]
+    first = [_first(FLAT if answer.flat else verdict(answer), findings, entries[0])]
     if answer.together:
         text = f"Copy numbers and probabilities are those of {', '.join(answer.together)}, which share their clones."
-        found.append(page.Verdict(tone="note", answer="Solved together.", text=text))
+        first.append(Verdict(tone="note", answer="Solved together.", text=text))
     if not answer.data.has_alleles:
         text = "A genome and its double, or one copy more everywhere, have the same levels: look at the rivals."
-        found.append(page.Verdict(tone="note", answer="Depth alone.", text=text))
-    return found
+        first.append(Verdict(tone="note", answer="Depth alone.", text=text))
+    return {
+        "title": f"{sample}: tumour",
+        "heading": f"{sample}: purity, ploidy and clones",
+        "lead": answer.bins.in_words(),
+        "answers": judged(findings, headline(findings, None), first),
+        "several": False,
+        "solutions": _solutions([sample], [entries]),
+        "comparisons": [] if answer.flat else _comparisons(entries, [answer]),
+        "landscape": "Log evidence of one clone" + (", this sample alone" if answer.together else ""),
+        "data": "Depth and alleles" if answer.data.has_alleles else "Depth",
+        "shown": len(that_matter(answer)),
+        "notes": {
+            "source": answer.bins.source,
+            "taken for": answer.bins.kind,
+            "notes": "; ".join(answer.bins.notes),
+            "noise": noise_in_words(answer.data).removeprefix("noise "),
+        },
+    }
 
 
-def _of_landscape(answer: Answer) -> str:
-    return "Log evidence of one clone" + (", this sample alone" if answer.together else "")
+def _of_patient(patient: Patient, entries: Sequence[Entries]) -> dict[str, Any]:
+    names = ", ".join(patient.samples)
+    joint = joint_findings(patient.samples, entries)
+    findings = [one for _, one in joint]
+    whose = iter([samples for samples, _ in joint])
+
+    def of_samples(finding: Finding) -> Verdict:
+        found = plain_verdict(finding)
+        return Verdict(tone=found.tone, answer=f"{next(whose)}: {found.answer}", text=found.text)
+
+    first = _first(FLAT if patient.flat else patient_verdict(patient), findings, entries[0][0])
+    return {
+        "title": f"{names}: one patient",
+        "heading": f"{names}: samples of one patient",
+        "lead": "Clones are shared; purity and fractions of clones are not.",
+        "answers": judged(findings, headline(findings, None), [first], of_samples),
+        "several": True,
+        "solutions": _solutions(patient.samples, entries),
+        "comparisons": [] if patient.flat else _comparisons(entries[0], patient.answers),
+        "folders": [(sample, file_name(sample)) for sample in patient.samples],
+        "shown": len(that_matter(patient.answers[0])),
+        "notes": {},
+    }
 
 
-def _trusted(findings: Sequence[Finding]) -> page.Verdict:
-    answer, _, text = headline(findings, None).partition(". ")
-    return page.Verdict(tone=TONES[trust_in(findings)], answer=f"{answer}.", text=text)
+def _first(answer: str, findings: Sequence[Finding], first: dict[str, Any]) -> Verdict:
+    tone: Tone = "good" if trust_in(findings) == "good" and first.get("probability", 0.0) > CERTAIN else "note"
+    return Verdict(tone=tone, answer=f"{answer.capitalize() if answer == FLAT else answer}.")
 
 
-def _first(answer: str, tone: page.Tone) -> page.Verdict:
-    return page.Verdict(tone=tone, answer=f"{answer.capitalize() if answer == FLAT else answer}.")
-
-
-def _tone(findings: Sequence[Finding], first: dict[str, Any]) -> page.Tone:
-    return "good" if trust_in(findings) == "good" and first.get("probability", 0.0) > CERTAIN else "note"
-
-
-def _verdict(finding: Finding, whose: str = "") -> page.Verdict:
-    text = message(finding) if not whose else f"{whose}: {message(finding)}"
-    return page.Verdict(tone=TONES[finding.severity], answer=text, text=advice(options(finding, {})))
-
-
-def _table(samples: Sequence[str], entries: Sequence[Entries]) -> page.Html:
+def _solutions(samples: Sequence[str], entries: Sequence[Entries]) -> dict[str, Any]:
     """One line per solution and sample; the name of a sample only if there are several."""
     several = len(samples) > 1
     likely = "probability" in entries[0][0]
@@ -138,13 +149,12 @@ def _table(samples: Sequence[str], entries: Sequence[Entries]) -> page.Html:
         for i, together in enumerate(zip(*entries, strict=True))
         for sample, entry in zip(samples, together, strict=True)
     ]
-    return page.table(names, rows, rest="solutions.tsv")
+    return {"names": names, "rows": rows}
 
 
-def _comparisons(entries: Entries, answers: Sequence[Answer]) -> list[page.Html]:
+def _comparisons(entries: Entries, answers: Sequence[Answer]) -> list[str]:
     """What decides between solutions; those that differ only by doubling segment by segment."""
-    texts = [comparison(entries, answers[0].tempered), *map(str, family(answers))]
-    return [page.paragraph(text) for text in texts]
+    return [comparison(entries, answers[0].tempered), *map(str, family(answers))]
 
 
 def comparison(entries: Entries, tempered: float = 1.0) -> str:
@@ -163,41 +173,3 @@ def _relative(first: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Fit and plausibility of a solution, less those of the first."""
     lead = Decision.between(first, other)
     return [f"{-lead.fit:+.1f}", f"{-lead.plausibility:+.1f}"]
-
-
-def picture(path: Path, caption: str) -> page.Html:
-    return page.picture(path.read_bytes(), f"{caption}; larger in figures/{path.name}", caption)
-
-
-def _write_joint_page(patient: Patient, entries: Sequence[Entries], out: Path) -> None:
-    figures = out / "figures"
-    names = ", ".join(patient.samples)
-    links = [
-        part for sample in patient.samples for part in (page.link(sample, f"{file_name(sample)}/report.html"), " ")
-    ]
-    parts = [
-        page.header(f"{names}: samples of one patient", "Clones are shared; purity and fractions of clones are not."),
-        page.verdicts(_joint_verdicts(patient, entries)),
-        page.section(
-            "Joint solutions",
-            _table(patient.samples, entries),
-            *([] if patient.flat else _comparisons(entries[0], patient.answers)),
-            page.paragraph("Every sample has a page of its own: ", *links),
-        ),
-        page.section("Fractions of clones", picture(figures / "clone-fractions.png", "Normal cells and clones")),
-    ]
-    for i in range(1, len(that_matter(patient.answers[0])) + 1):
-        told = page.paragraph(
-            page.link("clones", f"solution_{i}/clones.tsv"), "; segments, SEG, BED and VCF are with the samples"
-        )
-        shown = picture(figures / f"solution-{i}.png", f"All samples with the clones of solution {i}")
-        parts.append(page.section(f"Solution {i}", shown, told))
-    atomic.write_text(out / "report.html", page.document(f"{names}: one patient", *parts))
-
-
-def _joint_verdicts(patient: Patient, entries: Sequence[Entries]) -> list[page.Verdict]:
-    joint = joint_findings(patient.samples, entries)
-    findings = [one for _, one in joint]
-    found = [_trusted(findings)]
-    found.append(_first(FLAT if patient.flat else patient_verdict(patient), _tone(findings, entries[0][0])))
-    return found + [_verdict(one, names) for names, one in joint]
