@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import pytest
 
@@ -51,6 +54,27 @@ def test_local_cluster__listens_on_loopback_and_refuses_strangers():
         for stranger in (address.replace("tls://", "tcp://"), address):
             with pytest.raises((OSError, TypeError, ValueError)):
                 distributed().Client(stranger, timeout=2, set_as_default=False)
+        # Before, Dask's own web server told everyone about workers, tasks and their call stacks.
+        for port in (int(port, 16) for _, port in found):
+            for page in ("info/main/workers.html", "json/identity.json", "metrics", "health", "status"):
+                with pytest.raises((HTTPError, URLError, ConnectionError)):
+                    urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5)
+
+
+def test_local_cluster__keeps_its_files_in_a_directory_of_its_user():
+    """Workers load what they spilled there: whoever could write to it would run code as their owner."""
+    with local_client(1) as client:
+        (folder,) = client.run(lambda dask_worker: dask_worker.local_directory).values()
+        own = next(one for one in Path(folder).parents if one.name.startswith("chiasma-"))
+        assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    assert not own.exists()
+
+
+def test_local_cluster__beside_another_one_says_nothing(recwarn):
+    """Before, both wanted the port 8787, and the second one warned."""
+    with local_client(1), local_client(1):
+        pass
+    assert not [str(one.message) for one in recwarn if "8787" in str(one.message)]
 
 
 NOBODY = 65534

@@ -1,5 +1,10 @@
 """What cannot be done is refused before work begins: absurd numbers in arguments, settings and options."""
 
+import os
+import threading
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -7,7 +12,9 @@ from typer.testing import CliRunner
 import chiasma as ch
 from chiasma import limits
 from chiasma.cli import app
+from chiasma.io import sheets
 from chiasma.io.settings import Settings
+from chiasma.tumour.formats import read_bins
 
 MODEL = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
 LEARNED = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1.0)))
@@ -96,3 +103,50 @@ def test_command__refuses_what_no_machine_can_do(words, tmp_path):
     result = CliRunner().invoke(app, [str(places.get(word, word)) for word in words])
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+def test_files__that_nobody_writes_or_that_never_end_are_refused(tmp_path, monkeypatch):
+    """Before, a pipe without a writer and a model from /dev/zero were read for ever."""
+    monkeypatch.setattr(sheets, "NO_WRITER", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_bins, Settings.read, sheets.read_lines):
+        for path in (tmp_path / "pipe", Path("/dev/zero")):
+            with pytest.raises(ch.InvalidInput):
+                read(path)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(ch.InvalidInput, match="more than"):
+        Settings.read(tmp_path / "sparse")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+def test_files__pipes_are_read_to_their_end(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def write():
+        with path.open("wb", buffering=0) as file:
+            for part in (b"val", b"ue\n1\n", b"2\n"):
+                file.write(part)
+                time.sleep(0.05)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert sheets.read_lines(path) == ["value", "1", "2"]
+    writer.join()
+
+
+def test_files__a_circle_of_links_or_an_odd_home_is_no_traceback(tmp_path):
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    data = tmp_path / "data.csv"
+    data.write_text("value\n1\n2\n")
+    (tmp_path / "sheet.csv").write_text("sample,path\na,~nobody-has-this-name.csv\n")
+    for words in (
+        ["--plugin", tmp_path / "circle", "fit", data],
+        ["cohort", "init", data, "--out", tmp_path / "circle"],
+        ["cohort", "merge", tmp_path / "circle"],
+        ["cohort", "init", tmp_path / "sheet.csv", "--out", tmp_path / "out"],
+    ):
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert isinstance(result.exception, SystemExit), words

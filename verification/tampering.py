@@ -96,7 +96,7 @@ def results(out: Path) -> tuple[Results, bool]:
     for one in outcomes:
         if one.status == DONE:
             summaries = load_summaries(directory, one)
-            told = repr((one.evidence, one.key_results, one.parameters, one.warnings, one.seed))
+            told = repr((one.evidence, one.key_results, one.parameters, one.trust, one.findings, one.seed))
             found[one.name] = told, {str(name): part.values.tobytes() for name, part in summaries.variables.items()}
     noticed = any(one.status != DONE for one in outcomes) or bool(directory.strangers(one.name for one in outcomes))
     return found, noticed

@@ -23,6 +23,8 @@ MOST_SITES = 10**8
 MOST_SAMPLES = 1_000
 # Bytes of a data file, packed or unpacked: a guard against compressed bombs, not a measured limit.
 MOST_FILE_BYTES = 2**30
+# Bytes of a file of settings, of which those of 63 rows take thousands.
+MOST_SETTINGS_BYTES = 2**20
 
 
 def machine_memory() -> int:

@@ -134,7 +134,7 @@ class CohortDirectory:
 
     def __init__(self, path: str | Path):
         # Workers have other working directories.
-        self.path = Path(path).resolve()
+        self.path = Path(os.path.realpath(path))
         self.plan = self.path / "cohort.json"
         self.table = self.path / "cohort.tsv"
         self.store = self.path / "cohort.zarr"

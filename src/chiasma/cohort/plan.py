@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -110,7 +111,7 @@ def _sample(record: Mapping[str, Any], where: str, folder: Path, workflow: Workf
 
 
 def _absolute(folder: Path, path: str) -> str:
-    return str(folder / Path(path).expanduser())
+    return str(folder / os.path.expanduser(path))
 
 
 def _is_empty(value: Any) -> bool:

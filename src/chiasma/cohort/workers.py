@@ -18,13 +18,14 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from time import perf_counter
 from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import dask
+from dask import config
 
 from chiasma.cohort.directory import DONE, FAILED, PICTURE, SUMMARIES, CohortDirectory, Outcome, grid_of, save_summaries
 from chiasma.cohort.pictures import write_picture
@@ -32,6 +33,8 @@ from chiasma.cohort.plan import WORKFLOWS, CohortPlan, Sample
 from chiasma.cohort.workflow import Result
 from chiasma.errors import ChiasmaError, InvalidInput
 from chiasma.io.plugins import load_plugins, loaded_plugins
+from chiasma.io.sheets import read_bytes
+from chiasma.limits import MOST_SETTINGS_BYTES
 from chiasma.types import count
 
 # ---- Clusters -------------------------------------------------------------------------------------------------------
@@ -70,21 +73,28 @@ def local_client(workers: int) -> Iterator[Any]:
     dask = distributed()
     if find_spec("cryptography") is None:  # makes the certificate
         raise InvalidInput(f"workers on this machine need the package cryptography; install it: {INSTALL}")
-    with _without_interrupts():
-        # A scheduler runs whatever it is sent: only this machine may reach it, and only who holds the certificate,
-        # which stays in memory. The default host of LocalCluster is loopback, but a user's configuration may change it.
-        cluster = dask.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            protocol="tls",
-            security=dask.Security.temporary(),
-            dashboard_address=None,
-            silence_logs=50,
-        )
-    with cluster, dask.Client(cluster, security=cluster.security, set_as_default=False) as client:
-        yield client
+    # Dask opens web servers without encryption even if it has no dashboard: without routes, they serve nothing.
+    served: dict[str, Any] = {f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker")}
+    # What workers spill there, they load again: nobody else may write to it.
+    with TemporaryDirectory(prefix="chiasma-", ignore_cleanup_errors=True) as scratch:
+        with _without_interrupts(), config.set(served):
+            # A scheduler runs whatever it is sent: only this machine may reach it, and only who holds the certificate.
+            # The default host of LocalCluster is loopback, but a user's configuration may change it.
+            cluster = dask.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                protocol="tls",
+                security=dask.Security.temporary(),
+                # Any free port: two cohorts on one machine would both take 8787.
+                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+                local_directory=scratch,
+                silence_logs=50,
+                config=served,
+            )
+        with cluster, dask.Client(cluster, security=cluster.security, set_as_default=False) as client:
+            yield client
 
 
 @contextmanager
@@ -105,7 +115,7 @@ def _address_in(file: Path) -> str:
     deadline = time.monotonic() + PATIENCE
     while not file.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    address: str = json.loads(file.read_text(encoding="utf-8"))["address"]
+    address: str = json.loads(read_bytes(file, MOST_SETTINGS_BYTES))["address"]
     return address
 
 
@@ -132,7 +142,8 @@ def client_of(scheduler: str | None, scheduler_file: Path | None) -> Iterator[An
         # A client would wait for the file for ever.
         address = scheduler if scheduler_file is None else _address_in(scheduler_file)
         client = dask.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: it is no table, or asks for a certificate
+    # TypeError: it is no table, or asks for a certificate; RecursionError: it is nested too deeply.
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput(
             f"there is no scheduler at {where} ({error}); start one with: dask scheduler, and give its address, "
             "such as tcp://127.0.0.1:8786, or the file of: dask scheduler --scheduler-file FILE"
@@ -270,8 +281,8 @@ def computing_alone() -> Iterator[None]:
     global _computing
     with _lock:
         if _computing == 0:
-            _before["scheduler"] = dask.config.get("scheduler", None)
-            dask.config.set(scheduler="synchronous")
+            _before["scheduler"] = config.get("scheduler", None)
+            config.set(scheduler="synchronous")
         _computing += 1
     try:
         yield
@@ -279,7 +290,7 @@ def computing_alone() -> Iterator[None]:
         with _lock:
             _computing -= 1
             if _computing == 0:
-                dask.config.set(scheduler=_before["scheduler"])
+                config.set(scheduler=_before["scheduler"])
 
 
 # ---- All samples ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import traceback
@@ -26,7 +27,7 @@ def load_plugins(files: Iterable[str | Path]) -> None:
 def _load(file: str | Path) -> None:
     from chiasma.models.emissions import EMISSIONS  # slow, and commands without a plugin import this file, too
 
-    path = Path(file).resolve()
+    path = Path(os.path.realpath(file))  # resolve() raises an error of its own where links lead in a circle
     if path in _loaded:
         return
     if path.suffix != ".py" or not path.is_file():

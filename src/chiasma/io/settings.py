@@ -41,6 +41,8 @@ from chiasma.io.options import (
 )
 from chiasma.io.prior_settings import read_numbers, read_prior, write_prior
 from chiasma.io.row_settings import read_rows, write_rows
+from chiasma.io.sheets import read_bytes
+from chiasma.limits import MOST_SETTINGS_BYTES
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
@@ -64,12 +66,9 @@ class Settings:
     @classmethod
     def read(cls, path: Path) -> Settings:
         """Read a TOML file; raises InvalidInput for unknown sections and keys."""
+        text = read_bytes(path, MOST_SETTINGS_BYTES)
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InvalidInput(f"{path}: there is no such file; check the path") from None
-        except OSError as error:
-            raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
+            content = tomllib.loads(text.decode())
         except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or an integer of thousands of digits
             raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
         own = content.get("model")

@@ -12,6 +12,8 @@ import io
 import math
 import os
 import re
+import select
+import time
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -36,6 +38,8 @@ COMMENTS = ("#", "@")
 GZIP = b"\x1f\x8b"
 MAX_BYTES = "CHIASMA_MAX_BYTES"
 CHUNK = 2**20
+# Seconds after which a pipe has no writer: one that is started together with the command is there by then.
+NO_WRITER = 5.0
 # A number with a comma: the digits before and behind it.
 WITH_COMMA = re.compile(r"[+-]?(\d+),(\d+)(?:[eE][+-]?\d+)?")
 # Lines that decide what the delimiter is and whether there is a header.
@@ -208,18 +212,18 @@ class _Table:
         return None
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked if it is a gzip file, whatever its name; at most `most_bytes`."""
-    most = most_bytes()
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a file, unpacked if it is a gzip file, whatever its name; at most `most_bytes`, or `most`."""
+    limit = most_bytes() if most is None else most
     try:
         if path.exists() and not (path.is_file() or path.is_fifo() or path.is_dir()):
             raise InvalidInput(f"{path} is a device, which may never end; copy what it gives into a file")
-        with path.open("rb") as file:
-            content = _up_to(file, most)
-        if content.startswith(GZIP) and len(content) <= most:
+        with _Pipe(path) if path.is_fifo() else path.open("rb") as file:
+            content = _up_to(file, limit)
+        if content.startswith(GZIP) and len(content) <= limit:
             try:
                 with gzip.open(io.BytesIO(content)) as packed:
-                    content = _up_to(packed, most)
+                    content = _up_to(packed, limit)
             except (OSError, EOFError, zlib.error) as error:
                 raise InvalidInput(f"{path} is a damaged gzip file ({error}); copy it again") from error
     except FileNotFoundError:
@@ -228,12 +232,46 @@ def read_bytes(path: Path) -> bytes:
         raise InvalidInput(f"{path} is a directory; give a file in it") from None
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
-    if len(content) > most:
+    if len(content) > limit:
         raise InvalidInput(
-            f"{path} holds more than {most:,} bytes (unpacked, if it is compressed); if you trust it, raise the limit: "
-            f"chiasma --max-bytes N, or {MAX_BYTES}=N in the environment"
+            f"{path} holds more than {limit:,} bytes (unpacked, if it is compressed); "
+            + (
+                f"if you trust it, raise the limit: chiasma --max-bytes N, or {MAX_BYTES}=N in the environment"
+                if most is None
+                else "this is no file of settings: give data as DATA"
+            )
         )
     return content
+
+
+class _Pipe:
+    """A pipe as a file. It waits for a slow writer, but not for one that never comes."""
+
+    def __init__(self, path: Path):
+        self.path, self.begun = path, False
+        self.handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def __enter__(self) -> _Pipe:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self.handle)
+
+    def read(self, n: int) -> bytes:
+        deadline = time.monotonic() + NO_WRITER
+        while True:
+            try:
+                part = os.read(self.handle, n)
+            except BlockingIOError:  # there is a writer, and nothing to read
+                self.begun = True
+                select.select([self.handle], [], [])
+                continue
+            if part or self.begun:
+                self.begun = True
+                return part
+            if time.monotonic() > deadline:
+                raise InvalidInput(f"{self.path} is a pipe, and nobody writes to it; give the file itself")
+            time.sleep(0.02)
 
 
 def _up_to(file: Any, most: int) -> bytes:

@@ -14,6 +14,7 @@ from chiasma.errors import StoreError
 from chiasma.io.times import as_zone, duration_text, time_text, times_text
 from chiasma.models.observations import Observations
 from chiasma.results.spacing import Spacing, site_ends
+from chiasma.storage.digests import read_whole
 from chiasma.storage.reading import read_npz
 from chiasma.types import Floats
 
@@ -137,7 +138,7 @@ class Signal:
     def load(cls, path: Path) -> Signal:
         """What `save` wrote."""
         try:
-            content = read_npz(path.read_bytes())
+            content = read_npz(read_whole(path))
             step, time = content.get("step"), content.get("unit")
             data = Observations(
                 content["y"],

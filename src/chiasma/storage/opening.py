@@ -25,6 +25,7 @@ from chiasma.results.assembly import assemble
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, differences, rebuild_model
 from chiasma.results.run_info import run_info
+from chiasma.storage.digests import read_whole
 from chiasma.storage.locks import as_path
 from chiasma.storage.reading import (
     StoredRun,
@@ -382,7 +383,7 @@ def _check_own_metadata(run: StoredRun, name: str) -> int:
     file = run.path / name / "zarr.json"
     whole = run.header["metadata"][name]
     try:
-        content = file.read_bytes()
+        content = read_whole(file)
         own = json.loads(content)
         lags = own["shape"][1] <= whole["shape"][1]
         own["shape"][1] = whole["shape"][1]

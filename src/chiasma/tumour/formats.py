@@ -20,7 +20,9 @@ says so. Values on a log2 scale are recognised by their name or by negative numb
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -291,11 +293,10 @@ def read_bins(path: Path | str, sample: str | None = None) -> list[Bins]:
 
 def refuse_r_data(path: Path) -> None:
     """Raise InvalidInput for a file that R saved, with the line of R that exports it."""
-    try:
-        with gzip.open(path) as file:
+    start = b""
+    if path.is_file():  # what is read of a pipe has gone
+        with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
             start = file.read(4)
-    except OSError:
-        start = b""
     if not path.name.lower().endswith(R_SUFFIXES) and not start.startswith(R_MAGIC):
         return
     if path.name.lower().endswith(".rds"):
