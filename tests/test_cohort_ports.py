@@ -15,10 +15,13 @@ import pytest
 from chiasma.cohort.workers import distributed, local_client, unencrypted
 
 LISTENING, LOOPBACK = "0A", "0100007F"
+PROC = Path("/proc/net/tcp")
 
 
 def listeners() -> set[tuple[str, str]]:
     """(address, port) of every socket on which this process or a child listens, as /proc writes them."""
+    if not PROC.exists():
+        return set()
     own = {os.getpid()}
     parents = {int(one.name): _parent(one) for one in Path("/proc").iterdir() if one.name.isdigit()}
     while more := {child for child, parent in parents.items() if parent in own} - own:
@@ -41,38 +44,43 @@ def _parent(process: Path) -> int:
         return 0
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
-def test_local_cluster__listens_on_loopback_and_refuses_strangers():
+@pytest.fixture(scope="module")
+def client():
+    """Of a local cluster with one worker; its files are gone after it."""
     before = listeners()
     with local_client(1) as client:
-        found = listeners() - before
-        assert found
-        assert {address for address, _ in found} == {LOOPBACK}
-        address = client.scheduler.address
-        assert address.startswith("tls://127.0.0.1:")
-        assert client.submit(abs, -3).result() == 3
-        for stranger in (address.replace("tls://", "tcp://"), address):
-            with pytest.raises((OSError, TypeError, ValueError)):
-                distributed().Client(stranger, timeout=2, set_as_default=False)
-        # Before, Dask's own web server told everyone about workers, tasks and their call stacks.
-        for port in (int(port, 16) for _, port in found):
-            for page in ("info/main/workers.html", "json/identity.json", "metrics", "health", "status"):
-                with pytest.raises((HTTPError, URLError, ConnectionError)):
-                    urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5)
-
-
-def test_local_cluster__keeps_its_files_in_a_directory_of_its_user():
-    """Workers load what they spilled there: whoever could write to it would run code as their owner."""
-    with local_client(1) as client:
         (folder,) = client.run(lambda dask_worker: dask_worker.local_directory).values()
-        own = next(one for one in Path(folder).parents if one.name.startswith("chiasma-"))
-        assert stat.S_IMODE(own.stat().st_mode) == 0o700
-    assert not own.exists()
+        client.folder = next(one for one in Path(folder).parents if one.name.startswith("chiasma-"))
+        client.listeners = listeners() - before
+        yield client
+    assert not client.folder.exists()
 
 
-def test_local_cluster__beside_another_one_says_nothing(recwarn):
+@pytest.mark.skipif(not PROC.exists(), reason="needs /proc")
+def test_local_cluster__listens_on_loopback_and_refuses_strangers(client):
+    assert client.listeners
+    assert {host for host, _ in client.listeners} == {LOOPBACK}
+    address = client.scheduler.address
+    assert address.startswith("tls://127.0.0.1:")
+    assert client.submit(abs, -3).result() == 3
+    for stranger in (address.replace("tls://", "tcp://"), address):
+        with pytest.raises((OSError, TypeError, ValueError)):
+            distributed().Client(stranger, timeout=2, set_as_default=False)
+    # Before, Dask's own web server told everyone about workers, tasks and their call stacks.
+    for port in (int(port, 16) for _, port in client.listeners):
+        for page in ("info/main/workers.html", "json/identity.json", "metrics", "health", "status"):
+            with pytest.raises((HTTPError, URLError, ConnectionError)):
+                urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5)
+
+
+def test_local_cluster__keeps_its_files_in_a_directory_of_its_user(client):
+    """Workers load what they spilled there: whoever could write to it would run code as their owner."""
+    assert stat.S_IMODE(client.folder.stat().st_mode) == 0o700
+
+
+def test_local_cluster__beside_another_one_says_nothing(client, recwarn):
     """Before, both wanted the port 8787, and the second one warned."""
-    with local_client(1), local_client(1):
+    with local_client(1):
         pass
     assert not [str(one.message) for one in recwarn if "8787" in str(one.message)]
 
@@ -81,34 +89,32 @@ NOBODY = 65534
 INTRUDER = """
 import os, sys
 import distributed
+nobody, *addresses = sys.argv[1:]
 os.setgroups([])
-os.setgid(int(sys.argv[2]))
-os.setuid(int(sys.argv[2]))
-try:
-    client = distributed.Client(sys.argv[1], timeout=3, set_as_default=False)
-    print("inside" if client.submit(abs, -3).result(timeout=10) == 3 else "outside")
-except BaseException as error:
-    print(type(error).__name__)
+os.setgid(int(nobody))
+os.setuid(int(nobody))
+for address in addresses:
+    try:
+        client = distributed.Client(address, timeout=3, set_as_default=False)
+        print("inside" if client.submit(abs, -3).result(timeout=10) == 3 else "outside")
+    except BaseException as error:
+        print(type(error).__name__)
 """
 
 
-def intrude(address):
-    """What another user of this machine gets from a scheduler."""
-    words = [sys.executable, "-c", INTRUDER, address, str(NOBODY)]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-
-
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to become another user")
-def test_local_cluster__refuses_another_user_of_the_machine():
+def test_local_cluster__refuses_another_user_of_the_machine(client):
     """Such a user reaches loopback as well: without a certificate a function ran with the rights of the owner."""
+    address = client.scheduler.address
     with distributed().LocalCluster(
         1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None, silence_logs=50
     ) as open_to_all:
-        assert intrude(open_to_all.scheduler_address) == "inside"  # so the intruder is able to
-    with local_client(1) as client:
-        address = client.scheduler.address
-        for tried in (address, address.replace("tls://", "tcp://")):
-            assert intrude(tried) not in ("", "inside")
+        tried = [open_to_all.scheduler_address, address, address.replace("tls://", "tcp://")]
+        words = [sys.executable, "-c", INTRUDER, str(NOBODY), *tried]
+        found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    assert len(found) == 3
+    assert found[0] == "inside"  # so the intruder is able to
+    assert "inside" not in found[1:]
 
 
 def test_foreign_cluster__without_encryption_is_told():
