@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +87,10 @@ class Target:
             made_of=tuple(axes),
             table_bytes=table_bytes,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled without tables."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def binary(self) -> bool:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Engine(ABC):
     problem: Problem
     betas: Floats  # (R,)
     states: State  # (R, T)
+    bound: ClassVar[tuple[str, ...]] = ()  # what `_bind` makes anew from the rest, for engines that are pickled
 
     def __init__(self, problem: Problem, betas: Sequence[float], every: int, streams: Streams, start: Start):
         """every: iterations between exchange steps; 0: no exchanges."""
@@ -119,6 +120,14 @@ class Engine(ABC):
         self.iteration = int(checkpoint["iteration"])
         self.tally = ensemble.Tally(*(checkpoint[f"tally_{name}"].copy() for name in ensemble.Tally._fields))
         self.streams.restore(json.loads(str(checkpoint["streams"])))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in self.bound}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.bound:
+            self._bind()
 
     def code_layout(self) -> Layout | None:
         """The rows of the codes that are the states; None for vectors."""
@@ -228,6 +237,8 @@ class LoopEngine(Engine):
 class StepEngine(LoopEngine, PathEngine):
     """Runs any update and exchange, step by step."""
 
+    bound = ("sweeps", "pairs")
+
     def _bind(self) -> None:
         target, exchange = self.problem.target, self.problem.exchange
         self.sweeps = [self.problem.update.prepare(target, beta) for beta in self.betas]
@@ -264,6 +275,8 @@ def _room(name: str, n_rows: int, n_columns: int) -> Floats:
 
 class CompiledEngine(PathEngine):
     """Runs whole iterations inside numba; needs a tabulated target and an update made of steps."""
+
+    bound = ("program", "work", "n_sweep", "move", "n_pair", "pair_work", "replicas")
 
     @staticmethod
     def serves(problem: PathProblem) -> bool:
@@ -349,6 +362,8 @@ class CompiledEngine(PathEngine):
 
 class GaussianEngine(PathEngine):
     """GaussianBlocks without a ladder: many sweeps in one call, with the uniforms of StepEngine in the same places."""
+
+    bound = ("n_sweep", "sweep", "halves", "constant")
 
     @staticmethod
     def serves(problem: PathProblem, betas: Sequence[float]) -> bool:

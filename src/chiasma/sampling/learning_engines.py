@@ -105,6 +105,8 @@ class ConditionalEngine(LearningEngine):
     anew for every update of the parameters.
     """
 
+    bound = ("targets", "log_liks")
+
     def _blocks(self) -> list[Integers]:
         return self.learning.plain.given_paths.blocks
 

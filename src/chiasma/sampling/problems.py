@@ -50,6 +50,11 @@ class Problem(ABC):
     exchange: Exchange | None
     n_sites: int
     record_dtype: Any  # of recorded states
+    parts: ClassVar[tuple[str, ...]]  # attributes that the constructor takes, by their names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled without locks, tables and filters."""
+        return type(self), tuple(getattr(self, name) for name in self.parts)
 
 
 class TemperedTables:
@@ -78,6 +83,7 @@ class PathProblem(Problem):
     """A path of codes of the axes of a target. What is recorded are codes of all rows of the model."""
 
     name = "codes"
+    parts = ("target", "update", "exchange")
 
     def __init__(self, target: Target, update: Update, exchange: Exchange | None):
         self.target = target
@@ -115,8 +121,9 @@ class LearningProblem(Problem):
     """A path and the parameters of its model."""
 
     name = "codes"
+    parts = ("learning", "update", "exchange", "peaks")
 
-    def __init__(self, learning: Learning, update: Update, exchange: Exchange | None):
+    def __init__(self, learning: Learning, update: Update, exchange: Exchange | None, peaks: Any = None):
         self.learning = learning
         self.update = update
         self.exchange = exchange
@@ -124,7 +131,7 @@ class LearningProblem(Problem):
         self.record_dtype = learning.typical.record_dtype
         self.in_order = CanonicalOrder(learning.model)
         self.finding = Lock()  # held by the chain that looks for the optima, which all chains share
-        self.peaks: Any = None
+        self.peaks = peaks
 
 
 def pose(

@@ -39,6 +39,7 @@ from chiasma.sampling.pilot import decide, saves_a_table
 from chiasma.sampling.plan import EXACT_SECONDS, Plan, as_budget, check_evidence, larger_blocks
 from chiasma.sampling.problems import LearningProblem, PathProblem, Problem, Start, pose
 from chiasma.sampling.progress import Progress
+from chiasma.sampling.remote import RemoteRun, check_client
 from chiasma.sampling.running import Run, WorkClock
 from chiasma.sampling.streams import Streams, fresh_entropy
 from chiasma.sampling.updates import Collapsed, Exact, Jumps, Update
@@ -81,6 +82,7 @@ def sample(
     resume: bool = False,
     durable: bool = True,
     progress: bool = True,
+    client: Any = None,
 ) -> Posterior:
     """Draw from the posterior of the hidden paths, and of parameters with a prior, or from any density.
 
@@ -108,6 +110,8 @@ def sample(
     resume : continue the run in `store` up to `draws`, as if it had never stopped; starts a new run if there is none.
     durable : sync every write to the disk, so that a power cut loses no more than a kill; False: for scratch stores.
     progress : show what was chosen and how far the run is: bars on a terminal, a line now and then elsewhere.
+    client : a dask.distributed.Client on whose workers the chains run. Draws are those of threads, bit for bit on the
+        same kind of processor; a worker that is lost costs some seconds. This process writes `store`.
 
     Returns
     -------
@@ -126,7 +130,7 @@ def sample(
         model = model.for_data(data)
     request = validate(
         model, data, update, exchange, ladder, exchange_every, exact_seconds, evidence, draws, warmup, chains, thin,
-        init, seed, workers, store, resume, durable,
+        init, seed, workers, store, resume, durable, client,
     )  # fmt: skip
     choice = plan_run(request)
     display = Progress(progress, choice.because, request.entropy)
@@ -159,6 +163,7 @@ class Request:
     store: Path | None
     resumes: bool  # there is a run to continue
     durable: bool
+    client: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,13 +198,15 @@ class Drawn:
 def validate(
     model: Any, data: Any, update: Any, exchange: Any, ladder: Any, exchange_every: int, exact_seconds: float,
     evidence: Any, draws: int, warmup: int, chains: int, thin: int, init: Any, seed: int | None, workers: int | None,
-    store: str | Path | None, resume: bool, durable: bool,
+    store: str | Path | None, resume: bool, durable: bool, client: Any = None,
 ) -> Request:  # fmt: skip
     """Check what does not depend on the model; whether a store is new is checked before anything is computed."""
     as_count("chains", chains, most=MOST_CHAINS)
     _check_counts(1, draws=draws, thin=thin, exchange_every=exchange_every)
     _check_counts(1, workers=1 if workers is None else workers)
     _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
+    if client is not None:
+        check_client(client)
     path = None if store is None else Path(store)
     resumes = path is not None and resume and path.exists()
     return Request(
@@ -208,6 +215,7 @@ def validate(
         draws=draws, warmup=warmup, chains=chains, thin=thin,
         entropy=stored_seed(path) if path is not None and resumes and seed is None else fresh_entropy(seed),
         workers=min(workers or os.cpu_count() or 1, chains), store=path, resumes=resumes, durable=durable,
+        client=client,
     )  # fmt: skip
 
 
@@ -277,7 +285,8 @@ def run(request: Request, choice: Choice, engines: list[Engine], display: Progre
     trace: Trace | None = None
     if path is not None and request.resumes:
         trace = reopen_store(path, about, request.draws, request.durable)
-    with Run(engines, request.workers, display, clock) as chains:
+    kind = Run if request.client is None else partial(RemoteRun, request.client)
+    with kind(engines, request.workers, display, clock) as chains:
         if choice.seconds is not None:
             chains.timings["pilot"] = choice.seconds
         log_evidence = chains.prepare()

@@ -21,6 +21,7 @@ class VectorProblem(Problem):
     """A vector of any density."""
 
     name = "x"
+    parts = ("density", "exchange")
 
     def __init__(self, density: Density, exchange: Exchange | None = None):
         self.density = density
