@@ -39,6 +39,8 @@ WIDTHS = (0.25, 1.0, 4.0)
 GRID, RIVALS = 48, 4
 # Signals of so many columns are cut into stretches in several ways.
 SHORT = 20_000
+# After so many EM steps rival baselines of the whole signal are compared.
+EM_STEPS = 3
 # So many coefficients have a curvature by differences.
 FEW = 40
 # What an impossible point costs: more than any possible one.
@@ -308,6 +310,17 @@ def best_path(rivals: list[Floats], heights: list[Floats], width: float) -> tupl
         best = int(back[i][best])
         path.append(float(rivals[i][best]))
     return np.array(path[::-1]), score
+
+
+def settled(learning: Learning, free: Floats) -> Place:
+    """After a few EM steps."""
+    height = -np.inf
+    for _ in range(EM_STEPS):
+        try:
+            free, _, height = em_step(learning, free, True)
+        except (ImpossibleData, np.linalg.LinAlgError):
+            return Place(free, -np.inf)
+    return Place(free, height)
 
 
 def polish(learning: Learning, place: Place, rounds: int, iterations: int) -> Place:

@@ -32,6 +32,7 @@ from chiasma.sampling.offset_search import (
     climb_together,
     peak_with_offset,
     polish,
+    settled,
     tilings,
     with_baselines,
     with_curve,
@@ -198,16 +199,15 @@ def _find_with_offset(
         free = _moved(few.learning, more.learning, one.free)
         return search(more, free, MIDDLE_CLIMB)._replace(starts=one.starts)
 
-    def high(one: Climb) -> list[Climb]:
-        found = []
+    def high(one: Climb) -> Climb:
+        rivals = []
         for whole in wholes:
             for curve in carry(whole, _moved(more.learning, whole.learning, one.free), hums[id(whole)]):
                 filled = _filled_in(learning, whole, curve)
-                free = with_curve(learning, one.free, filled, learning.parameters.to_free(centre))
-                found.append(_climb(learning, polish(learning, Place(free, -np.inf), 3, 10))._replace(starts=0))
-        best = max(range(len(found)), key=lambda i: found[i].log_density)
-        found[best] = found[best]._replace(starts=one.starts)
-        return found
+                rivals.append(with_curve(learning, one.free, filled, learning.parameters.to_free(centre)))
+        # Baselines that are wrong somewhere lose by far more than what climbing higher would gain.
+        best = max((settled(learning, free) for free in rivals), key=lambda place: place.log_density)
+        return _climb(learning, polish(learning, best, 3, 10))._replace(starts=one.starts)
 
     centre = _rough_centre(learning)
     with Pool(at_once) as pool:
@@ -217,8 +217,7 @@ def _find_with_offset(
         display.begin("climbs on more columns", len(chosen), at_once=at_once)
         chosen = _merge_alike(more.learning, list(_each(pool, middle, chosen, display)))[:HIGH]
         display.begin("climbs on all columns", len(chosen), at_once=at_once)
-        several = [one for found in _each(pool, high, chosen, display) for one in found]
-        chosen = _that_matter(_merge_alike(learning, several, HEIGHT))
+        chosen = _that_matter(_merge_alike(learning, list(_each(pool, high, chosen, display)), HEIGHT))
         display.begin("last climbs", len(chosen), at_once=at_once)
         last = [polish(learning, Place(one.free, one.log_density), 6, 25) for one in chosen]
         chosen = [_climb(learning, found)._replace(starts=one.starts) for found, one in zip(last, chosen, strict=True)]
