@@ -20,7 +20,7 @@ from core import example, fastest, sampler
 import chiasma as ch
 from chiasma._jit import vector_njit
 from chiasma.exact.passes import CHUNK, Passes, draw_paths
-from chiasma.kernels.alignment import aligned_empty
+from chiasma.kernels.lanes import aligned_empty
 from chiasma.kernels.passes import filter_block
 from chiasma.sampling.engines import CompiledEngine
 from chiasma.sampling.problems import PathProblem, Start
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ROWS = 6
 COLUMNS = 10_877
 DRAWS = 1_000
-# Operations of kernels.exponential on one number: products and sums, or both at once.
+# Operations of kernels.logspace on one number: products and sums, or both at once.
 EXPONENTIAL = 20
 # The authors' C++ package, nanoseconds per (replica, row, column), and how many times faster we want to be.
 AUTHORS = {"row Gibbs": (1600.0, 100), "Hamming ball, radius 1": (700.0, 30), "Hamming ball, radius 3": (1400.0, 50)}

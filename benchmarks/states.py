@@ -16,7 +16,7 @@ from limits import _multiply_add, verdict
 
 import chiasma as ch
 from chiasma._jit import vector_njit
-from chiasma.kernels import expected_moves, log_passes
+from chiasma.kernels import expectations, log_passes
 from chiasma.kernels import passes as kernels
 from chiasma.kernels.layout import Layout, make_layout
 from chiasma.kernels.transitions import Matrices
@@ -216,7 +216,7 @@ def passes(report: Report) -> None:
             partial(kernels.draw_blocks, alpha, stay, trans, edge, 0, uniforms, paths, gamma.copy()),
             partial(kernels.draw_block, alpha, trans, edge, uniforms[0], paths[0].copy(), weights),
             partial(kernels.smooth_block, alpha, trans, edge, 0, gamma, marginals, scratch),
-            partial(expected_moves.count_block, trans, alpha, edge, 0, gamma, alpha[:0], counts, many),
+            partial(expectations.count_block, trans, alpha, edge, 0, gamma, alpha[:0], counts, many),
             partial(log_filter, False),
             partial(log_filter, True),
         )

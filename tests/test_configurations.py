@@ -15,9 +15,9 @@ from chiasma.kernels.codes import smallest_dtype, unpack
 from chiasma.kernels.layout import make_layout
 from chiasma.results import configurations, segments
 from chiasma.results.arrays import per_draw
-from chiasma.results.equal_rows import Merging
 from chiasma.results.evidence import batch_error
 from chiasma.results.posterior import Posterior
+from chiasma.results.row_groups import Merging
 from chiasma.results.segments import Segment, modal_codes
 
 NO_PAIRS = xr.Dataset({name: ("pair", np.zeros(0)) for name in ("rejection", "moves", "changed", "columns")})

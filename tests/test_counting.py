@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chiasma.kernels.codes import smallest_dtype
-from chiasma.kernels.counting import DRAWS_PER_WORD, SPREAD, add_counts
+from chiasma.kernels.codes import DRAWS_PER_WORD, SPREAD, add_counts, smallest_dtype
 
 pytestmark = pytest.mark.jit_off
 

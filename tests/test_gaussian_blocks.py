@@ -19,8 +19,7 @@ from branches import distribution
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.kernels import gaussian_blocks
 from chiasma.kernels.codes import unpack
-from chiasma.models.independent_parts import independent_parts
-from chiasma.models.rival_sums import rival_sets
+from chiasma.sampling.differences import independent_parts, rival_sets
 from chiasma.sampling.engines import CompiledEngine, GaussianEngine, StepEngine, path_engine
 from chiasma.sampling.problems import PathProblem, Start
 from chiasma.sampling.streams import Streams

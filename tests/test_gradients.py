@@ -10,14 +10,14 @@ import pytest
 import chiasma as ch
 from chiasma.exact.gradients import evidence_slopes
 from chiasma.exact.passes import Passes
-from chiasma.kernels import expected_moves, log_expected_moves
+from chiasma.kernels import expectations
 from chiasma.kernels import priors as prior_kernel
+from chiasma.kernels.expectations import add_weighted
 from chiasma.kernels.layout import make_layout
 from chiasma.kernels.transitions import Matrices
-from chiasma.kernels.weighted_sums import add_weighted
 from chiasma.models.additive import Additive
+from chiasma.models.axes import Group
 from chiasma.models.emissions import EMISSIONS
-from chiasma.models.groups import Group
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
 from chiasma.models.priors import PRIORS
@@ -393,7 +393,7 @@ def test_binary_moves__are_the_expected_moves(n_rows):
     counts, gamma, scratch = np.zeros_like(trans), np.empty(1 << n_rows), np.empty((n_rows + 1, 1 << n_rows))
     by_row = trans.reshape(len(trans), n_rows, 4)
     for a, b in ((5, 9), (0, 5)):
-        expected_moves.count_block(by_row, alpha[a:b], edge, a, gamma, alpha[a:b], counts, scratch)
+        expectations.count_block(by_row, alpha[a:b], edge, a, gamma, alpha[a:b], counts, scratch)
     np.testing.assert_allclose(counts, expected, rtol=1e-10)
     np.testing.assert_allclose(alpha, smoothed, rtol=1e-10)
 
@@ -410,9 +410,7 @@ def expected_of(sizes):
     edge = np.array([0, 1, 2, 1, 0, 1, 1, 2, 1], np.int32)
     alpha = rng.dirichlet(np.ones(n_states), n_columns)
     counts, smoothed, scratch = np.zeros_like(trans), alpha.copy(), np.empty((len(sizes) + 1, n_states))
-    expected_moves.count_block(
-        Matrices(trans, layout), smoothed, edge, 0, np.empty(n_states), smoothed, counts, scratch
-    )
+    expectations.count_block(Matrices(trans, layout), smoothed, edge, 0, np.empty(n_states), smoothed, counts, scratch)
     return alpha, trans, edge, layout, counts, smoothed
 
 
@@ -425,9 +423,7 @@ def test_expected_moves__in_logarithms(sizes):
     scratch = np.empty((len(sizes) + 1, alpha.shape[1]))
     for a, b in ((5, 9), (0, 5)):
         piece = found[a:b]
-        log_expected_moves.log_count_block(
-            Matrices(np.log(trans), layout), piece, edge, a, gamma, piece, counts, scratch
-        )
+        expectations.log_count_block(Matrices(np.log(trans), layout), piece, edge, a, gamma, piece, counts, scratch)
     np.testing.assert_allclose(counts, expected, rtol=1e-10)
     np.testing.assert_allclose(found, smoothed, rtol=1e-10)
 

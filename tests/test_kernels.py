@@ -26,9 +26,9 @@ from chiasma.kernels import (
     sweeps,
     transitions,
 )
-from chiasma.kernels.alignment import aligned_empty
-from chiasma.kernels.exponential import LOWEST, exp_in_place, temper_columns
+from chiasma.kernels.lanes import aligned_empty
 from chiasma.kernels.layout import ball_offsets, make_layout
+from chiasma.kernels.logspace import LOWEST, exp_in_place, temper_columns
 from chiasma.models.target import tempered_table
 
 pytestmark = pytest.mark.jit_off

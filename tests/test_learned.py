@@ -21,7 +21,7 @@ import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.results import configurations
 from chiasma.results.arrays import per_draw
-from chiasma.results.label_switching import label_findings
+from chiasma.results.parameter_checks import label_findings
 from chiasma.results.parameters import entries, named_parameters, summarise_parameters
 from test_configurations import by_hand, some_codes, with_dask
 

@@ -20,10 +20,10 @@ from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
 from chiasma.sampling import given_paths
+from chiasma.sampling.gradient_engine import WeightedMoments
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import as_log_likelihoods
 from chiasma.sampling.slices import SliceLines, slice_along
-from chiasma.sampling.weighted_moments import WeightedMoments
 from joint import model_of
 
 JIT = not numba.config.DISABLE_JIT

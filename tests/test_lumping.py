@@ -19,7 +19,7 @@ from scipy.stats import binom, multinomial
 import branches
 import chiasma as ch
 from chiasma.kernels import lumping
-from chiasma.models.groups import Group, Unlumping, n_count_states
+from chiasma.models.axes import Group, Unlumping, n_count_states
 from chiasma.models.row_chains import Markov, Switch
 
 pytestmark = pytest.mark.jit_off

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 import chiasma as ch
-from chiasma.results.prior_conflict import conflict_findings
+from chiasma.results.parameter_checks import conflict_findings
 
 
 def drawn(**values):

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 import chiasma as ch
 from chiasma.kernels.layout import make_layout, pack_states, unpack_codes
-from chiasma.results import equal_rows as module
 from chiasma.results import rivals
-from chiasma.results.equal_rows import Merging, equal_rows
+from chiasma.results import row_groups as module
 from chiasma.results.expected import noise_of_codes
 from chiasma.results.rivals import explain, uncertain
-from chiasma.results.row_probabilities import fixed_text, names_of_rows, row_probabilities
+from chiasma.results.row_groups import Merging, equal_rows, fixed_text, names_of_rows, row_probabilities
 from test_configurations import by_hand
 
 

@@ -11,7 +11,7 @@ from chiasma.kernels.layout import pack_states, unpack_codes
 from chiasma.models.labels import CanonicalOrder, RowSizes, exchangeable_blocks
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import batch_error
-from chiasma.results.label_switching import label_findings
+from chiasma.results.parameter_checks import label_findings
 from chiasma.results.parameters import named_parameters
 from chiasma.sampling.laplace import orders
 from chiasma.sampling.learning import Learning

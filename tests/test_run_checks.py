@@ -12,6 +12,7 @@ import chiasma as ch
 from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Set, Use
+from chiasma.results.provenance import RunInfo
 from chiasma.results.run_checks import (
     DISCONNECTED,
     EVIDENCE_ERROR,
@@ -23,7 +24,6 @@ from chiasma.results.run_checks import (
     ladder_findings,
     wanted_rungs,
 )
-from chiasma.results.run_info import RunInfo
 from chiasma.sampling import updates
 from chiasma.sampling.plan import larger_blocks
 

@@ -24,7 +24,7 @@ import chiasma as ch
 from branches import Path, Proof, distribution, pair_step, path_step, prove, prove_pair
 from chiasma.kernels import ball, crossover, jumps, passes, sweeps
 from chiasma.kernels import layout as layouts
-from chiasma.models.groups import Group
+from chiasma.models.axes import Group
 from chiasma.models.target import Target
 from chiasma.sampling import loop_sweeps, updates
 from chiasma.sampling.differences import Differences

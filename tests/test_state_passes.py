@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 import state_reference as twin
-from chiasma.kernels import axes, expected_moves, log_passes, logspace, passes, step
+from chiasma.kernels import axes, expectations, log_passes, logspace, passes, step
 from chiasma.kernels.layout import make_layout
 from chiasma.kernels.step import TINY_STAY
 from chiasma.kernels.transitions import Matrices, into_products, stay_products
@@ -194,9 +194,9 @@ def test_linear_passes_equal_the_dense_twin(seed, sizes, n_columns, beta, data):
     np.testing.assert_allclose(gamma, smoothed[0], rtol=1e-10)
     counts, scratch = np.ones_like(problem.trans), np.empty((len(sizes) + 1, n_states))
     for a, b in pieces:
-        expected_moves.count_block(trans, alpha[a:b], edge, a, gamma, alpha[:0], counts, scratch)
+        expectations.count_block(trans, alpha[a:b], edge, a, gamma, alpha[:0], counts, scratch)
     np.testing.assert_allclose(counts - 1.0, twin.expected_counts(problem), rtol=1e-9, atol=TIGHT)
-    expected_moves.count_block(trans, alpha, edge, 0, gamma, alpha, counts, scratch)
+    expectations.count_block(trans, alpha, edge, 0, gamma, alpha, counts, scratch)
     np.testing.assert_allclose(alpha, smoothed, rtol=1e-10)
 
 

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import chiasma as ch
-from chiasma.results.two_parts import FEWEST, part_findings, two_parts
+from chiasma.results.parameter_checks import FEWEST, part_findings, two_parts
 
 N = 1_200
 

@@ -10,12 +10,20 @@ from .models.additive import Additive
 from .models.arguments import Argument
 from .models.chains import Switches
 from .models.density import BlockModes, Density
-from .models.emissions import Custom, Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT, Table
+from .models.emissions import (
+    Custom,
+    Gaussian,
+    IntegratedDepth,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+    Table,
+    register_emission,
+)
 from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
 from .models.offsets import Covariates, Periodic, Smooth
 from .models.priors import Beta, Dirichlet, DirichletRows, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
-from .models.registering import register_emission
 from .models.row_chains import Markov, Sticky, Switch
 from .models.rows import Row
 from .results import diagnostics as diagnostics

@@ -353,7 +353,6 @@ def load_summaries(directory: CohortDirectory, outcome: Outcome) -> xr.Dataset:
 
 # ---- cohort.tsv -----------------------------------------------------------------------------------------------------
 
-
 FIRST = ("sample", "status", "seed", "seconds", "log_evidence", "log_evidence_error")
 LAST = ("trust", "findings", "error")
 # Of a learned parameter, and what each adds to the name of the parameter.
@@ -397,7 +396,6 @@ def _parameters(outcome: Outcome, names: Sequence[str]) -> list[Any]:
 
 
 # ---- cohort.zarr ----------------------------------------------------------------------------------------------------
-
 
 # Uncompressed size of a chunk of samples.
 CHUNK_BYTES = 8 * 2**20

@@ -35,7 +35,6 @@ from chiasma.storage.digests import fingerprint, read_sealed, reason, write_seal
 
 # ---- The sheet ------------------------------------------------------------------------------------------------------
 
-
 Records = Iterable[Mapping[str, Any]]
 
 REQUIRED = ("sample", "path")
@@ -152,7 +151,6 @@ def sample_seed(seed: int, name: str) -> int:
 
 
 # ---- The plan -------------------------------------------------------------------------------------------------------
-
 
 FORMAT = 1
 

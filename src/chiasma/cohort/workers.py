@@ -39,7 +39,6 @@ from chiasma.types import count
 
 # ---- Clusters -------------------------------------------------------------------------------------------------------
 
-
 # Seconds to wait for a scheduler.
 PATIENCE = 30
 # As the page on cohorts says it.
@@ -295,7 +294,6 @@ def computing_alone() -> Iterator[None]:
 
 # ---- All samples ----------------------------------------------------------------------------------------------------
 
-
 Note = Callable[[str], None]
 
 
@@ -361,7 +359,6 @@ def _lost(task: Task, times: int) -> Outcome:
 
 
 # ---- Progress -------------------------------------------------------------------------------------------------------
-
 
 # Seconds between two lines, and between two versions of cohort.tsv while a cohort runs.
 EVERY = 30.0

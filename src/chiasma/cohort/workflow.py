@@ -24,7 +24,7 @@ from chiasma.io.sheets import listed
 from chiasma.io.signal import Signal
 from chiasma.report.fitting import Fit, fit_file
 from chiasma.report.run_directory import RunDirectory
-from chiasma.results.row_probabilities import names_of_rows
+from chiasma.results.row_groups import names_of_rows
 from chiasma.tumour.signals import read_any
 from chiasma.types import Floats
 
@@ -92,7 +92,6 @@ class Workflow(ABC):
 
 
 # ---- A sample as `chiasma fit` would fit it -------------------------------------------------------------------------
-
 
 # Columns that are enough to meet every kernel.
 FIRST = 60

@@ -121,7 +121,7 @@ def count_probabilities(
     """(C, T): probabilities of how many of the rows that cannot be told from `row` are in each state.
 
     For rows of two states, entry n of C = copies + 1 is P(n of them are on): the number of open channels, of lamps that
-    are lit. For rows of more states the entries are in the order of `chiasma.models.groups.Group.counts`.
+    are lit. For rows of more states the entries are in the order of `chiasma.models.axes.Group.counts`.
 
     Parameters
     ----------

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from chiasma.kernels import log_passes, passes
-from chiasma.kernels.alignment import aligned_empty
-from chiasma.kernels.expected_moves import count_block
-from chiasma.kernels.log_expected_moves import log_count_block
+from chiasma.kernels.expectations import count_block, log_count_block
+from chiasma.kernels.lanes import aligned_empty
 from chiasma.models.target import Target
 from chiasma.types import Floats, Integers
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from chiasma.errors import BudgetExceeded, ImpossibleData
 from chiasma.exact.pass_kernels import PassKernels
 from chiasma.kernels import logspace
-from chiasma.kernels.alignment import aligned_empty
+from chiasma.kernels.lanes import aligned_empty
 from chiasma.models.target import Target, check_beta
 from chiasma.stopping import look
 from chiasma.types import Floats, as_count

@@ -178,7 +178,6 @@ def _of_parameter(key: str, users: Mapping[str, Parameter], all_users: int) -> S
 
 # ---- The table -------------------------------------------------------------------------------------------------------
 
-
 # A column of a file, by name or number.
 Column = str | int
 DATA = (

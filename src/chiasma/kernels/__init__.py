@@ -16,7 +16,7 @@ Rows with any numbers of states (`transitions`)
 
 Kernels are written once for both forms of `trans` and dispatch on its type when they are compiled (`_jit.by_form`):
 `transitions` has the entries of either, `step` the step of a pass. Only what is measured to need it is for rows of two
-states alone: `mixing`, `three_rows`, `rows`, `gaussian_blocks`, `side_by_side`, and the tables of `sweeps`.
+states alone: `mixing`, `rows`, `gaussian_blocks`, `side_by_side`, and the tables of `sweeps`.
 
 Passes over columns are forward filtering-backward sampling, in linear space with rescaling against underflow. They are
 safe while no product of transition probabilities over the updated rows falls below `transitions.LINEAR_FLOOR`;

@@ -14,9 +14,8 @@ import math
 import numpy as np
 
 from chiasma._jit import njit
-from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.lanes import load, store, sum_from, transpose
-from chiasma.kernels.logspace import log_add
+from chiasma.kernels.logspace import exp_in_place, log_add
 from chiasma.kernels.passes import filter_block
 from chiasma.kernels.picking import pick, pick_log
 from chiasma.kernels.transitions import log_move, move, translate

@@ -1,4 +1,4 @@
-"""Expected numbers of moves of binary rows: the pass of `expected_moves` in half its operations.
+"""Expected numbers of moves of binary rows: the pass of `expectations` in half its operations.
 
 In the notation of `mixing`, with the diagonals taken out, the moves of all rows between two columns have the joint
 weight alpha(s) prod_k M_k(x_k, x'_k) ratio(s'), M_k = [[1, rise_k], [fall_k, 1]] and ratio = smoothed / predicted. For
@@ -123,7 +123,7 @@ def _flush(ratios, e, n_edges, sums, smoothed, counts, marginals, scratch):
 
 @njit
 def count_binary(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
-    """expected_moves.count_block of rows of two states."""
+    """expectations.count_block of rows of two states."""
     n_columns, n_states, n_rows = edge.shape[0], gamma.shape[0], trans.shape[1]
     ratios = np.empty((2, n_rows))
     sums, totals, marginals = np.zeros(n_rows * WIDTH), np.zeros(n_states), np.empty(n_rows)

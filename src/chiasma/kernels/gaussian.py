@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from chiasma._jit import inlined_njit, njit
-from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.lanes import lanes_of, load, spread, store
+from chiasma.kernels.logspace import exp_in_place
+from chiasma.kernels.passes import filter_block
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Exponents of partial products stay within this, so that none underflows; past it, a column takes one exponential per
@@ -185,3 +186,23 @@ def gaussian_columns(y, factors, lik, tops):
             else:
                 top = direct_column(factors, z, lik[t])
                 tops[t] = factors.constant - 0.5 * factors.precision * z * z + top
+
+
+@njit
+def filter_gaussian(y, factors, trans, edge, first, stop, message, alpha, stay, diagonal, lik, tops):
+    """passes.filter_block for columns first..stop-1 of y (T,), with its arguments.
+
+    lik (n, S) and tops (n,) are scratch for n columns at a time. Returns the share of the log evidence, what was taken
+    out of the likelihoods included.
+    """
+    n_together = lik.shape[0]
+    keep_alpha = alpha.shape[0] >= stop - first
+    total = 0.0
+    for a in range(first, stop, n_together):
+        b = min(a + n_together, stop)
+        gaussian_columns(y[a:b], factors, lik[: b - a], tops[: b - a])
+        kept = alpha[a - first : b - first] if keep_alpha else alpha
+        total += filter_block(lik[: b - a], trans, edge, a, message, kept, stay[a - first : b - first], diagonal)
+        for i in range(b - a):
+            total += tops[i]
+    return total

@@ -19,7 +19,17 @@ import math
 import numpy as np
 
 from chiasma._jit import by_form, njit, vector_njit
-from chiasma.kernels.mixing import EIGHT, LOG_RESCALE, RESCALE_BELOW, RESCALE_BY, START, divide, load_edge, mix
+from chiasma.kernels.mixing import (
+    EIGHT,
+    LOG_RESCALE,
+    RESCALE_BELOW,
+    RESCALE_BY,
+    START,
+    divide,
+    filter_eight,
+    load_edge,
+    mix,
+)
 from chiasma.kernels.mixing import weigh as weigh_binary
 from chiasma.kernels.picking import pick
 from chiasma.kernels.step import (
@@ -37,7 +47,6 @@ from chiasma.kernels.step import (
     staying,
     weigh,
 )
-from chiasma.kernels.three_rows import filter_eight
 from chiasma.kernels.transitions import into_products, n_axes
 
 # Filtered weights that all paths are drawn through before the next ones: what the first path has read is still in the

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from chiasma._jit import njit, vector_njit
-from chiasma.kernels.prefetch import prefetch
+from chiasma.kernels.lanes import prefetch
 
 RESCALE_BELOW = 2.0**-100
 RESCALE_BY = 2.0**100

@@ -2,7 +2,7 @@
 
 The four weights of a code, one per model, are neighbours in memory. So a message is a tensor whose lowest two axes are
 the models, and row k is axis k + 2 of it: nothing is exchanged within a register, and all codes of a column are worked
-on at the same time. Four models take little more time than one by `gaussian_filter`.
+on at the same time. Four models take little more time than one by `gaussian.filter_gaussian`.
 
 No lane looks at another, but for columns that are too far out for the products of some model: all four take one
 exponential per code there, which may round differently.
@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from chiasma._jit import inlined_njit, njit
-from chiasma.kernels.exponential import exp_in_place
 from chiasma.kernels.gaussian import WIDEST, direct_column
 from chiasma.kernels.lanes import larger, load, smaller, spread, store
+from chiasma.kernels.logspace import exp_in_place
 from chiasma.kernels.mixing import (
     LOG_RESCALE,
     RESCALE_BELOW,

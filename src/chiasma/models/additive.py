@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.limits import MOST_BITS
-from chiasma.models.arguments import WEIGHTS, Argument
-from chiasma.models.learnable import Learnable
+from chiasma.models.arguments import WEIGHTS, Argument, Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior, check_prior, mixed
 from chiasma.types import Floats, Integers, as_floats, shown

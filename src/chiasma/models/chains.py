@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
-from chiasma.models.arguments import EITHER, RARE, Argument
+from chiasma.models.arguments import EITHER, RARE, Argument, Learnable
 from chiasma.models.chain_slopes import switch_slopes
-from chiasma.models.learnable import Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, Prior, check_prior
 from chiasma.types import Floats, as_floats

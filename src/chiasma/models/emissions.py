@@ -10,6 +10,8 @@ emission at other values.
 
 from __future__ import annotations
 
+import inspect
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -21,14 +23,13 @@ import numpy.typing as npt
 import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.gaussian import Factors, gaussian_log_likelihood, make_factors
-from chiasma.kernels.gaussian_filter import filter_gaussian
-from chiasma.kernels.weighted_sums import add_weighted
+from chiasma.kernels.expectations import add_weighted
+from chiasma.kernels.gaussian import Factors, filter_gaussian, gaussian_log_likelihood, make_factors
 from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step, filled
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Prior
-from chiasma.types import Floats, Integers, as_floats
+from chiasma.types import Floats, Integers, as_floats, is_a, shown
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 # The fused filter is not used where one row moves the mean so far that, for y midway between two means, all its scaled
@@ -759,3 +760,51 @@ def _times_log(y: Floats, x: Floats) -> Floats:
     """y log x, with 0 log 0 = 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(y == 0, 0.0, y * np.log(x))
+
+
+# ---- Emissions of a user's own ---------------------------------------------------------------------------------------
+
+
+_BUILT_IN = frozenset(EMISSIONS)
+
+
+def register_emission(name: str, emission: type[Additive]) -> None:
+    """Make an emission of your own known by a name, as "gaussian" is.
+
+    Settings files, `chiasma fit --emission NAME`, its options and help, --learn, and runs that are opened again then
+    find it. A command is a process of its own: write class and call in a file, and give that file to
+    `chiasma --plugin FILE.py`.
+
+    Parameters
+    ----------
+    name : lower-case letters, digits and hyphens. A name that was registered before is replaced.
+    emission : a subclass of ch.Additive that describes every argument of its `__init__` in `arguments`.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> from laplace import Laplace  # doctest: +SKIP
+    >>> ch.register_emission("laplace", Laplace)  # doctest: +SKIP
+    >>> emission = ch.Gaussian  # those of chiasma are registered already
+    >>> ch.register_emission("gaussian", emission)
+    Traceback (most recent call last):
+    chiasma.errors.InvalidInput: 'gaussian' is an emission of chiasma; choose another name
+    """
+    if not is_a(name, str) or not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+        raise InvalidInput(
+            f"the name of an emission has lower-case letters, digits and hyphens, such as 'laplace', got {shown(name)}"
+        )
+    if name in _BUILT_IN:
+        raise InvalidInput(f"{name!r} is an emission of chiasma; choose another name")
+    if not is_a(emission, type) or not issubclass(emission, Additive):
+        raise InvalidInput(f"an emission is a subclass of ch.Additive, got {shown(emission)}; pass the class itself")
+    if inspect.isabstract(emission):
+        missing = ", ".join(sorted(emission.__abstractmethods__))
+        raise InvalidInput(f"{emission.__name__} needs the methods {missing}; write them, then register it")
+    taken, described = list(inspect.signature(emission).parameters), list(emission.arguments)
+    if set(taken) != set(described):
+        raise InvalidInput(
+            f"{emission.__name__}.arguments must describe what __init__ takes, {', '.join(taken)}, got "
+            f"{', '.join(described)}; write arguments = ch.Additive.arguments | {{'scale': ch.Argument('...')}}"
+        )
+    EMISSIONS[name] = emission

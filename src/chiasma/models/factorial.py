@@ -17,12 +17,12 @@ from chiasma.kernels.layout import Layout, make_layout, n_bits, pack_states, unp
 from chiasma.kernels.rows import draw_prior_row
 from chiasma.limits import check_memory
 from chiasma.models.additive import Additive, Emission
+from chiasma.models.arguments import Learnable, shallow_copy
 from chiasma.models.axes import Axis
 from chiasma.models.chains import Switches
 from chiasma.models.checked_target import checked
+from chiasma.models.display import html_facts, html_table, value_text
 from chiasma.models.emissions import Counts, Table
-from chiasma.models.html_table import html_facts, html_table, value_text
-from chiasma.models.learnable import Learnable, shallow_copy
 from chiasma.models.likelihood import Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import BoundOffset, Offset, Term

@@ -19,9 +19,9 @@ from math import factorial, prod
 import numpy as np
 
 from chiasma.models.additive import Additive
+from chiasma.models.arguments import Learnable
 from chiasma.models.chains import Switches
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.learnable import Learnable
 from chiasma.models.priors import Prior
 from chiasma.models.rows import Row, Rows
 from chiasma.types import Floats, Integers

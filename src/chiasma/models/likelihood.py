@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 
 from chiasma.errors import ImpossibleData
-from chiasma.kernels.exponential import temper_columns
 from chiasma.kernels.layout import Layout, add_levels, bits_of, index_of_codes, make_layout, sub_layout
+from chiasma.kernels.logspace import temper_columns
 from chiasma.models.additive import Additive, FusedFilter, GaussianParts
 from chiasma.models.observations import Observations
 from chiasma.types import Floats, Integers

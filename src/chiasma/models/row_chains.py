@@ -18,9 +18,8 @@ import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.transitions import fill_transitions
-from chiasma.models.arguments import EITHER, RARE, Argument
+from chiasma.models.arguments import EITHER, RARE, Argument, Learnable
 from chiasma.models.chain_slopes import power_slopes, stationary_slopes, sticky_slopes, switch_slopes
-from chiasma.models.learnable import Learnable
 from chiasma.models.priors import Dirichlet, DirichletRows, Prior, check_prior
 from chiasma.types import Floats, as_floats
 

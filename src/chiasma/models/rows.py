@@ -18,8 +18,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, make_layout
 from chiasma.limits import MOST_BITS
-from chiasma.models.arguments import Argument
-from chiasma.models.learnable import Learnable
+from chiasma.models.arguments import Argument, Learnable
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, DirichletRows, Prior, mixed
 from chiasma.models.row_chains import RowChain

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, InvalidInput
 from chiasma.kernels.codes import smallest_dtype
-from chiasma.kernels.exponential import temper_table
 from chiasma.kernels.layout import Layout, codes_of_indices, index_of_codes, make_layout, n_bits, put_in_codes
+from chiasma.kernels.logspace import temper_table
 from chiasma.kernels.state_rows import draw_prior_row
 from chiasma.kernels.sweeps import prior_sweep
 from chiasma.kernels.transitions import LINEAR_FLOOR, Matrices, is_linear, log_prior, path_log_likelihood, smallest

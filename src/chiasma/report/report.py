@@ -47,7 +47,7 @@ from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.findings import on_command_line, site_text
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import N_RIVALS, Region, explain, uncertain
-from chiasma.results.row_probabilities import shown_rows
+from chiasma.results.row_groups import shown_rows
 from chiasma.results.summary import Summary
 
 with extra("report"):

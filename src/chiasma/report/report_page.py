@@ -39,7 +39,7 @@ from chiasma.results.expected import signal_of_rows
 from chiasma.results.findings import options, site_text
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Region, Rival
-from chiasma.results.row_probabilities import RowProbabilities, names_of_rows, row_probabilities
+from chiasma.results.row_groups import RowProbabilities, names_of_rows, row_probabilities
 from chiasma.results.summary import time_text
 from chiasma.types import Floats, count
 

@@ -22,7 +22,7 @@ from chiasma.io.times import times_column
 from chiasma.results.expected import Band
 from chiasma.results.posterior import Posterior
 from chiasma.results.rivals import Region, data_means
-from chiasma.results.row_probabilities import name_of_group, names_of_rows
+from chiasma.results.row_groups import name_of_group, names_of_rows
 from chiasma.results.segments import Segment
 from chiasma.results.summary import Summary
 from chiasma.types import Floats, Integers

@@ -16,7 +16,7 @@ from chiasma.results.evidence import Evidence, bridge_evidence, ladder_evidence
 from chiasma.results.exchange_stats import as_dataset, pair_stats
 from chiasma.results.parameters import named_parameters
 from chiasma.results.posterior import Posterior
-from chiasma.results.run_info import RunInfo
+from chiasma.results.provenance import RunInfo
 from chiasma.types import Floats, Integers
 
 

@@ -13,7 +13,7 @@ from chiasma.results.findings import Finding, in_order
 from chiasma.results.fit_checks import Traits, fit_findings
 from chiasma.results.misfit import DRAWS, misfit
 from chiasma.results.posterior import Posterior
-from chiasma.results.run_info import RunInfo
+from chiasma.results.provenance import RunInfo
 
 
 def check(model: FactorialHMM, data: Data, seed: int = 0) -> tuple[Finding, ...]:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from chiasma.models.display import Shown
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import label
 from chiasma.results.findings import Finding, Set, Severity
-from chiasma.results.rich_text import Shown
 from chiasma.types import Floats
 
 # A table shows at most this many optima.

@@ -16,25 +16,28 @@ import numpy.typing as npt
 import xarray as xr
 
 from chiasma.errors import InvalidInput
-from chiasma.kernels.counting import add_counts
+from chiasma.kernels.codes import add_counts
 from chiasma.kernels.layout import Layout, make_layout, on_bits
 from chiasma.models.additive import Additive
 from chiasma.models.density import Density
+from chiasma.models.display import html_facts, value_text
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.html_table import html_facts, value_text
 from chiasma.models.observations import Observations
-from chiasma.results import configurations, export, misfit, segments, summary
+from chiasma.results import arrays, configurations, misfit, segments, summary
 from chiasma.results.arrays import labelled
-from chiasma.results.chain_modes import chains_apart, mode_findings
 from chiasma.results.configurations import Configuration
 from chiasma.results.convergence import convergence
-from chiasma.results.equal_rows import Merging, equal_rows
 from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, Trust, in_order
 from chiasma.results.fit_checks import Traits, fit_findings
-from chiasma.results.heavy_tails import tail_findings
-from chiasma.results.label_switching import label_findings
 from chiasma.results.optima import connection_findings
+from chiasma.results.parameter_checks import (
+    conflict_findings,
+    edge_findings,
+    label_findings,
+    part_findings,
+    tail_findings,
+)
 from chiasma.results.parameters import (
     adds_of_draws,
     model_at_draw,
@@ -42,8 +45,9 @@ from chiasma.results.parameters import (
     offset_bands,
     summarise_parameters,
 )
-from chiasma.results.prior_conflict import conflict_findings
-from chiasma.results.prior_edge import edge_findings
+from chiasma.results.provenance import RunInfo
+from chiasma.results.row_checks import chains_apart, mode_findings, spare_rows
+from chiasma.results.row_groups import Merging, equal_rows
 from chiasma.results.run_checks import (
     better_moves,
     chain_findings,
@@ -52,11 +56,8 @@ from chiasma.results.run_checks import (
     ladder_findings,
     wanted_rungs,
 )
-from chiasma.results.run_info import RunInfo
 from chiasma.results.segments import RowSegment, Segment
-from chiasma.results.spare_rows import spare_rows
 from chiasma.results.summary import Summary
-from chiasma.results.two_parts import part_findings
 from chiasma.types import Floats, Integers, count
 
 Made = TypeVar("Made", xr.DataArray, xr.Dataset)
@@ -633,7 +634,7 @@ class Posterior:
         if self.n_rows is not None:
             variables += [self.levels()] if weights is not None else []
             variables.append(self.rows_on())
-        return export.to_datatree(
+        return arrays.to_datatree(
             variables=variables,
             log_joint=self.log_joint,
             log_likelihood=self.log_likelihood,

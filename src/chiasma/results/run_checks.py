@@ -17,7 +17,7 @@ from chiasma.results.evidence import Evidence
 from chiasma.results.exchange_stats import suggested_size
 from chiasma.results.findings import Finding, Remedy, Set, Severity, Use
 from chiasma.results.parameters import ParameterSummary
-from chiasma.results.run_info import RunInfo
+from chiasma.results.provenance import RunInfo
 from chiasma.types import Floats
 
 ESS_PER_CHAIN = 100

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from chiasma.kernels.counting import add_counts
+from chiasma.kernels.codes import add_counts
 from chiasma.kernels.layout import Layout, n_bits, on_bits, unpack_codes
 from chiasma.results.configurations import equal_runs, pieces, state_name, state_text
-from chiasma.results.equal_rows import Merging
 from chiasma.results.evidence import BATCHES
+from chiasma.results.row_groups import Merging
 from chiasma.types import Floats, Integers
 
 # Up to this many counts (sites times codes) are kept in a table; beyond it, codes are sorted in blocks of sites.

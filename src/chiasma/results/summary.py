@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from chiasma.models.display import Shown
 from chiasma.results.convergence import Convergence, rhat_text
 from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, Place, Say, Trust, headline, in_python, site_text, trust_in
 from chiasma.results.misfit import FitStatistics
 from chiasma.results.parameters import ParameterSummary
-from chiasma.results.rich_text import Shown
-from chiasma.results.run_info import RunInfo
+from chiasma.results.provenance import RunInfo
 from chiasma.types import Floats, count
 
 if TYPE_CHECKING:

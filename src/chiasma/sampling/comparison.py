@@ -15,12 +15,12 @@ from rich.table import Table
 from chiasma.errors import InvalidInput
 from chiasma.exact import log_evidence
 from chiasma.exact.passes import MEMORY
+from chiasma.models.display import Shown
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, trust_in
 from chiasma.results.posterior import Posterior
-from chiasma.results.rich_text import Shown
 from chiasma.sampling.plan import EXACT_SECONDS, as_budget, exact_cost
 from chiasma.sampling.sampler import sample
 from chiasma.types import Floats, as_floats, is_a, shown

@@ -21,7 +21,7 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.exact.passes import draw_paths
 from chiasma.kernels import ensemble, moves
-from chiasma.kernels.gaussian_runs import gaussian_run
+from chiasma.kernels.gaussian_blocks import gaussian_run
 from chiasma.kernels.layout import Layout
 from chiasma.models.checked_target import check_codes
 from chiasma.sampling.exchanges import PairStep

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chiasma.models.learnable import shallow_copy
+from chiasma.models.arguments import shallow_copy
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import BoundOffset, Offset
 from chiasma.models.parameters import Parameters

@@ -20,10 +20,9 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.kernels import moves
 from chiasma.kernels.sweeps import Tables
-from chiasma.models.checked_target import check_generator
-from chiasma.models.target import Target, check_beta
-from chiasma.sampling.step_checks import (
+from chiasma.models.checked_target import (
     are_rows,
+    check_generator,
     check_pair,
     check_path,
     check_target,
@@ -31,6 +30,7 @@ from chiasma.sampling.step_checks import (
     check_uniforms,
     is_checked,
 )
+from chiasma.models.target import Target, check_beta
 from chiasma.sampling.updates import make_tables
 from chiasma.types import Floats, Integers, is_a, is_count, shown
 

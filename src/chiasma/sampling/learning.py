@@ -16,8 +16,8 @@ from chiasma.exact import side_by_side
 from chiasma.exact.log_density import ParameterDensity
 from chiasma.exact.passes import MEMORY, Passes
 from chiasma.models.additive import Additive, filled
+from chiasma.models.arguments import shallow_copy
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.learnable import shallow_copy
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Parameters
 from chiasma.models.target import Target

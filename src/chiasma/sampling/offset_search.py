@@ -21,8 +21,8 @@ from chiasma.errors import ImpossibleData
 from chiasma.exact.gradients import evidence_slopes
 from chiasma.exact.passes import Passes
 from chiasma.models.additive import Additive, filled
+from chiasma.models.arguments import shallow_copy
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.learnable import shallow_copy
 from chiasma.models.likelihood import Levels
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import BoundOffset, Periodic, Smooth, Solved

@@ -27,8 +27,7 @@ from chiasma.models.observations import Observations
 from chiasma.results import assembly
 from chiasma.results.arrays import per_draw
 from chiasma.results.posterior import Posterior
-from chiasma.results.provenance import describe_data, describe_model, versions
-from chiasma.results.run_info import run_info
+from chiasma.results.provenance import describe_data, describe_model, run_info, versions
 from chiasma.sampling.engines import Engine, ExactEngine, path_engine
 from chiasma.sampling.exchanges import Swap
 from chiasma.sampling.gradient_engine import GradientEngine

@@ -28,13 +28,17 @@ from chiasma.kernels import gaussian_blocks, sweeps
 from chiasma.kernels.jumps import pick_difference
 from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.transitions import LINEAR_FLOOR
-from chiasma.models.checked_target import check_generator
-from chiasma.models.independent_parts import independent_parts
-from chiasma.models.rival_sums import rival_sets
+from chiasma.models.checked_target import (
+    are_rows,
+    check_generator,
+    check_path,
+    check_target,
+    check_uniforms,
+    is_checked,
+)
 from chiasma.models.target import Target, check_beta, tempered_table
-from chiasma.sampling.differences import Differences
+from chiasma.sampling.differences import Differences, independent_parts, rival_sets
 from chiasma.sampling.loop_sweeps import LoopWork, update_ball, update_block, update_jump, update_row
-from chiasma.sampling.step_checks import are_rows, check_path, check_target, check_uniforms, is_checked
 from chiasma.types import Floats, Integers, is_a, is_count, shown
 
 # Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.

@@ -23,8 +23,7 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.assembly import assemble
 from chiasma.results.posterior import Posterior
-from chiasma.results.provenance import describe_data, describe_model, differences, rebuild_model
-from chiasma.results.run_info import run_info
+from chiasma.results.provenance import describe_data, describe_model, differences, rebuild_model, run_info
 from chiasma.storage.digests import read_whole
 from chiasma.storage.locks import as_path
 from chiasma.storage.reading import (

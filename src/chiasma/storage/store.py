@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from chiasma import atomic
 from chiasma.errors import StoreError
-from chiasma.kernels.counting import add_counts
+from chiasma.kernels.codes import add_counts
 from chiasma.kernels.layout import make_layout, on_bits
 from chiasma.storage.digests import NO_DIGEST, digests_below, fingerprint, seal
 from chiasma.storage.locks import make_parent

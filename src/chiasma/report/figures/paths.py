@@ -41,7 +41,7 @@ from chiasma.report.figures.style import (
 from chiasma.results.configurations import Configuration, equal_runs, share_text
 from chiasma.results.expected import Band, expected_signal, has_levels
 from chiasma.results.posterior import Posterior
-from chiasma.results.row_probabilities import RowProbabilities, fixed_text, row_probabilities, shown_rows
+from chiasma.results.row_groups import RowProbabilities, fixed_text, row_probabilities, shown_rows
 from chiasma.types import Floats
 
 # Pixels of a heatmap; finer data are averaged.

@@ -21,7 +21,7 @@ from matplotlib.transforms import ScaledTranslation
 from chiasma.errors import InvalidInput
 from chiasma.report.figures.sites import Stretch
 from chiasma.results.posterior import Posterior
-from chiasma.results.row_probabilities import names_of_rows
+from chiasma.results.row_groups import names_of_rows
 from chiasma.types import Floats
 
 Canvas = Figure | SubFigure

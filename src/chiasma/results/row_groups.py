@@ -1,8 +1,9 @@
-"""Rows that cannot be told apart, and columns that differ only by exchanging them.
+"""Rows as results show them: those that cannot be told apart together, with their names and probabilities.
 
 Rows with the same weight, values and Markov chain can be exchanged without changing the posterior, so draws place them
 at random: of eight equal lamps three are on, and no data say which. Such columns are one explanation. The form that
 stands for all of them has the states of every group in descending order: 0101 of four equal rows is sorted to 1100.
+Equal rows have the same probabilities one by one; what the data know is how many are on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from math import factorial, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,10 @@ import numpy.typing as npt
 from chiasma.kernels.layout import Layout, n_bits, unpack_codes
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
-from chiasma.types import Integers
+from chiasma.types import Floats, Integers
+
+if TYPE_CHECKING:
+    from chiasma.results.posterior import Posterior
 
 # Codes of up to this many bits are sorted by a table of all of them.
 TABLE_BITS = 16
@@ -102,3 +106,68 @@ class Merging:
         states = unpack_codes(np.array([code]), self.layout)[:, 0].tolist()
         counts = [Counter(states[k] for k in group) for group in self.groups]
         return prod(factorial(sum(one.values())) // prod(map(factorial, one.values())) for one in counts)
+
+
+# ---- Names and probabilities -----------------------------------------------------------------------------------------
+
+
+class RowProbabilities(NamedTuple):
+    """A row, or several equal ones.
+
+    rows : its number, or theirs.
+    probabilities : (S - 1, T) of the states 1, 2, ...; of equal rows of two states, that 1, 2, ... of them are on.
+    """
+
+    name: str
+    rows: list[int]
+    probabilities: Floats
+
+    @property
+    def is_count(self) -> bool:
+        return len(self.rows) > 1
+
+
+def names_of_rows(posterior: Posterior) -> list[str]:
+    """The names of the rows; row_0, row_1, ... where they have none."""
+    return posterior.info.get("row_names") or [f"row_{k}" for k in range(posterior.n_rows or 0)]
+
+
+def name_of_group(posterior: Posterior, group: Sequence[int]) -> str:
+    """The first and the last of equal rows: channel_1-3 of channel_1, channel_2 and channel_3."""
+    names = names_of_rows(posterior)
+    first, last = names[group[0]], names[group[-1]]
+    base, _, number = last.rpartition("_")
+    return f"{first}-{number if base and first.startswith(f'{base}_') else last}"
+
+
+def shown_rows(posterior: Posterior, together: bool = True) -> list[list[int]]:
+    """The rows that are not fixed one by one, or (together) equal rows of two states in one entry, in their order."""
+    fixed = posterior.model.fixed if isinstance(posterior.model, FactorialHMM) else {}
+    free = [k for k in range(len(posterior.layout.sizes)) if k not in fixed]
+    groups = [group for group in posterior.merging.groups if together and posterior.layout.sizes[group[0]] == 2]
+    first = {k: group for group in groups for k in group[:1]}
+    inside = {k for group in groups for k in group[1:]}
+    return [first.get(k, [k]) for k in free if k not in inside]
+
+
+def row_probabilities(posterior: Posterior, together: bool = True) -> list[RowProbabilities]:
+    """One entry per row that is not fixed, or (together) per group of equal rows of two states, in their order."""
+    names, marginals = names_of_rows(posterior), posterior.marginals().values
+    found = []
+    for rows in shown_rows(posterior, together):
+        k = rows[0]
+        if len(rows) > 1:
+            counted = posterior.count_probabilities(k).values[1:]
+            found.append(RowProbabilities(name_of_group(posterior, rows), rows, counted))
+        elif posterior.layout.sizes[k] == 2:
+            found.append(RowProbabilities(names[k], rows, marginals[k][None]))
+        else:
+            found.append(RowProbabilities(names[k], rows, posterior.probabilities(k).values[1:]))
+    return found
+
+
+def fixed_text(posterior: Posterior) -> str:
+    """The rows that are held at one state, in words; empty where there are none."""
+    names = names_of_rows(posterior)
+    fixed = posterior.model.fixed if isinstance(posterior.model, FactorialHMM) else {}
+    return ", ".join(f"{names[k]} = {state}" for k, state in fixed.items())

@@ -1,4 +1,4 @@
-"""Expected numbers of moves of every row, for gradients and for learning transitions: a smoothing pass that counts.
+"""Expectations over paths, for gradients: moves of every row, in linear space and in logarithms, and sums of features.
 
 The moves of all rows between two columns have the joint weight alpha(s) prod_k A_k(x_k, x'_k) ratio(s'), where
 ratio = smoothed / predicted of the second column. For one axis (see `axes`) the others are summed out half from the
@@ -8,11 +8,19 @@ left and half from the right,
 
 `left` is alpha after the axes below it, `right` is the ratio after the axes above it, looking back. Both sides are made
 on the way of one step ahead and one step back, so that counting costs about as much as one step more.
+
+In logarithms, for transitions of (almost) zero probability, every term of
+
+    P(x, x' | y) = sum_rest exp(left(x, rest) + log A(x, x') + right(x', rest))
+
+is at most 1, so that no maximum has to be taken out.
 """
+
+import math
 
 import numpy as np
 
-from chiasma._jit import by_form, njit
+from chiasma._jit import by_form, njit, vector_njit
 from chiasma.kernels.axes import (
     FIRST,
     FIRST_ROW,
@@ -27,6 +35,8 @@ from chiasma.kernels.axes import (
 )
 from chiasma.kernels.binary_moves import count_binary
 from chiasma.kernels.lanes import load, spread, store, total
+from chiasma.kernels.log_passes import largest, load_matrices, sum_axis
+from chiasma.kernels.logspace import log_sum
 from chiasma.kernels.passes import divide_by, multiply, normalise
 from chiasma.kernels.step import row_marginals
 
@@ -167,3 +177,86 @@ def _count_general(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
 # smoothed (n, S), the smoothed distributions, may be alpha itself, and have no rows if it is not wanted.
 # scratch (K + 1, S).
 count_block = by_form(count_binary, _count_general, {})
+
+
+# ---- In logarithms ---------------------------------------------------------------------------------------------------
+
+
+@njit
+def _sum_one(log_trans, e, layout, k, message, back, matrix, spare):
+    """One step of row k alone, in place."""
+    size = layout.sizes[k]
+    down, across = (1, size) if back else (size, 1)
+    sum_axis(message, size, layout.strides[k], log_trans, e, matrix, layout.first[k], down, across, spare)
+
+
+@njit
+def _add_moves_of_logs(left, right, size, stride, log_trans, e, first, counts):
+    for x in range(size):
+        for y in range(size):
+            step = log_trans[e, first + x * size + y]
+            if step == -math.inf:
+                continue
+            total = 0.0
+            for o in range(0, left.shape[0], size * stride):
+                for s in range(o, o + stride):
+                    total += math.exp(left[s + x * stride] + step + right[s + y * stride])
+            counts[e, first + x * size + y] += total
+
+
+@njit
+def log_count_block(log_trans, alpha, edge, first, gamma, smoothed, counts, scratch):
+    """As count_block, with alpha and gamma in logarithms and smoothed as probabilities."""
+    table, layout = log_trans.table, log_trans.layout
+    n_columns, n_states, n_rows = edge.shape[0], gamma.shape[0], layout.sizes.shape[0]
+    matrix, spare = np.empty(table.shape[1]), np.empty((2, largest(layout.sizes)))
+    loaded = -1
+    for i in range(alpha.shape[0] - 1, -1, -1):
+        t = first + i
+        if t == n_columns - 1:
+            for s in range(n_states):
+                gamma[s] = alpha[i, s]
+        else:
+            e = edge[t + 1]
+            if e != loaded:
+                load_matrices(table, e, matrix)
+                loaded = e
+            for s in range(n_states):
+                scratch[0, s] = alpha[i, s]
+            for k in range(n_rows):
+                for s in range(n_states):
+                    scratch[k + 1, s] = scratch[k, s]
+                _sum_one(table, e, layout, k, scratch[k + 1], False, matrix, spare)
+            for s in range(n_states):
+                # No mass arrives where none was predicted.
+                gamma[s] = gamma[s] - scratch[n_rows, s] if scratch[n_rows, s] > -math.inf else -math.inf
+            for k in range(n_rows - 1, -1, -1):
+                stride, place = layout.strides[k], layout.first[k]
+                _add_moves_of_logs(scratch[k], gamma, layout.sizes[k], stride, table, e, place, counts)
+                _sum_one(table, e, layout, k, gamma, True, matrix, spare)
+            for s in range(n_states):
+                gamma[s] += alpha[i, s]
+        total = log_sum(gamma)
+        for s in range(n_states):
+            gamma[s] -= total
+        for s in range(n_states):
+            scratch[0, s] = math.exp(gamma[s])
+        if smoothed.shape[0] > 0:
+            for s in range(n_states):
+                smoothed[i, s] = scratch[0, s]
+        if t == 0:
+            add_first_column(log_trans, scratch[0], edge[0], counts, scratch[1])
+
+
+# ---- Sums of features ------------------------------------------------------------------------------------------------
+
+
+@vector_njit
+def add_weighted(weights, features, out):
+    """out[f, s] += sum_t weights[t, s] * features[t, f]; weights (n, S), features (n, F), out (F, S)."""
+    n_states = weights.shape[1]
+    for t in range(weights.shape[0]):
+        for f in range(features.shape[1]):
+            factor = features[t, f]
+            for s in range(n_states):
+                out[f, s] += weights[t, s] * factor

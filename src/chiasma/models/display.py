@@ -1,14 +1,15 @@
-"""HTML of models and results in notebooks: tables of texts, all of them escaped."""
+"""Models and results in notebooks and terminals: tables of texts as HTML (all of them escaped), and with rich."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
+from io import StringIO
+from typing import Any, ClassVar
 
 import numpy as np
 
-from chiasma.models.learnable import MOST_NUMBERS
+from chiasma.models.arguments import MOST_NUMBERS
 from chiasma.models.priors import Prior
 
 
@@ -46,3 +47,26 @@ def value_text(value: Any) -> str:
     if numbers.ndim < 2:
         return ", ".join(f"{number:.4g}" for number in numbers.ravel())
     return ", ".join(f"({value_text(line)})" for line in numbers)
+
+
+class Shown:
+    """Base of classes with a method `__rich__`."""
+
+    width: ClassVar[int] = 100
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        out = StringIO()
+        # In a notebook rich would otherwise display the table, and write nothing.
+        Console(file=out, width=self.width, color_system=None, markup=False, force_jupyter=False).print(self)
+        return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+    def _repr_html_(self) -> str:
+        from rich.console import Console
+
+        console = Console(
+            file=StringIO(), width=self.width, record=True, color_system=None, markup=False, force_jupyter=False
+        )
+        console.print(self)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
