@@ -102,6 +102,14 @@ for address in addresses:
 """
 
 
+def intrude(*addresses):
+    """What another user of this machine gets from each scheduler."""
+    words = [sys.executable, "-c", INTRUDER, str(NOBODY), *addresses]
+    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    assert len(found) == len(addresses)
+    return found
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to become another user")
 def test_local_cluster__refuses_another_user_of_the_machine(client):
     """Such a user reaches loopback as well: without a certificate a function ran with the rights of the owner."""
@@ -109,12 +117,10 @@ def test_local_cluster__refuses_another_user_of_the_machine(client):
     with distributed().LocalCluster(
         1, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None, silence_logs=50
     ) as open_to_all:
-        tried = [open_to_all.scheduler_address, address, address.replace("tls://", "tcp://")]
-        words = [sys.executable, "-c", INTRUDER, str(NOBODY), *tried]
-        found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
-    assert len(found) == 3
-    assert found[0] == "inside"  # so the intruder is able to
-    assert "inside" not in found[1:]
+        doors = open_to_all.scheduler_address, address, address.replace("tls://", "tcp://")
+        able, *refused = intrude(*doors)
+    assert able == "inside"
+    assert "inside" not in refused
 
 
 def test_foreign_cluster__without_encryption_is_told():

@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +108,30 @@ def judge(tally: Tally, path: Path, noted: list[int], kind: str) -> None:
         tally.refused += 1
     except Exception:
         tally.tracebacks += 1
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Do something in a child process, which ends with it; returns its number."""
+    child = os.fork()
+    if child:
+        return child
+    code = 0
+    try:
+        with redirect_stderr(StringIO()), redirect_stdout(StringIO()):
+            work()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except Exception:
+        code = 1
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def end(child: int) -> None:
+    with suppress(ProcessLookupError, ChildProcessError):  # it ended before
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def commits(path: Path) -> list[int]:

@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
-from io import StringIO
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from compare_cohorts import differences
-from faults import Tally, is_prefix
+from faults import Tally, end, fork, is_prefix
 from tampering import carried_out, fits, tumours
 
 import chiasma as ch
@@ -51,7 +49,7 @@ KINDS: dict[str, tuple[ch.FactorialHMM, dict[str, Any]]] = {
     ),
     "rows of several states": (
         ch.FactorialHMM(rows=STATES, emission=ch.Gaussian(sd=0.6)),
-        {"update": "row", "draws": 800},
+        {"update": "row", "draws": 60},
     ),
     "an offset": (
         ch.FactorialHMM(rows=SWITCHES, emission=ch.Gaussian([1.0, 0.6], sd=0.6), offset=ch.Smooth(knots=5)),
@@ -59,7 +57,7 @@ KINDS: dict[str, tuple[ch.FactorialHMM, dict[str, Any]]] = {
     ),
     "jumps": (
         ch.FactorialHMM(rows=SWITCHES, emission=KNOWN),
-        {"update": ch.Jumps(size=1), "draws": 800},
+        {"update": ch.Jumps(size=1), "draws": 60},
     ),
 }
 
@@ -68,18 +66,6 @@ def sample(kind: str, path: Path | None, **more: Any) -> ch.Posterior:
     model, own = KINDS[kind]
     y = np.random.default_rng(3).normal(np.repeat([0.2, 1.1, 1.6, 0.7], N_SITES // 4), 0.5)
     return ch.sample(model, y, store=path, **COMMON | own | more)
-
-
-def fork(work: Callable[[], None]) -> int:
-    """Do something in a child process, which ends with it; returns its number."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        with redirect_stderr(StringIO()), redirect_stdout(StringIO()):
-            work()
-    finally:
-        os._exit(0)
 
 
 def noting(path: Path) -> None:
@@ -124,12 +110,6 @@ def killed_run(kind: str, path: Path, after: float | None) -> float:
         with suppress(ChildProcessError):  # it ended at once
             os.waitpid(child, 0)
     return time.perf_counter() - began
-
-
-def end(child: int) -> None:
-    with suppress(ProcessLookupError, ChildProcessError):  # it ended before
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
 
 
 def run_kills(kind: str, folder: Path, rng: np.random.Generator) -> Tally:
