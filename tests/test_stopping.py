@@ -1,6 +1,7 @@
 """Every long phase ends soon after it is told to: its computations look for it again and again."""
 
 import threading
+from itertools import count
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import chiasma as ch
 from chiasma import stopping
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.exact import passes
-from chiasma.sampling import optimise
+from chiasma.sampling import learning_engines, optimise, running, sampler
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.threads import Pool
 from chiasma.tumour import solutions
@@ -116,3 +117,47 @@ def test_filter__looks_within_a_long_signal(monkeypatch):
     event = after(50)
     with pytest.raises(stopping.Stopped):
         stopping.stopping_on((event,), ch.exact.log_evidence, model, np.arange(20_000) % 4.0)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.95])
+def test_run__drops_a_sweep_that_takes_long(share, tmp_path, monkeypatch):
+    """In the warm-up or in a draw. The draws before it are kept, and a resumed run is that of an uninterrupted one."""
+
+    def run(path, **more):
+        options = {"update": ch.Collapsed(starts=1), "draws": 12, "warmup": 6, "chains": 1, "seed": 1, "workers": 1}
+        return ch.sample(MODEL, np.arange(30) % 4.0, store=path, progress=False, **options, **more)
+
+    calls, late = count(1), threading.Event()
+    n_calls = []
+
+    def look():
+        n_calls[:] = [next(calls)]
+        if n_calls[0] == at:  # it comes to no end, as a sweep over millions of columns
+            late.set()
+            assert all(event.wait(10) for event in stopping.asked())
+        stopping.look()
+
+    def refresh(display):
+        if late.is_set():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(passes, "look", look)
+    monkeypatch.setattr(learning_engines, "PIECE_COLUMNS", 1)  # one draw at a time
+    at = 0
+    whole = run(tmp_path / "whole")
+    at, calls = int(share * n_calls[0]), count(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "GRACE", 0.0)
+        patch.setattr(sampler.Progress, "refresh", refresh)
+        if share < 0.5:
+            with pytest.raises(KeyboardInterrupt):
+                run(tmp_path / "run")
+            return
+        found = run(tmp_path / "run")
+    n_draws = found.draws.sizes["draw"]
+    assert 0 < n_draws < 12
+    assert np.array_equal(found.draws, whole.draws[:, :n_draws])
+    at = 0
+    resumed = run(tmp_path / "run", resume=True)
+    assert np.array_equal(resumed.draws, whole.draws)
+    assert np.array_equal(resumed.log_joint, whole.log_joint)

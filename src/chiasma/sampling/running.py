@@ -5,7 +5,9 @@ Its times are those of the work: `WorkClock` stands still while kernels are comp
 
 from __future__ import annotations
 
+import copy
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -19,11 +21,14 @@ from chiasma.sampling.engines import Engine
 from chiasma.sampling.ladder import Ladder, adapted_betas, resized
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.threads import WaitingInterrupts
-from chiasma.storage.trace import Trace
+from chiasma.stopping import Stopped, stopping_on
+from chiasma.storage.trace import Draws, Trace
 
 LOG = logging.getLogger("chiasma")
 # Seconds that a chain keeps its thread while others wait, so that an interrupted run has draws of all chains.
 TURN = 0.2
+# Seconds that an interrupted run gives its chains to complete what they are at; then it is dropped.
+GRACE = 0.5
 
 
 class WorkClock(Listener):  # type: ignore[misc]  # numba has no annotations
@@ -85,7 +90,9 @@ class Run:
         self.engines = engines
         self.display = display
         self.workers = workers
-        self.stop = Event()
+        self.stop = Event()  # no more pieces
+        self.drop = Event()  # not even what is left of this one
+        self.took = [math.inf] * len(engines)  # seconds of the last piece of every chain
         self.pool = ThreadPoolExecutor(workers)
         self.clock = clock
         self.timings: dict[str, float] = {}
@@ -169,6 +176,8 @@ class Run:
                     interrupts.raise_noted()
             except BaseException:
                 self.stop.set()
+                wait(turns, timeout=GRACE)
+                self.drop.set()
                 wait(turns)
                 raise
 
@@ -182,16 +191,31 @@ class Run:
 
     def _advance(self, until: int, engine: Engine, chain: int) -> bool:
         for step in self._pieces(until, engine):
-            engine.advance(step, thin=0)
+            stopping_on((self.drop,), engine.advance, step, 0)
             self.display.advance(chain, step, engine, None)
         return engine.iteration >= until
 
     def _record(self, until: int, thin: int, trace: Trace, engine: Engine, chain: int) -> bool:
         for step in self._pieces(until, engine):
-            draws = engine.advance(step, thin)
+            draws = self._draw(step, thin, engine, chain)
+            if draws is None:
+                return False
             trace.append(chain, engine.record(draws), engine)
             self.display.advance(chain, step, engine, draws)
         return engine.iteration >= until
+
+    def _draw(self, n: int, thin: int, engine: Engine, chain: int) -> Draws | None:
+        """The next draws; None if they were dropped, and the chain is in the state before them."""
+        slow = self.took[chain] > GRACE / 2
+        before = copy.deepcopy(engine.checkpoint()) if slow else {}
+        began = time.monotonic()
+        try:
+            return stopping_on((self.drop,) if slow else (), engine.advance, n, thin)
+        except Stopped:
+            engine.restore(before)
+            return None
+        finally:
+            self.took[chain] = time.monotonic() - began
 
 
 def warmup_rounds(n: int) -> list[int]:
