@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import xarray as xr
 from typer.testing import CliRunner
 
+from chiasma import atomic
 from chiasma.cli import app
 from chiasma.cohort.api import begin_cohort, check_cohort, cohort_settings, merge_cohort, run_cohort_task
 from chiasma.cohort.directory import CohortDirectory
@@ -20,6 +22,7 @@ from chiasma.errors import ChiasmaError, InvalidInput, StoreError
 from chiasma.io.settings import Settings, settings_of
 from chiasma.io.tables import write_table
 from chiasma.storage.digests import read_sealed, write_sealed
+from chiasma.storage.locks import only_writer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -275,6 +278,24 @@ def test_summaries__of_a_store_that_was_damaged_since_it_was_merged(out):
     chunk.unlink()  # zarr alone would read it as missing values
     with pytest.raises(StoreError, match="chiasma cohort merge"):
         found.summaries()
+
+
+def test_merge__removes_the_temporary_files_of_a_killed_one(out):
+    for name in ("cohort.json", "cohort.tsv", "index.html", "merged.json", "failures/a.json"):
+        atomic.partial_name(out / name).write_text("half")
+    atomic.partial_name(out / "cohort.zarr").mkdir()
+    merge_cohort(CohortDirectory(out))
+    assert list(out.rglob("*.partial")) == []
+
+
+def test_merge__is_refused_while_another_process_merges(out):
+    """Before, each removed what the other was writing."""
+    with ThreadPoolExecutor(1) as pool, only_writer(out / "merged.json"):
+        other = pool.submit(merge_cohort, CohortDirectory(out))
+        with pytest.raises(StoreError, match="is being written by process"):
+            other.result()
+    assert merge_cohort(CohortDirectory(out)).in_words == "3 of 3 samples done"
+    assert not (out / "merged.json.lock").exists()
 
 
 @pytest.mark.parametrize("name", ["cohort.tsv", "cohort.zarr", "index.html", "merged.json"])

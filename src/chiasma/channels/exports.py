@@ -18,6 +18,7 @@ PAGE = "report.html"
 def write_answer(answer: ChannelAnswer, folder: Path, seed: int) -> None:
     """Write all tables and the summary; each file is atomic."""
     atomic.make_directory(folder)
+    atomic.tidy(folder)
     _write_table(folder / "idealised.tsv", _idealised(answer))
     _write_table(folder / "dwells.tsv", _dwells(answer))
     _write_table(folder / "rates.tsv", pd.DataFrame([vars(one) for one in answer.estimates]))

@@ -130,7 +130,7 @@ def _all(
     tables_only: bool,
     **options: Any,
 ) -> None:
-    from chiasma.cohort.api import Stopped, cohort
+    from chiasma.cohort.api import Interrupted, cohort
     from chiasma.cohort.workers import SchedulerLost, client_of
 
     if tasks is not None:
@@ -155,8 +155,8 @@ def _all(
                 progress=voice.progress,
                 note=voice.note,
             )
-    except Stopped as stopped:
-        raise stop(f"{stopped}; {how}", exit_code()) from None
+    except Interrupted as error:
+        raise stop(f"{error}; {how}", exit_code()) from None
     except SchedulerLost as error:
         raise stop(f"error: {error}; {how}", SOME_FAILED) from None
     _report(done, voice)

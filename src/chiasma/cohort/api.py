@@ -43,6 +43,7 @@ from chiasma.errors import ChiasmaError, InvalidInput, StoreError
 from chiasma.io.options import all_settings
 from chiasma.io.settings import Settings, fresh_seed, settings_of
 from chiasma.models.factorial import FactorialHMM
+from chiasma.storage.locks import only_writer
 from chiasma.types import count
 
 
@@ -115,7 +116,7 @@ class Cohort:
         return xr.open_zarr(directory.store)
 
 
-class Stopped(KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """Ctrl-C: what was done is kept, and the cohort can be resumed."""
 
 
@@ -295,7 +296,7 @@ def _resumable(directory: CohortDirectory, plan: CohortPlan) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Stopped(f"interrupted: {save_table(directory, plan).in_words}") from None
+        raise Interrupted(f"interrupted: {save_table(directory, plan).in_words}") from None
     except SchedulerLost as error:
         raise SchedulerLost(f"{error}: {save_table(directory, plan).in_words}") from error
 
@@ -359,11 +360,12 @@ def merge(directory: CohortDirectory, plan: CohortPlan) -> list[Outcome]:
     """Write the files of the whole cohort from the run directories; may be done again at any time."""
     outcomes = collect(directory, plan)
     try:
-        directory.remove_leftovers(outcomes)
-        write_cohort_table(directory.table, outcomes)
-        write_cohort_store(directory, outcomes)
-        write_page(directory, outcomes, plan.work.picture_shows, plan.repeat)
-        directory.seal_merged()
+        with only_writer(directory.merged):
+            directory.remove_leftovers(outcomes)
+            write_cohort_table(directory.table, outcomes)
+            write_cohort_store(directory, outcomes)
+            write_page(directory, outcomes, plan.work.picture_shows, plan.repeat)
+            directory.seal_merged()
     except OSError as error:
         if isinstance(error, ChiasmaError):
             raise

@@ -265,7 +265,8 @@ class CohortDirectory:
         return self.outcome(outcome.name, outcome.seed, outcome.mark)
 
     def remove_leftovers(self, outcomes: Iterable[Outcome]) -> None:
-        """Remove what killed attempts left of samples that are done: run directories, and locks without any."""
+        """Remove what killed commands left: temporary files, run directories of samples that are done, their locks."""
+        atomic.tidy(self.path, self.failures)
         done = {outcome.name for outcome in outcomes if outcome.status == DONE}
         for left in {one.with_suffix("") if one.suffix == ".lock" else one for one in self.unfinished.glob("*@*")}:
             if left.name.rpartition("@")[0] in done or not left.exists():
