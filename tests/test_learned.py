@@ -254,7 +254,7 @@ def test_datatree__parameters_are_ordinary_variables():
     for name in ("enter", "weights", "depth"):
         xr.testing.assert_equal(tree[f"posterior/{name}"], posterior.parameters[name])
     assert tree["posterior/weights"].coords["row"].values.tolist() == [0, 1, 2]
-    xr.testing.assert_equal(tree["posterior/level"], posterior.levels())
+    xr.testing.assert_equal(tree["paths/level"], posterior.levels())
     assert set(tree["constant_data"].data_vars) == {"starts"}
     assert set(learned(learning_model(weights=[0.2, 0.3, 0.5])).to_datatree()["constant_data"].data_vars) == {
         "starts",

@@ -435,7 +435,7 @@ def test_sample__stores_and_resumes_bit_by_bit_for_any_number_of_workers(ladder,
     np.testing.assert_array_equal(opened.marginals(), whole.marginals())
     assert "MosaicCrossover exchanges" in opened.info["plan"]
     assert opened.exchange_stats.equals(whole.exchange_stats)
-    assert opened.to_datatree()["posterior"]["codes"].shape == (2, 20, 30)
+    assert opened.to_datatree()["paths"]["codes"].shape == (2, 20, 30)
 
 
 def test_sample__refuses_blocks_that_leave_a_row_out():

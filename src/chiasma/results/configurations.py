@@ -50,7 +50,7 @@ def levels(codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
     """
     own = isinstance(weights, xr.DataArray)
     channels = weights.shape[3 if own else 1 :]
-    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    lazy = lazy_if_large(codes, 8 * codes.size * math.prod(channels))
     options = _level_options(channels)
     level: xr.DataArray
     if isinstance(weights, xr.DataArray):
@@ -90,7 +90,7 @@ def levels_of_rows(codes: xr.DataArray, layout: Layout, adds: Sequence[Floats]) 
             out += own[part.astype(np.int64) >> shift & mask]
         return out
 
-    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    lazy = lazy_if_large(codes, 8 * codes.size * math.prod(channels))
     found: xr.DataArray = xr.apply_ufunc(level, lazy, **_level_options(channels))
     return found.rename("level")
 
@@ -108,7 +108,7 @@ def levels_of_draws(codes: xr.DataArray, layout: Layout, adds: Sequence[xr.DataA
                 out += chosen.reshape(chosen.shape + (1,) * len(channels)) * values[:, :, :, x]
         return out
 
-    lazy = _lazy_if_large(codes, 8 * codes.size * math.prod(channels))
+    lazy = lazy_if_large(codes, 8 * codes.size * math.prod(channels))
     renamed = [own.rename(state=f"state_{k}") for k, own in enumerate(adds)]
     core = [[], *([f"state_{k}", *(["channel"] if channels else [])] for k in range(len(adds)))]
     found: xr.DataArray = xr.apply_ufunc(level, lazy, *renamed, input_core_dims=core, **_level_options(channels))
@@ -129,7 +129,7 @@ def rows_on(codes: xr.DataArray, layout: Layout, rows: Sequence[int] | None = No
     levels.
     """
     chosen = _bits(range(len(layout.sizes)) if rows is None else rows)
-    lazy = _lazy_if_large(codes, codes.size)
+    lazy = lazy_if_large(codes, codes.size)
     count: xr.DataArray = xr.apply_ufunc(
         lambda part: np.bitwise_count(on_bits(part, layout) & chosen),
         lazy,
@@ -155,7 +155,7 @@ def _bits(rows: Iterable[int]) -> int:
     return sum(1 << k for k in rows)
 
 
-def _lazy_if_large(codes: xr.DataArray, n_bytes: int) -> xr.DataArray:
+def lazy_if_large(codes: xr.DataArray, n_bytes: int) -> xr.DataArray:
     """The codes, chunked (dask) if a result of n_bytes is too large to compute at once."""
     if codes.chunks is not None or n_bytes <= LAZY_BYTES:
         return codes

@@ -23,7 +23,7 @@ from chiasma.models.density import Density
 from chiasma.models.display import html_facts, value_text
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.results import arrays, configurations, misfit, segments, summary
+from chiasma.results import configurations, export, misfit, segments, summary
 from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
 from chiasma.results.convergence import convergence
@@ -614,34 +614,26 @@ class Posterior:
     def to_datatree(self) -> xr.DataTree:
         """The posterior for ArviZ and other packages.
 
-        Learned parameters are variables of the group posterior. Lazy draws stay lazy; ArviZ needs its input in memory:
-        `tree.sel(site=[10, 20]).load()`.
+        Lazy draws stay lazy; ArviZ needs its input in memory: `tree.sel(site=[10, 20]).load()`.
 
         Returns
         -------
-        DataTree with the groups posterior, sample_stats, observed_data and constant_data.
+        DataTree with the groups posterior (learned parameters, and the share of columns that each row is on), paths,
+        log_likelihood (of every column given its states), posterior_predictive, sample_stats, observed_data and
+        constant_data.
 
         Examples
         --------
         >>> import chiasma as ch
         >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
         >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
-        >>> sorted(posterior.to_datatree()["posterior"].data_vars)
+        >>> tree = posterior.to_datatree()
+        >>> tree["posterior"]["time_on"].mean(("chain", "draw")).values.round(2).tolist()
+        [0.75, 0.5]
+        >>> sorted(tree["paths"].data_vars)
         ['codes', 'level', 'rows_on']
         """
-        variables = [self.draws, *self.parameters.data_vars.values()]
-        weights = self._weights()
-        if self.n_rows is not None:
-            variables += [self.levels()] if weights is not None else []
-            variables.append(self.rows_on())
-        return arrays.to_datatree(
-            variables=variables,
-            log_joint=self.log_joint,
-            log_likelihood=self.log_likelihood,
-            data=self.data,
-            weights=weights if isinstance(weights, np.ndarray) else None,
-            info=self.info,
-        )
+        return export.to_datatree(self, self._weights() if self.n_rows is not None else None)
 
     def _weights(self) -> Floats | xr.DataArray | None:
         """The weights of the emission, or of every draw if they are learned."""
