@@ -69,7 +69,9 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
-html_sidebars = {page: [] for page in ("start", "about", "paper", "glossary", "comparison", "threat-model", "development")}
+html_sidebars = {
+    page: [] for page in ("start", "about", "paper", "glossary", "comparison", "threat-model", "development")
+}
 html_theme_options = {
     "show_toc_level": 2,
     "header_links_before_dropdown": 6,
