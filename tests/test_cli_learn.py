@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("light_pictures")
 MODEL = ["--weights", "0.4,0.6", "--depth", 10, "--sd", 1, "--enter", 0.1]
 SAMPLER = ["--update", "row", "--exchange", "none", "--draws", 6, "--warmup", 4, "--chains", 2, "--seed", 1]
 FIT = ["fit", "y.csv", *MODEL, *SAMPLER]
+QUIETLY = ["--tables-only", "-q"]
 
 
 @pytest.fixture
@@ -64,11 +65,11 @@ def test_learn__writes_parameters_and_shows_them(here):
 
 
 def test_learn__settings_say_which_priors_and_repeat_the_run(here):
-    assert run(*FIT, "--learn", "weights,depth", "--out", "run", "-q").exit_code == 0
+    assert run(*FIT, "--learn", "weights,depth", "--out", "run", *QUIETLY).exit_code == 0
     text = (here / "run/settings.toml").read_text()
     assert "[priors]\nweights = {dirichlet = [1.0, 1.0]}\ndepth = {normal = [10.0, 2.5]}\n" in text
     first = ch.open_posterior("run/run.zarr").parameters["depth"].values.copy()
-    assert run("fit", "y.csv", "--model", "run/settings.toml", "--out", "again", "-q").exit_code == 0
+    assert run("fit", "y.csv", "--model", "run/settings.toml", "--out", "again", *QUIETLY).exit_code == 0
     np.testing.assert_array_equal(ch.open_posterior("again/run.zarr").parameters["depth"].values, first)
     result = run("fit", "y.csv", "--out", "run", "--resume", "--draws", 9, "-q")
     assert result.exit_code == 0, result.output
@@ -82,7 +83,7 @@ def test_priors__of_a_file_need_no_numbers_and_options_win_over_them(here):
     (here / "m.toml").write_text(
         "[model]\ndepth = 10\nenter = 0.1\n\n[priors]\nweights = {dirichlet = [2, 2]}\nsd = {half_normal = 2}\n"
     )
-    fit = ["fit", "y.csv", "--model", "m.toml", *SAMPLER, "-q"]
+    fit = ["fit", "y.csv", "--model", "m.toml", *SAMPLER, *QUIETLY]
     assert run(*fit, "--out", "a").exit_code == 0
     assert list(ch.open_posterior("a/run.zarr").parameters) == ["weights", "sd"]
     assert run(*fit, "--sd", 1, "--out", "b").exit_code == 0
@@ -134,7 +135,8 @@ def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
     model = ch.FactorialHMM(rows=ch.Switches(0.05, 0.05), emission=ch.Gaussian([0.3, 0.7], depth=8.0, sd=0.5))
     y = model.simulate(150, seed=3)[1]
     (tmp_path / "y.csv").write_text("".join(f"{value}\n" for value in y))
-    result = run("fit", "y.csv", "--weights", "0.3,0.7", "--draws", 4, "--chains", 1, "--seed", 1, "--out", "run")
+    fit = ["fit", "y.csv", "--weights", "0.3,0.7", "--draws", 4, "--chains", 1, "--seed", 1, "--tables-only"]
+    result = run(*fit, "--out", "run")
     assert result.exit_code == 0, result.output
     assert "estimated from the signal: --depth " in result.stderr
     assert " (and --leave)\n" in result.stderr
@@ -144,8 +146,7 @@ def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
     assert found.chains.enter == pytest.approx(0.05, rel=0.8)
     text = (tmp_path / "run/settings.toml").read_text()
     assert f"sd = {float(found.emission.sd)}" in text  # a run can be repeated without looking again
-    quiet = ["--update", "collapsed:2", "--draws", 4, "--warmup", 4, "--chains", 1, "--seed", 1]
-    learned = run("fit", "y.csv", "--weights", "0.3,0.7", "--learn", "sd,depth", *quiet, "--out", "learned")
+    learned = run(*fit, "--learn", "sd,depth", "--update", "collapsed:2", "--warmup", 4, "--out", "learned")
     assert learned.exit_code == 0, learned.output
     assert list(ch.open_posterior("learned/run.zarr").parameters) == ["depth", "sd"]
 
@@ -164,10 +165,11 @@ def test_priors__of_the_file_are_kept_by_learn_and_replaced_by_a_number(here):
 
 
 def test_fit__remedies_of_counts_can_be_typed(here):
+    """What the finding of a Poisson fit names is an option that this fit takes, and it helps."""
+
     def found(out):
         return json.loads((here / out / "summary.json").read_text())["findings"]
 
-    """What the finding of a Poisson fit names is an option that this fit takes, and it helps."""
     emission = ch.NegativeBinomial([20.0, 40.0], dispersion=0.15, background=8.0)
     model = ch.FactorialHMM(rows=ch.Switches(0.02, 0.02), emission=emission)
     (here / "photons.csv").write_text("".join(f"{y:g}\n" for y in model.simulate(600, seed=3)[1]))

@@ -809,14 +809,13 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
     made = run(
-        app, ["simulate", "t.bb", "--tumour", "--seed", "4", "--sites", "300", "--purity", "0.7", "--clones", "1"]
+        app, ["simulate", "t.bb", "--tumour", "--seed", "4", "--sites", "110", "--purity", "0.7", "--clones", "1"]
     )
     assert made.exit_code == 0, made.output
     truth = json.loads((tmp_path / "t.truth.json").read_text())
     assert truth["purity"] == pytest.approx(0.7)
-    done = run(
-        app, ["tumour", "t.bb", "--clones", "1", "--purity", "0.5-0.9", "--json", "--out", "answer", "--workers", "1"]
-    )
+    bounds = ["--clones", "1", "--ploidy", "1.5-2.5", "--workers", "1"]
+    done = run(app, ["tumour", "t.bb", *bounds, "--purity", "0.5-0.9", "--json", "--out", "answer"])
     assert done.exit_code == 0, done.output
     content = json.loads(done.stdout)
     assert content["kind"] == "HATCHet .bb"
@@ -824,7 +823,7 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
     (noise,) = re.findall(r"measured again: (alleles .*)", done.stderr)
     assert noise in (tmp_path / "answer" / "report.html").read_text()
     assert (tmp_path / "answer" / "figures" / "purity-ploidy.png").exists()
-    narrow = ["--clones", "1", "--purity", "0.7", "--workers", "1", "--tables-only"]
+    narrow = [*bounds, "--purity", "0.7", "--tables-only"]
     done = run(app, ["tumour", "t.bb", *narrow, "--out", "tables"])
     assert done.exit_code == 0, done.output
     assert "Wrote solutions.tsv, segments, SEG, BED and VCF to tables/" in done.stdout

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -219,15 +219,19 @@ def refined(table: Floats) -> Floats:
     that they are. Between these nodes the likelihood is all but linear.
     """
     n_nodes = table.shape[1]
-    if not n_nodes:
-        return table
+    return np.asarray(table @ _cubics(n_nodes).T) if n_nodes else table
+
+
+@lru_cache(maxsize=16)
+def _cubics(n_nodes: int) -> Floats:
+    """(G', G) weights of the nodes at every step."""
     x = np.linspace(0, n_nodes - 1, FINER * (n_nodes - 1) + 1)
     weights = np.zeros((len(x), n_nodes))
     four = np.empty(4)
     for row, at in zip(weights, x, strict=True):
         first = four_nodes(float(at), n_nodes, four)
         row[first : first + 4] = four
-    return np.asarray(table @ weights.T)
+    return weights
 
 
 def _with_slack(table: Floats, slack: float) -> Floats:
@@ -235,11 +239,17 @@ def _with_slack(table: Floats, slack: float) -> Floats:
     n_nodes = table.shape[1]
     if not n_nodes or not slack:
         return table
+    top = table.max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.maximum(np.log(np.exp(table - top) @ _folded_normal(n_nodes, slack).T), -500.0) + top)
+
+
+@lru_cache(maxsize=16)
+def _folded_normal(n_nodes: int, slack: float) -> Floats:
+    """(G, G) probabilities of the nodes given each fraction."""
     p = np.linspace(0, 0.5, n_nodes)
     kernel = np.zeros((n_nodes, n_nodes))
     for mirrored in (p, 1 - p, -p):
         kernel += np.exp(-0.5 * ((p[:, None] - mirrored) / slack) ** 2)
     kernel /= kernel.sum(axis=1, keepdims=True)
-    top = table.max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.maximum(np.log(np.exp(table - top) @ kernel.T), -500.0) + top)
+    return kernel
