@@ -19,6 +19,9 @@ export PYTHONDONTWRITEBYTECODE :=
 PROOFS = $(shell grep -l 'mark\.symbolic' tests/test_*.py)
 PLAIN = $(shell grep -l 'mark\.jit_off' tests/test_*.py)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist worksteal --durations=25
+# Workers share the cores: threads of OpenBLAS would spend their time waiting for each other. On a busy machine a test of
+# `chiasma tumour` takes four times as long with two of them as with one.
+test kernels test-plain test-proofs test-jit-off test-jit-on coverage: export OPENBLAS_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test kernels test-plain test-proofs test-jit-off test-jit-on coverage lint types imports check format package docs paper bench verify clean

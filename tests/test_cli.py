@@ -198,7 +198,8 @@ def test_fit__options_say_the_same_as_a_file(fitted):
         "--value value --chromosome chromosome --position position --gap-unit 264000 --emission gaussian "
         "--weights 0.075,0.125,0.15,0.175,0.2,0.275 --depth 180 --sd 12 --enter 0.001 --leave 0.002 --fixed-row 5=1"
     )
-    result = run("fit", "genome.tsv", *options.split(), "--seed", 3, *SMALL, "--out", "other", "--json", "--tables-only")
+    options = [*options.split(), "--seed", 3, *SMALL, "--json", "--tables-only"]
+    result = run("fit", "genome.tsv", *options, "--out", "other")
     assert result.exit_code == 0, result.output
     first, second = (ch.open_posterior(f"{name}/run.zarr").codes.values for name in ("run", "other"))
     np.testing.assert_array_equal(first, second)
