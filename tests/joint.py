@@ -65,10 +65,7 @@ def draw_data(
     """y (T,) from a density proportional to p(y | states)^beta, and the log of its mass."""
     emission = model.emission
     assert isinstance(emission, Additive)
-    if model.rows is None:
-        level = states.T.astype(float) @ emission.weights
-    else:
-        level = sum(own[path] for own, path in zip(model.rows.contributions(emission.weights), states, strict=True))
+    level = sum(own[path] for own, path in zip(model.rows.contributions(emission.weights), states, strict=True))
     if isinstance(emission, ch.Poisson):
         mean = (emission.depth * level + emission.background)[:, None]
         powers = beta * (COUNTS * np.log(mean) - mean - LOG_FACTORIALS)

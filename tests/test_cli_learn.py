@@ -143,7 +143,7 @@ def test_numbers__that_nobody_knows_are_estimated(tmp_path, monkeypatch):
     found = ch.open_posterior("run/run.zarr").model
     assert found.emission.depth == pytest.approx(8.0, rel=0.1)
     assert found.emission.sd == pytest.approx(0.5, rel=0.25)
-    assert found.chains.enter == pytest.approx(0.05, rel=0.8)
+    assert found.rows.chains.enter == pytest.approx(0.05, rel=0.8)
     text = (tmp_path / "run/settings.toml").read_text()
     assert f"sd = {float(found.emission.sd)}" in text  # a run can be repeated without looking again
     learned = run(*fit, "--learn", "sd,depth", "--update", "collapsed:2", "--warmup", 4, "--out", "learned")

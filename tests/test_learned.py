@@ -107,7 +107,7 @@ def test_fitted_model__stands_at_posterior_means():
     assert not fitted.parameters
     np.testing.assert_allclose(fitted.emission.weights, posterior.parameters["weights"].values.mean(axis=(0, 1)))
     np.testing.assert_allclose(fitted.emission.depth, posterior.parameters["depth"].values.mean())
-    np.testing.assert_allclose(fitted.chains.enter, posterior.parameters["enter"].values.mean(axis=(0, 1)))
+    np.testing.assert_allclose(fitted.rows.chains.enter, posterior.parameters["enter"].values.mean(axis=(0, 1)))
     assert fitted.emission.sd == 0.5
     assert np.isfinite(ch.exact.log_evidence(fitted, posterior.data))
 
@@ -126,7 +126,7 @@ def test_model_at__has_the_parameters_of_a_draw():
     assert not model.parameters
     np.testing.assert_array_equal(model.emission.weights, posterior.parameters["weights"].values[2, 17])
     assert model.emission.depth == posterior.parameters["depth"].values[2, 17]
-    np.testing.assert_array_equal(model.chains.enter, posterior.parameters["enter"].values[2, 17])
+    np.testing.assert_array_equal(model.rows.chains.enter, posterior.parameters["enter"].values[2, 17])
 
 
 def test_model_at__refuses():

@@ -173,8 +173,8 @@ def test_summaries__give_the_density_of_the_path(kind, monkeypatch):
     """What is sliced is the joint up to a constant: both halves, with gaps, starts, a missing and a fixed row."""
     plain = model_of(kind, initial=None)
     model = ch.FactorialHMM(rows=plain.chains, emission=plain.emission, fixed={1: 1})
-    model.chains.priors.pop("leave")
-    model = ch.FactorialHMM(rows=model.chains, emission=plain.emission, fixed={1: 1})
+    model.rows.chains.priors.pop("leave")
+    model = ch.FactorialHMM(rows=model.rows.chains, emission=plain.emission, fixed={1: 1})
     y = columns(kind, 14)
     y[3] = np.nan
     data = Observations(y, starts=[6], gaps=np.resize([1.0, 2.5], 13))

@@ -13,7 +13,7 @@ from chiasma.results.optima import SHOWN, Optima
 from chiasma.sampling import optimise, progress
 from chiasma.sampling.laplace import peak_at
 from chiasma.sampling.learning import Learning
-from chiasma.sampling.starts import Signal, look_at, start_from_data
+from chiasma.sampling.starts import SignalTraits, look_at, start_from_data
 from joint import model_of
 from test_gradient_engine import rivals
 
@@ -152,7 +152,7 @@ def test_starts__keep_what_the_signal_may_not_replace():
     model = ch.FactorialHMM(rows=ch.Switches(ch.Beta(1, 9), 0.2, ch.Beta(1, 1)), emission=table)
     drawn = np.array([0.07, 0.6])
     rng = np.random.default_rng(5)
-    jumping = Signal(noise=1.0, low=0.0, high=1.0, switching=1e3)
+    jumping = SignalTraits(noise=1.0, low=0.0, high=1.0, switching=1e3)
     np.testing.assert_array_equal(start_from_data(model, jumping, drawn, rng), drawn)
     moved = start_from_data(model, jumping._replace(switching=0.02), drawn, rng)
     assert moved[0] != 0.07

@@ -81,7 +81,7 @@ def test_file__as_a_person_writes_it(tmp_path):
 def test_leave__is_the_number_of_enter_where_there_is_one():
     settings = Settings(model=GAUSSIAN, priors={"enter": {"beta": [1, 9]}})
     assert settings.model().parameters.names == ["enter"]
-    assert settings.model().chains.leave == 0.1
+    assert settings.model().rows.chains.leave == 0.1
 
 
 def test_merged__a_later_number_replaces_a_prior_and_a_later_prior_a_number():

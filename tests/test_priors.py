@@ -169,7 +169,7 @@ def test_at__puts_numbers_in_place_of_priors():
     for other in (whole, placed):
         assert not other.parameters
         np.testing.assert_array_equal(other.emission.weights, [0.2, 0.3, 0.5])
-        np.testing.assert_array_equal(other.chains.probabilities(3)[0], [0.2] * 3)
+        np.testing.assert_array_equal(other.rows.chains.probabilities(3)[0], [0.2] * 3)
     y = np.linspace(0, 10, 7)
     assert ch.exact.log_evidence(whole, y) == ch.exact.log_evidence(placed, y)
     assert model.parameters.names == ["enter", "weights", "sd"]  # as it was

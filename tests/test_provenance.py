@@ -45,8 +45,8 @@ def test_model__is_rebuilt_from_its_description(name):
 def test_model__stationary_chains_stay_stationary():
     rebuilt = rebuild_model(describe_model(with_emission(ch.Gaussian(WEIGHTS), rows=ch.Switches(0.1, 0.3))))
     assert rebuilt is not None
-    assert rebuilt.chains.initial is None
-    assert rebuilt.chains.enter.shape == ()
+    assert rebuilt.rows.chains.initial is None
+    assert rebuilt.rows.chains.enter.shape == ()
 
 
 class Gaussian(ch.Gaussian):

@@ -27,7 +27,7 @@ from chiasma.io.prior_settings import prior_names, read_prior, write_prior
 from chiasma.io.settings import Settings, settings_of
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS
-from chiasma.models.chains import CHAINS, Switches
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS, Coefficients, Mixed, Prior
 from chiasma.report.run_directory import RunDirectory
@@ -39,7 +39,6 @@ from test_cli import refused, run
 
 REGISTRIES: dict[type, dict[str, type]] = {
     Emission: EMISSIONS,
-    Switches: CHAINS,
     Update: UPDATES,
     Exchange: EXCHANGES,
     Prior: PRIORS,
@@ -104,7 +103,7 @@ def test_registered__is_a_public_name(base):
         assert getattr(ch, kind.__name__) is kind
 
 
-@pytest.mark.parametrize("kind", [*EMISSIONS.values(), *CHAINS.values()], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*EMISSIONS.values(), Switches], ids=lambda kind: kind.__name__)
 def test_registered__describes_every_argument_of_its_constructor(kind):
     assert list(kind.arguments) == list(inspect.signature(kind).parameters)
     for argument in kind.arguments.values():
@@ -131,7 +130,7 @@ def test_registered__is_in_the_help_of_fit():
     ]:
         for one in option:
             assert one in shown[name].replace(",", " ").replace(".", " ").replace(")", " ").replace("(", " ").split()
-    for kind in (*EMISSIONS.values(), *CHAINS.values()):
+    for kind in (*EMISSIONS.values(), Switches):
         for key, parameter in parameters_of(kind).items():
             assert parameter.about.help[1:] in shown[key]
             assert parameter.about.default_prior.formula in shown["learn"]
@@ -144,17 +143,15 @@ def test_registered__is_in_the_help_of_fit():
 @pytest.mark.parametrize("name", EMISSIONS)
 def test_emission__round_trips(name, prior, tmp_path):
     """Through a stored run's JSON and through a TOML file."""
-    for chains in CHAINS.values():
-        model = ch.FactorialHMM(rows=some_chains(chains, prior), emission=some_emission(EMISSIONS[name], prior))
-        description = json.loads(json.dumps(describe_model(model)))
-        Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
-        for again in (rebuild_model(description), Settings.read(tmp_path / "model.toml").model()):
-            assert again is not None
-            assert type(again.emission) is EMISSIONS[name]
-            assert type(again.chains) is chains
-            assert describe_model(again) == description
-            assert again.parameters.names == model.parameters.names
-            assert bool(again.parameters.names) == prior
+    model = ch.FactorialHMM(rows=some_chains(Switches, prior), emission=some_emission(EMISSIONS[name], prior))
+    description = json.loads(json.dumps(describe_model(model)))
+    Settings(**settings_of(model)).write(tmp_path / "model.toml", "A model.")
+    for again in (rebuild_model(description), Settings.read(tmp_path / "model.toml").model()):
+        assert again is not None
+        assert type(again.emission) is EMISSIONS[name]
+        assert describe_model(again) == description
+        assert again.parameters.names == model.parameters.names
+        assert bool(again.parameters.names) == prior
 
 
 @pytest.mark.parametrize("name", UPDATES)
@@ -288,16 +285,10 @@ class Slow(Switches):
     """Chains of one's own."""
 
 
-def test_new_chains__are_rebuilt_once_they_are_registered(monkeypatch):
-    model = ch.FactorialHMM(rows=Slow(0.1, 0.2), emission=ch.Gaussian([1.0]))
-    description = describe_model(model)
+def test_chains_of_ones_own__are_stored_by_name_only():
+    description = describe_model(ch.FactorialHMM(rows=Slow(0.1, 0.2), emission=ch.Gaussian([1.0])))
     assert description["chains"].endswith("test_registries.Slow")
     assert rebuild_model(description) is None
-    monkeypatch.setitem(CHAINS, "slow", Slow)
-    again = rebuild_model(description)
-    assert again is not None
-    assert type(again.chains) is type(again.chains.with_values({"enter": 0.3})) is Slow
-    assert repr(again.chains) == "Slow(enter=0.1, leave=0.2)"
     assert "chains" not in describe_model(ch.FactorialHMM(rows=Switches(0.1, 0.2), emission=ch.Gaussian([1.0])))
 
 
@@ -354,7 +345,7 @@ def test_table__with_learned_chains_takes_values():
     """Every emission can be made again with other values, also one that no file can name."""
     chains = Switches(ch.Beta(1, 9), 0.2)
     model = ch.FactorialHMM(rows=chains, emission=ch.Table(np.zeros((3, 2)))).at({"enter": 0.5})
-    assert model.chains.enter == 0.5
+    assert model.rows.chains.enter == 0.5
     np.testing.assert_array_equal(model.emission.log_lik, np.zeros((3, 2)))
 
 

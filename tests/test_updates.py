@@ -136,7 +136,7 @@ def test_streamed__24_rows_of_which_20_are_silent(blocks):
     """
     n_columns, n_loud, n_rows = 12, 4, 24
     loud, data = problem("gaussian", n_columns)
-    probabilities = [np.resize(p, n_rows) for p in loud.chains.probabilities(n_loud)]
+    probabilities = [np.resize(p, n_rows) for p in loud.rows.chains.probabilities(n_loud)]
     weights = np.zeros(n_rows)
     weights[:n_loud] = loud.emission.weights
     whole = ch.FactorialHMM(rows=ch.Switches(*probabilities), emission=ch.Gaussian(weights, sd=0.7))
@@ -163,7 +163,7 @@ def test_streamed__24_rows_of_which_20_are_silent(blocks):
     if JIT:
         # Silent rows are drawn afresh by every sweep: binomial counts. 240 of them within 5 standard errors: false
         # alarm in 1 of 7,000 seeds.
-        _, _, initial = whole.chains.probabilities(n_rows)
+        _, _, initial = whole.rows.chains.probabilities(n_rows)
         error = (share[n_loud:, data.starts] / n_sweeps - initial[n_loud:, None]) / np.sqrt(
             (initial * (1 - initial))[n_loud:, None] / n_sweeps
         )
@@ -215,7 +215,7 @@ def test_marginals__24_rows_streamed(update):
     """As above for four rows among twenty silent ones; the exact marginals are those of the four alone."""
     model = ch.FactorialHMM(rows=ch.Switches(0.2, 0.25), emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9], sd=1.5))
     data = observations(model.simulate(10, seed=4)[1])
-    whole = ch.FactorialHMM(rows=model.chains, emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9, *[0.0] * 20], sd=1.5))
+    whole = ch.FactorialHMM(rows=model.rows.chains, emission=ch.Gaussian([1.0, 0.6, 0.4, 0.9, *[0.0] * 20], sd=1.5))
     exact = ch.exact.marginals(model, data)
     n_sweeps = 5_000 if isinstance(update, ch.BlockGibbs) else 25_000
     sweep = update.prepare(whole.exact_target(data), 1.0)

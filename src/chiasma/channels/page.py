@@ -111,8 +111,7 @@ def trace(answer: ChannelAnswer) -> dict[str, Any]:
 
 
 def _sign(answer: ChannelAnswer) -> float:
-    rows = answer.best.optimum.model.rows
-    return float(np.sign(rows.given[0].values[1])) if rows is not None and answer.n_channels else 0.0
+    return float(np.sign(answer.best.optimum.model.rows.given[0].values[1])) if answer.n_channels else 0.0
 
 
 def thinned(y: Floats) -> npt.NDArray[np.int64]:

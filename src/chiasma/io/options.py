@@ -14,7 +14,7 @@ from chiasma.errors import InvalidInput
 from chiasma.io.prior_settings import prior_names
 from chiasma.models.additive import Emission
 from chiasma.models.arguments import Argument
-from chiasma.models.chains import CHAINS, Switches
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.updates import UPDATES
@@ -155,7 +155,7 @@ def emission_parameters() -> dict[str, dict[str, Parameter]]:
 
 def chain_parameters() -> dict[str, Parameter]:
     """The parameters of the chains, by key."""
-    return parameters_of(CHAINS["binary"])
+    return parameters_of(Switches)
 
 
 # What `estimates.left_out` takes in place of a default.

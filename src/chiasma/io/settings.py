@@ -44,7 +44,7 @@ from chiasma.io.row_settings import read_rows, write_rows
 from chiasma.io.sheets import read_bytes
 from chiasma.limits import MOST_SETTINGS_BYTES
 from chiasma.models.additive import Additive, Emission
-from chiasma.models.chains import CHAINS, Switches
+from chiasma.models.chains import Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.offsets import Offset, Periodic, Smooth
@@ -162,7 +162,7 @@ class Settings:
         fixed = _fixed_table(given.get("fixed", {}))
         _check_fixed(fixed, given.get("weights"))
         return FactorialHMM(
-            rows=CHAINS["binary"](**_arguments(chains, values)),
+            rows=Switches(**_arguments(chains, values)),
             emission=kind(**_arguments(emission, values)),
             fixed=fixed,
             offset=_offset(given),
@@ -222,16 +222,14 @@ def fresh_seed() -> int:
 def settings_of(model: FactorialHMM) -> dict[str, Any]:
     """The sections [model] and [priors], and the [[row]] tables, from which a model can be rebuilt."""
     name = next((name for name, kind in EMISSIONS.items() if type(model.emission) is kind), None)
-    chains = model.chains
-    if name is None or (model.rows is None and type(chains) is not CHAINS["binary"]):
+    parts: list[Emission | Switches] = [model.emission, *model.rows.parts]
+    if name is None or any(type(chains) is not Switches for chains in model.rows.parts):
         raise InvalidInput(
             f"settings know the emissions {', '.join(EMISSIONS)} and Switches, got "
-            f"{type(model.emission).__name__} and {type(chains).__name__}; keep this model as Python code"
+            f"{' and '.join(type(part).__name__ for part in parts)}; keep this model as Python code"
         )
     section: Section = {"emission": name}
     tables: Section = {}
-    parts: list[Emission | Switches] = [model.emission]
-    parts += [chains] if isinstance(chains, Switches) else []
     for part in parts:
         for key, parameter in parameters_of(type(part)).items():
             value = part.given(parameter.name)
@@ -241,7 +239,7 @@ def settings_of(model: FactorialHMM) -> dict[str, Any]:
                 section[key] = value.tolist()
     if model.offset is not None:
         section |= _offset_section(model.offset)
-    if model.rows is not None:
+    if model.rows.given:
         return {"model": section, "priors": tables, "row": write_rows(model.rows.given)}
     if model.fixed:
         section["fixed"] = {str(k): x for k, x in model.fixed.items()}

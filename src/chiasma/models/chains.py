@@ -109,9 +109,6 @@ class Switches(Learnable):
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in told.items())})"
 
 
-CHAINS: dict[str, type[Switches]] = {"binary": Switches}
-
-
 def _probability(name: str, values: npt.ArrayLike) -> Floats:
     given = as_floats(name, values)
     if given.ndim > 1:

@@ -15,7 +15,7 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, n_bits, unpack_codes
 from chiasma.models.target import Target
-from chiasma.types import Integers, as_array, is_count
+from chiasma.types import Integers, as_array, is_a, is_count
 
 
 def check_codes(name: str, codes: Any, layout: Layout) -> None:
@@ -52,6 +52,8 @@ def check_generator(rng: Any) -> None:
 
 class CheckedTarget(Target):
     """A target whose methods check what they are given."""
+
+    checks = True
 
     def _own(self, codes: Any, any_shape: bool = False) -> Integers:
         return as_codes("codes", codes, self.layout, None if any_shape else self.n_columns)
@@ -94,12 +96,12 @@ def checked(target: Target) -> Target:
 
 def is_checked(*targets: Target) -> bool:
     """Whether somebody works with a target step by step."""
-    return any(isinstance(target, CheckedTarget) for target in targets)
+    return any(target.checks for target in targets)
 
 
 def check_target(target: Any) -> None:
     """Raise InvalidInput for anything but a target."""
-    if not isinstance(target, Target):
+    if not is_a(target, Target):
         raise InvalidInput(
             f"an update or an exchange of paths needs a target, got {type(target).__name__}; model.target(data) makes "
             "one, and ch.sample(density) samples the vectors of a Density"

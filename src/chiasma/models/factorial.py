@@ -17,19 +17,18 @@ from chiasma.kernels.layout import Layout, make_layout, n_bits, pack_states, unp
 from chiasma.kernels.rows import draw_prior_row
 from chiasma.limits import check_memory
 from chiasma.models.additive import Additive, Emission
-from chiasma.models.arguments import Learnable, shallow_copy
+from chiasma.models.arguments import shallow_copy
 from chiasma.models.axes import Axis
 from chiasma.models.chains import Switches
 from chiasma.models.checked_target import checked
-from chiasma.models.display import html_facts, html_table, value_text
+from chiasma.models.display import html_facts, value_text
 from chiasma.models.emissions import Counts, Table
 from chiasma.models.likelihood import Levels, Likelihood, Lookup
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import BoundOffset, Offset, Term
 from chiasma.models.parameters import Parameters
 from chiasma.models.priors import check_prior
-from chiasma.models.row_chains import Switch
-from chiasma.models.rows import Row, RowChains, Rows
+from chiasma.models.rows import Row, Rows, SwitchRows
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
 from chiasma.types import Floats, Integers, as_array, as_count, as_random, is_a, is_count, shown
 
@@ -86,11 +85,10 @@ class FactorialHMM:
         if isinstance(rows, Switches):
             if not emission.n_rows:
                 raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
-            self.rows: Rows | None = None
-            self.chains: Switches | RowChains = rows
+            self.rows: Rows = SwitchRows(rows, emission.n_rows)
+            self.rows.fixed = _fixed(fixed, self.rows)
             self.emission: Emission = emission
-            names = [f"row_{k}" for k in range(emission.n_rows)]
-            self.fixed = _fixed(fixed, names, [2] * emission.n_rows)
+            self._groups = [[k] for k in range(self.n_rows) if k not in self.rows.fixed]
             rows.probabilities(self.n_rows)
         else:
             if not isinstance(emission, Additive):
@@ -100,14 +98,13 @@ class FactorialHMM:
                 )
             self.rows = Rows(rows)
             if fixed:
-                self.rows = self.rows.with_fixed(_fixed(fixed, self.rows.names, self.rows.layout.sizes.tolist()))
-            self.chains = RowChains(self.rows)
+                self.rows = self.rows.with_fixed(_fixed(fixed, self.rows))
             self.emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
-            self.fixed = self.rows.fixed
             # Which rows are equal does not depend on learned values: all targets of a model have the same shape.
             self._groups = self.rows.groups(self.emission.weights, "weights" in self.emission.priors)
             _check_shared(self.rows, self.emission)
-        self.parameters = Parameters(self.chains.priors, self.emission.priors, self._learned_offset)
+        self.fixed = self.rows.fixed
+        self.parameters = Parameters(self.rows.priors, self.emission.priors, self._learned_offset)
 
     @property
     def _learned_offset(self) -> BoundOffset | None:
@@ -147,7 +144,7 @@ class FactorialHMM:
             return self
         other = shallow_copy(self)
         other.offset = bound
-        other.parameters = Parameters(self.chains.priors, self.emission.priors, other._learned_offset)
+        other.parameters = Parameters(self.rows.priors, self.emission.priors, other._learned_offset)
         return other
 
     def at(self, values: Mapping[str, Any]) -> FactorialHMM:
@@ -183,34 +180,21 @@ class FactorialHMM:
                 raise InvalidInput(f"an offset needs the coefficients of all its terms, got none of {missing[0]}")
             if given:
                 offset = offset.with_values(values)
-        if self.rows is not None:
-            return FactorialHMM(rows=self.rows.with_some(values), emission=emission, offset=offset)
-        assert isinstance(self.chains, Switches)
-        rows = self.chains.with_values(values)
-        return FactorialHMM(rows=rows, emission=emission, fixed=self.fixed, offset=offset)
+        rows, fixed = self.rows.with_some(values)
+        return FactorialHMM(rows=rows, emission=emission, fixed=fixed, offset=offset)
 
     def with_unchecked_values(self, values: Mapping[str, Any]) -> FactorialHMM:
         """`at` without checks: values must cover all priors and lie inside their supports."""
         other = shallow_copy(self)
-        other.chains = self.chains.with_unchecked_values(values)
+        other.rows = self.rows.placed(values)
         other.emission = self.emission.with_unchecked_values(values)
-        other.rows = other.chains.rows if isinstance(other.chains, RowChains) else None
         other.offset = None if self.offset is None else self.offset.with_values(values)
         other.parameters = NO_PARAMETERS
         return other
 
     def admits(self, values: Floats, data: Observations) -> bool:
         """Whether values (P,) of the learned parameters go with the data: gaps need enter + leave <= 1."""
-        if data.gaps is None:
-            return True
-        learned = {name.rpartition(".")[2] for name in self.parameters.names}
-        if self.rows is None and not learned & {"enter", "leave"}:
-            return True
-        chains = self.chains.with_unchecked_values(self.parameters.unpack(values))
-        if isinstance(chains, Switches):
-            return bool(np.all(chains.enter + chains.leave <= 1))
-        switches = (row.chain for row in chains.rows.given if isinstance(row.chain, Switch))
-        return all(switch.enter + switch.leave <= 1 for switch in switches)
+        return data.gaps is None or self.rows.admits(self.parameters.unpack(values))
 
     @property
     def n_rows(self) -> int:
@@ -234,16 +218,16 @@ class FactorialHMM:
     @cached_property
     def layout(self) -> Layout:
         """Numbers of states of the rows, and their bits in a code."""
-        return make_layout([2] * self.n_rows) if self.rows is None else self.rows.layout
+        return self.rows.layout
 
     @property
     def row_names(self) -> list[str] | None:
         """Names of the rows; None where they have numbers only."""
-        return None if self.rows is None else self.rows.names
+        return self.rows.names if self.rows.named else None
 
     def row_number(self, row: int | str) -> int:
         """The number of a row given by its number or name; the name of several copies is that of the first."""
-        names = self.row_names or [f"row_{k}" for k in range(self.n_rows)]
+        names = self.rows.names
         if isinstance(row, str):
             if f"{row}_1" in names and row not in names:
                 return names.index(f"{row}_1")
@@ -269,7 +253,7 @@ class FactorialHMM:
             data = self.offset.subtracted(data)  # the only place where an offset enters
         if self.has_states:
             return self._state_target(data, table_bytes)
-        edge, trans = self.chains.tables(self.n_rows, data)
+        edge, trans = self.rows.tables(data)
         free = self.free_rows
         return Target(
             edge=edge,
@@ -313,11 +297,7 @@ class FactorialHMM:
             table[data.missing] = 0.0
             return Lookup(table, make_layout([2] * len(free)))
         assert isinstance(self.emission, Additive)
-        weights = self.emission.weights
-        base = np.zeros(weights.shape[1:])
-        if self.rows is not None:
-            low, high = np.array(self.rows.contributions(weights)).swapaxes(0, 1)
-            weights, base = high - low, low.sum(axis=0)
+        weights, base = self.rows.steps(self.emission.weights)
         if not self.fixed:
             return Levels.of_switches(self.emission, data, base, weights)
         base = sum((weights[k] * x for k, x in self.fixed.items()), base)
@@ -326,21 +306,18 @@ class FactorialHMM:
     @property
     def has_states(self) -> bool:
         """Whether a row has more than two states, or rows cannot be told apart: then axes have more states."""
-        if self.rows is None:
-            return False
         equal = any(len(group) > 1 for group in self._groups)
         return equal or bool(np.any(self.layout.sizes > 2))
 
     def _state_target(self, data: Observations, table_bytes: int) -> Target:
-        assert self.rows is not None
         assert isinstance(self.emission, Additive)
         edge, gaps = data.edge_kinds()
         adds = self.rows.contributions(self.emission.weights)
         axes = []
         for group in self._groups:
-            chain = self.rows.rows[group[0]].chain
-            assert chain is not None
-            axes.append(Axis(rows=tuple(group), matrices=chain.matrices(len(adds[group[0]]), gaps)))
+            matrices = self.rows.matrices(group[0], gaps)
+            assert matrices is not None
+            axes.append(Axis(rows=tuple(group), matrices=matrices))
         base = sum((adds[k][x] for k, x in self.fixed.items()), np.zeros(adds[0].shape[1:]))
         likelihood = Levels(self.emission, data, base, [axis.levels(adds[axis.rows[0]]) for axis in axes])
         return Target.of_axes(edge, axes, likelihood, self.layout, self.fixed_code, table_bytes)
@@ -351,12 +328,7 @@ class FactorialHMM:
         """Derivatives with respect to the parameters of the chains and to the weights, by name, from those with
         respect to the matrices, (E, S_k, S_k) of every row, and to what its states add to the level, (S_k,).
         """
-        if self.rows is None:
-            assert isinstance(self.chains, Switches)
-            found = self.chains.slopes(self.n_rows, data, np.stack(by_matrix, axis=1))
-            return found | {"weights": np.array([slope[1] for slope in by_add])}
-        assert isinstance(self.emission, Additive)
-        weights = self.emission.weights
+        weights = self.emission.weights if isinstance(self.emission, Additive) else np.empty(0)
         return {
             "weights": self.rows.weight_slopes(weights, by_add),
             **self.rows.slopes(data, weights, by_matrix, by_add),
@@ -400,12 +372,9 @@ class FactorialHMM:
         states = self._simulate_states(Observations(np.zeros(n_columns), starts, gaps), rng)
         for k, x in self.fixed.items():
             states[k] = x
-        if self.rows is None:
-            level = states.T.astype(float) @ self.emission.weights
-        else:
-            adds = self.rows.contributions(self.emission.weights)
-            start = np.zeros((n_columns, *adds[0].shape[1:]))
-            level = sum((own[path] for own, path in zip(adds, states, strict=True)), start)
+        adds = self.rows.contributions(self.emission.weights)
+        start = np.zeros((n_columns, *adds[0].shape[1:]))
+        level = sum((own[path] for own, path in zip(adds, states, strict=True)), start)
         y = self.emission.sample(level, rng)
         return states, y if self.offset is None else y + self._simulated_offset(y.shape, starts, gaps, rng)
 
@@ -427,44 +396,30 @@ class FactorialHMM:
         """(K, T) from the prior; fixed rows have any state."""
         n_columns = data.n_columns
         if np.all(self.layout.sizes == 2):
-            edge, trans = self.chains.tables(self.n_rows, data)
+            edge, trans = self.rows.tables(data)
             codes = np.zeros(n_columns, np.int64)
             for k in range(self.n_rows):
                 draw_prior_row(trans, edge, k, rng.random(n_columns), 1 << k, codes)
             return unpack(codes, self.n_rows)
-        assert self.rows is not None
         edge, gaps = data.edge_kinds()
         states = np.zeros((self.n_rows, n_columns), np.int64)
-        for path, row in zip(states, self.rows.rows, strict=True):
-            if row.chain is not None:
-                matrices = row.chain.matrices(row.n_states, gaps).reshape(len(gaps), -1)
-                state_rows.draw_prior_row(matrices, edge, rng.random(n_columns), path)
+        for k, path in enumerate(states):
+            matrices = self.rows.matrices(k, gaps)
+            if matrices is not None:
+                state_rows.draw_prior_row(matrices.reshape(len(gaps), -1), edge, rng.random(n_columns), path)
         return states.astype(np.int8 if self.layout.sizes.max() <= 127 else np.int64)
 
     def __repr__(self) -> str:
         fixed = f", fixed={self.fixed}" if self.fixed else ""
-        return f"FactorialHMM({self.n_rows} rows, {self.chains}, {type(self.emission).__name__}{fixed})"
+        return f"FactorialHMM({self.n_rows} rows, {self.rows}, {type(self.emission).__name__}{fixed})"
 
     def _repr_html_(self) -> str:
-        facts = [] if self.rows is not None else [("fixed rows", str(self.fixed))] if self.fixed else []
-        for part in (self.chains, self.emission):
-            given = {name: part.given(name) for name in part.arguments} if isinstance(part, Learnable) else {}
+        facts = [("fixed rows", str(self.fixed))] if self.fixed and not self.rows.given else []
+        for part in (*self.rows.parts, self.emission):
+            given = {name: part.given(name) for name in part.arguments}
             facts += [(name, value_text(value)) for name, value in given.items() if value is not None]
         title = f"FactorialHMM: {self.n_rows} row{'s' if self.n_rows > 1 else ''}, {type(self.emission).__name__}"
-        return html_facts(title, facts) + ("" if self.rows is None else self._rows_html(self.rows))
-
-    @staticmethod
-    def _rows_html(rows: Rows) -> str:
-        """One line per row as it was given."""
-        lines = []
-        first = 0
-        for row in rows.given:
-            name = row.name or rows.names[first]
-            first += row.copies
-            chain = f"fixed at {row.fixed}" if row.fixed is not None else str(row.chain)
-            weight = "" if "weight" not in row.priors and row.weight == 1 else value_text(row.given("weight"))
-            lines.append((name, str(row.copies), value_text(row.given("values")), weight, chain))
-        return html_table(("row", "copies", "states add", "times weight", "chain"), lines)
+        return html_facts(title, facts) + self.rows._repr_html_()
 
 
 def _check_shared(rows: Rows, emission: Additive) -> None:
@@ -549,13 +504,13 @@ def check_states(model: FactorialHMM, n_columns: int, states: npt.ArrayLike) -> 
     return codes
 
 
-def _fixed(fixed: Fixed | None, names: Sequence[str], sizes: Sequence[int]) -> dict[int, int]:
+def _fixed(fixed: Fixed | None, rows: Rows) -> dict[int, int]:
     """States of fixed rows by their number."""
     if fixed is None:
         return {}
     if not isinstance(fixed, Mapping):
         raise InvalidInput(f"fixed maps rows to states, such as {{0: 1}}, got {shown(fixed)}")
-    n_rows = len(names)
+    n_rows, names, sizes = rows.n_rows, rows.names, rows.layout.sizes.tolist()
     found = {}
     for given, x in fixed.items():
         k = names.index(given) if isinstance(given, str) and given in names else given

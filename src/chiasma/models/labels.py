@@ -20,10 +20,9 @@ import numpy as np
 
 from chiasma.models.additive import Additive
 from chiasma.models.arguments import Learnable
-from chiasma.models.chains import Switches
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.priors import Prior
-from chiasma.models.rows import Row, Rows
+from chiasma.models.rows import Row, Rows, SwitchRows
 from chiasma.types import Floats, Integers
 
 Block = tuple[int, ...]
@@ -46,13 +45,13 @@ def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
         return []
     weights = _kinds(model.emission, "weights", model.n_rows)
     learns_weights = "weights" in model.emission.priors
-    if model.rows is None:
-        assert isinstance(model.chains, Switches)
-        chains = [_kinds(model.chains, name, model.n_rows) for name in model.chains.arguments]
-        if not learns_weights and not any(prior.shape for prior in model.chains.priors.values()):
-            return []  # equal rows without parameters of their own are counted, not ordered
+    rows = model.rows
+    if isinstance(rows, SwitchRows):
+        chains = [_kinds(rows.chains, name, model.n_rows) for name in rows.chains.arguments]
+        if not learns_weights and not any(prior.shape for prior in rows.priors.values()):
+            return []  # equal rows without parameters of their own are not ordered
         return _alike(((k,), (weights[k], *(own[k] for own in chains))) for k in model.free_rows)
-    rows, own = model.rows, own_parameters(model.rows)
+    own = own_parameters(rows)
     numbers = _numbers(rows)
     kinds = [_row_kind(row, names) for row, names in zip(rows.given, own, strict=True)]
     free = [g for g, row in enumerate(rows.given) if row.fixed is None]
@@ -140,8 +139,6 @@ class RowSizes:
         self.factors: list[list[int]] = [[] if learned is None else [int(learned[k])] for k in range(model.n_rows)]
         # Indices of the learned values of its states; None where they are numbers.
         self.values: list[Integers | None] = [None] * model.n_rows
-        if model.rows is None:
-            return
         for row, keys, numbers in zip(model.rows.given, model.rows.keys, _numbers(model.rows), strict=True):
             for k in numbers:
                 if "weight" in keys:
@@ -253,14 +250,13 @@ def _places(model: FactorialHMM) -> list[Integers]:
     """
     slots = {slot.name: slot for slot in model.parameters.slots}
     found: list[list[int]] = [[] for _ in range(model.n_rows)]
-    for name in ("weights", *model.chains.arguments):
+    for name in ("weights", *(name for part in model.rows.parts for name in part.arguments)):
         if name in slots and slots[name].prior.shape:
             places = np.arange(slots[name].values.start, slots[name].values.stop).reshape(model.n_rows, -1)
             for own, several in zip(found, places.tolist(), strict=True):
                 own += several
-    if model.rows is not None:
-        for numbers, names in zip(_numbers(model.rows), own_parameters(model.rows), strict=True):
-            for _, key in sorted(names.items()):
-                for k in numbers:
-                    found[k] += range(slots[key].values.start, slots[key].values.stop)
+    for numbers, names in zip(_numbers(model.rows), own_parameters(model.rows), strict=True):
+        for _, key in sorted(names.items()):
+            for k in numbers:
+                found[k] += range(slots[key].values.start, slots[key].values.stop)
     return [np.array(own, int) for own in found]

@@ -2,7 +2,8 @@
 
 Row k has S_k states; its state s adds w_k * v_k[s] to the level, a number or one for every channel. A column's code
 gives row k a field of ceil(log2 S_k) bits. Rows with the same values, weight and chain cannot be told apart: a target
-counts them (`models.groups`).
+counts them (`models.axes`). `SwitchRows` are the rows of `ch.Switches`: rows of two states by number, one per weight of
+the emission.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, make_layout
 from chiasma.limits import MOST_BITS
-from chiasma.models.arguments import Argument, Learnable
+from chiasma.models.arguments import Argument, Learnable, shallow_copy
+from chiasma.models.chains import Switches
+from chiasma.models.display import html_table, value_text
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, DirichletRows, Prior, mixed
-from chiasma.models.row_chains import RowChain
+from chiasma.models.row_chains import RowChain, Switch
 from chiasma.types import Floats, as_floats, is_a, is_count, shown
 
 
@@ -173,7 +176,13 @@ class Row(Learnable):
 
 
 class Rows:
-    """The rows of a model: `given` as they were written, `rows` one by one, each with its name."""
+    """The rows of a model: `given` as they were written, `rows` one by one, each with its name.
+
+    keys : for every given row, the names in the model of its learned arguments. fixed : states of fixed rows by number.
+    """
+
+    named = True  # whether rows have names of their own, not only numbers
+    parts: tuple[Switches, ...] = ()  # what all rows share
 
     def __init__(self, given: Sequence[Row]):
         self.given = tuple(given) if is_a(given, Sequence) else ()
@@ -202,10 +211,12 @@ class Rows:
                     f"{self.n_channels or 'none'}, row {name!r} {row.n_channels or 'none'}; give (states, channels) "
                     "for every row, or a number per state for every row"
                 )
-        if all(row.fixed is not None for row in self.rows):
-            raise InvalidInput(f"all {len(self.rows)} rows are fixed; leave at least one free")
+        self.n_rows = len(self.rows)
+        self.fixed: dict[int, int] = {k: int(row.fixed) for k, row in enumerate(self.rows) if row.fixed is not None}
+        if len(self.fixed) == self.n_rows:
+            raise InvalidInput(f"all {self.n_rows} rows are fixed; leave at least one free")
         self.keys = self._keys()
-        self.priors = self._shared_priors()
+        self.priors: Mapping[str, Prior] = self._shared_priors()
 
     def with_fixed(self, fixed: Mapping[int, int]) -> Rows:
         """The rows, some of them held in a state, by number."""
@@ -265,12 +276,13 @@ class Rows:
         other.priors = {}
         return other
 
-    def with_some(self, values: Mapping[str, Any]) -> list[Row]:
-        """The given rows with numbers in place of some priors, checked."""
-        return [
+    def with_some(self, values: Mapping[str, Any]) -> tuple[Switches | list[Row], dict[int, int] | None]:
+        """`rows` and `fixed` of a model with numbers in place of some priors, checked."""
+        rows = [
             row.with_some({name: values[key] for name, key in keys.items() if key in values})
             for row, keys in zip(self.given, self.keys, strict=True)
         ]
+        return rows, None
 
     def slopes(
         self, data: Observations, weights: Floats, by_matrix: Sequence[Floats], by_add: Sequence[Floats]
@@ -295,21 +307,43 @@ class Rows:
         return found
 
     @property
-    def n_rows(self) -> int:
-        return len(self.rows)
-
-    @property
     def n_channels(self) -> int | None:
         return self.rows[0].n_channels
-
-    @property
-    def fixed(self) -> dict[int, int]:
-        return {k: int(row.fixed) for k, row in enumerate(self.rows) if row.fixed is not None}
 
     @cached_property
     def layout(self) -> Layout:
         """Where the rows are in a code."""
         return make_layout([row.n_states for row in self.rows])
+
+    @property
+    def chain_parameters(self) -> set[str]:
+        """Names in the model of the learned parameters of chains; the others are of levels."""
+        pairs = zip(self.given, self.keys, strict=True)
+        return {key for row, keys in pairs for name, key in keys.items() if name not in row.priors}
+
+    def admits(self, values: Mapping[str, Any]) -> bool:
+        """Whether the chains can have gaps at values of all learned parameters: they need enter + leave <= 1."""
+        switches = (row.chain for row in self.placed(values).given if isinstance(row.chain, Switch))
+        return all(switch.enter + switch.leave <= 1 for switch in switches)
+
+    def matrices(self, k: int, gaps: Floats) -> Floats | None:
+        """(E, S, S) transition matrices of row k for edges over these gaps; None if it is fixed and has no chain."""
+        row = self.rows[k]
+        return None if row.chain is None else row.chain.matrices(row.n_states, gaps)
+
+    def tables(self, data: Observations) -> tuple[npt.NDArray[np.int32], Floats]:
+        """edge (T,) and trans (E, K, 4) of rows of two states, as the kernels take them."""
+        edge, gaps = data.edge_kinds()
+        trans = np.empty((len(gaps), self.n_rows, 4))
+        for k in range(self.n_rows):
+            own = self.matrices(k, gaps)
+            trans[:, k] = np.eye(2).ravel() if own is None else own.reshape(-1, 4)
+        return edge, trans
+
+    def steps(self, weights: Floats) -> tuple[Floats, Floats]:
+        """(K,) or (K, D) what rows of two states add when they go on, and () or (D,) the level with all of them off."""
+        low, high = np.array(self.contributions(weights)).swapaxes(0, 1)
+        return high - low, low.sum(axis=0)
 
     def contributions(self, weights: Floats) -> list[Floats]:
         """(S_k,) or (S_k, D) what each state of every row adds to the level; weights (K,) or (K, D)."""
@@ -343,30 +377,100 @@ class Rows:
                 found.setdefault((*marks, adds.tobytes()), []).append(k)
         return list(found.values())
 
+    def __repr__(self) -> str:
+        return f"{list(self.given)}"
 
-class RowChains:
-    """The Markov chains of rows of two states, in the shape of Switches."""
+    def _repr_html_(self) -> str:
+        """One line per row as it was given."""
+        lines = []
+        first = 0
+        for row in self.given:
+            name = row.name or self.names[first]
+            first += row.copies
+            chain = f"fixed at {row.fixed}" if row.fixed is not None else str(row.chain)
+            weight = "" if "weight" not in row.priors and row.weight == 1 else value_text(row.given("weight"))
+            lines.append((name, str(row.copies), value_text(row.given("values")), weight, chain))
+        return html_table(("row", "copies", "states add", "times weight", "chain"), lines)
 
-    arguments: Mapping[str, object] = {}
-    initial: Floats | None = None
 
-    def __init__(self, rows: Rows):
-        self.rows = rows
-        self.priors: Mapping[str, Prior] = rows.priors
+class SwitchRows(Rows):
+    """K rows of two states, numbered and not named; row k adds weight k when it is on.
 
-    def tables(self, n_rows: int, data: Observations) -> tuple[npt.NDArray[np.int32], Floats]:
-        """edge (T,) and trans (E, K, 4), as the kernels take them; a fixed row stays as it is."""
-        edge, gaps = data.edge_kinds()
-        trans = np.empty((len(gaps), n_rows, 4))
-        for k, row in enumerate(self.rows.rows):
-            trans[:, k] = np.eye(2).ravel() if row.chain is None else row.chain.matrices(2, gaps).reshape(-1, 4)
-        return edge, trans
+    None of them is a `Row`: their parameters are those of `chains`, one for all rows or one per row, and rows with
+    equal parameters are not counted together.
+    """
 
-    def with_unchecked_values(self, values: Mapping[str, object]) -> RowChains:
-        return RowChains(self.rows.placed(values))
+    named = False
+
+    def __init__(self, chains: Switches, n_rows: int):
+        self.given, self.rows, self.keys = (), [], []
+        self.chains = chains
+        self.parts = (chains,)
+        self.n_rows = n_rows
+        self.names = [f"row_{k}" for k in range(n_rows)]
+        self.priors = chains.priors
+        self.fixed = {}
+
+    @property
+    def n_channels(self) -> None:
+        return None
+
+    @cached_property
+    def layout(self) -> Layout:
+        return make_layout([2] * self.n_rows)
+
+    @property
+    def chain_parameters(self) -> set[str]:
+        return set(self.priors)
+
+    def placed(self, values: Mapping[str, Any]) -> SwitchRows:
+        other = shallow_copy(self)
+        other.chains = self.chains.with_unchecked_values(values)
+        other.priors = {}
+        return other
+
+    def with_some(self, values: Mapping[str, Any]) -> tuple[Switches, dict[int, int]]:
+        return self.chains.with_values(values), self.fixed
+
+    def admits(self, values: Mapping[str, Any]) -> bool:
+        if self.priors.keys().isdisjoint(("enter", "leave")):
+            return True  # or `tables` says what is wrong
+        chains = self.chains.with_unchecked_values(values)
+        return bool(np.all(chains.enter + chains.leave <= 1))
+
+    def tables(self, data: Observations) -> tuple[npt.NDArray[np.int32], Floats]:
+        return self.chains.tables(self.n_rows, data)
+
+    def slopes(
+        self, data: Observations, weights: Floats, by_matrix: Sequence[Floats], by_add: Sequence[Floats]
+    ) -> dict[str, Floats]:
+        return self.chains.slopes(self.n_rows, data, np.stack(by_matrix, axis=1))
+
+    def contributions(self, weights: Floats) -> list[Floats]:
+        return [np.stack([np.zeros_like(weight), weight]) for weight in weights]
+
+    def steps(self, weights: Floats) -> tuple[Floats, Floats]:
+        return weights, np.zeros(weights.shape[1:])
+
+    def weight_slopes(self, weights: Floats, by_add: Sequence[Floats]) -> Floats:
+        return np.array([slope[1] for slope in by_add])
+
+    def groups(self, weights: Floats, separate: bool = False) -> list[list[int]]:
+        free = [k for k in range(self.n_rows) if k not in self.fixed]
+        if separate or any(prior.shape for prior in self.priors.values()):
+            return [[k] for k in free]
+        given = (self.chains.enter, self.chains.leave, self.chains.initial)
+        per_row = [weights, *(own for own in given if own is not None and own.ndim)]
+        found: dict[tuple[bytes, ...], list[int]] = {}
+        for k in free:
+            found.setdefault(tuple(own[k].tobytes() for own in per_row), []).append(k)
+        return list(found.values())
 
     def __repr__(self) -> str:
-        return f"{list(self.rows.given)}"
+        return repr(self.chains)
+
+    def _repr_html_(self) -> str:
+        return ""
 
 
 def _is_whole(value: object) -> bool:

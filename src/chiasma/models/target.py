@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,8 @@ class Target:
     fixed_code : fixed rows in their states, the others in state 0.
     made_of : the axes, if they are not simply the rows of `trans`.
     """
+
+    checks: ClassVar[bool] = False  # whether methods check what they are given (`checked_target`)
 
     edge: npt.NDArray[np.int32]
     trans: Floats

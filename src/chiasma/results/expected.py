@@ -191,9 +191,7 @@ def _contributions(model: FactorialHMM) -> list[Floats]:
     """(S_k,) or (S_k, D) what each state of every row adds to the level."""
     emission = model.emission
     assert isinstance(emission, Additive)
-    if model.rows is not None:
-        return model.rows.contributions(emission.weights)
-    return [np.stack([np.zeros_like(weight), weight]) for weight in emission.weights]
+    return model.rows.contributions(emission.weights)
 
 
 def _reference(posterior: Posterior) -> FactorialHMM | None:

@@ -85,10 +85,8 @@ def edge_findings(model: FactorialHMM | Density | None, parameters: xr.Dataset) 
 
 def _baselines(model: FactorialHMM, parameters: xr.Dataset) -> list[tuple[int, Entry]]:
     """Rows that are fixed on, with their learned weights."""
-    own = {}
-    if model.rows is not None:
-        numbers = np.cumsum([0, *(row.copies for row in model.rows.given)]).tolist()
-        own = {keys["weight"]: k for keys, k in zip(model.rows.keys, numbers, strict=False) if "weight" in keys}
+    numbers = np.cumsum([0, *(row.copies for row in model.rows.given)]).tolist()
+    own = {keys["weight"]: k for keys, k in zip(model.rows.keys, numbers, strict=False) if "weight" in keys}
     found = []
     for entry in entries(parameters):
         row = entry.place[0] if entry.parameter == "weights" and entry.place else own.get(entry.parameter)

@@ -44,7 +44,7 @@ def named_parameters(values: Floats | None, model: FactorialHMM | Density | None
         return xr.Dataset({"parameters": per_draw("parameters", values, "parameter")})
     arrays = {}
     for name, array in model.parameters.unpack(values).items():
-        arrays[name] = per_draw(name, array, *_dims(name, array.ndim - 2, name in model.chains.priors, model))
+        arrays[name] = per_draw(name, array, *_dims(name, array.ndim - 2, name in model.rows.priors, model))
         prior = next(slot.prior for slot in model.parameters.slots if slot.name == name)
         if isinstance(prior, Mixed):
             arrays[name].attrs[NUMBERS] = prior.is_number
@@ -58,7 +58,7 @@ def _dims(name: str, n: int, of_chains: bool, model: FactorialHMM) -> tuple[str,
     if model.offset is not None and name in model.offset.priors:
         parts = ("harmonic", "wave", "knot") if n == 3 else ("harmonic",) if "." in name else ("knot",)
         return tuple(f"{name}_{part}" for part in parts[:n])
-    if model.rows is not None and of_chains:
+    if of_chains and model.rows.given:
         return (f"{name}_state",) if n == 1 else (f"{name}_from", f"{name}_to") if n == 2 else ()
     return (("row", "channel") if name in _BY_ROW else ("channel",))[:n]
 
@@ -135,7 +135,6 @@ def adds_of_draws(model: FactorialHMM, parameters: xr.Dataset) -> list[xr.DataAr
     found: list[list[Floats]] = []
     for chain, draw in np.ndindex(n_chains, n_draws):
         placed = model_at_draw(model, parameters, chain, draw)
-        assert placed.rows is not None
         assert isinstance(placed.emission, Additive)
         found.append(placed.rows.contributions(placed.emission.weights))
     arrays = (np.array(own).reshape(n_chains, n_draws, *own[0].shape) for own in zip(*found, strict=True))

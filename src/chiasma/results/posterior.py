@@ -23,6 +23,7 @@ from chiasma.models.density import Density
 from chiasma.models.display import html_facts, value_text
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
+from chiasma.models.rows import SwitchRows
 from chiasma.results import configurations, export, misfit, segments, summary
 from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
@@ -341,11 +342,11 @@ class Posterior:
         return self._levels(self.codes, weights)
 
     def _levels(self, codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
-        rows = self.model.rows if isinstance(self.model, FactorialHMM) else None
-        if rows is None:
+        assert isinstance(self.model, FactorialHMM)
+        rows = self.model.rows
+        if isinstance(rows, SwitchRows):
             return configurations.levels(codes, weights)
         if rows.learns_levels or not isinstance(weights, np.ndarray):
-            assert isinstance(self.model, FactorialHMM)
             own = self.parameters.sel(chain=codes["chain"], draw=codes["draw"])
             return configurations.levels_of_draws(codes, self.layout, adds_of_draws(self.model, own))
         return configurations.levels_of_rows(codes, self.layout, rows.contributions(weights))

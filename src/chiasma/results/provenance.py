@@ -16,7 +16,7 @@ import numpy as np
 
 import chiasma
 from chiasma.models.arguments import Learnable
-from chiasma.models.chains import CHAINS, Switches
+from chiasma.models.chains import Switches
 from chiasma.models.density import Density
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
@@ -24,14 +24,14 @@ from chiasma.models.observations import Observations
 from chiasma.models.offsets import describe_offset, rebuild_offset
 from chiasma.models.priors import Prior, prior_of
 from chiasma.models.row_chains import ROW_CHAINS
-from chiasma.models.rows import Row
+from chiasma.models.rows import Row, SwitchRows
 
 
 def describe_model(model: FactorialHMM | Density, registered: bool = True) -> dict[str, Any]:
     """registered: whether an emission in `EMISSIONS` is described by its parameters; else by all its attributes."""
     if isinstance(model, Density):
         return {"kind": type(model).__name__, **_attributes(model), "dtype": model.dtype.name}
-    emission, chains = model.emission, model.chains
+    emission, rows = model.emission, model.rows
     told = {
         "kind": "FactorialHMM",
         "emission": _name(type(emission)),
@@ -41,12 +41,11 @@ def describe_model(model: FactorialHMM | Density, registered: bool = True) -> di
     }
     if model.offset is not None:
         told["offset"] = describe_offset(model.offset)
-    if model.rows is not None:
-        return told | {"rows": [_row(row) for row in model.rows.given]}
-    assert isinstance(chains, Switches)
+    if not isinstance(rows, SwitchRows):
+        return told | {"rows": [_row(row) for row in rows.given]}
     return told | {
-        **({} if type(chains) is Switches else {"chains": _name(type(chains))}),
-        **_parameters(chains),
+        **({} if type(rows.chains) is Switches else {"chains": _name(type(rows.chains))}),
+        **_parameters(rows.chains),
         "fixed": {str(k): x for k, x in model.fixed.items()},
     }
 
@@ -129,12 +128,11 @@ def rebuild_model(description: dict[str, Any], data: Observations | None = None)
         offset = rebuild_offset(description.get("offset"), data)
         given = [row for row in rows if row is not None]
         return FactorialHMM(rows=given, emission=emission(**parameters), offset=offset)
-    chains = _named(CHAINS, description.get("chains", Switches.__name__))
     # The attributes of a class that was not registered include more than its arguments.
-    if emission is None or chains is None or not set(description["parameters"]) <= set(emission.arguments):
+    if emission is None or "chains" in description or not set(description["parameters"]) <= set(emission.arguments):
         return None
     return FactorialHMM(
-        rows=chains(**{name: prior_of(description[name]) for name in chains.arguments}),
+        rows=Switches(**{name: prior_of(description[name]) for name in Switches.arguments}),
         emission=emission(**{name: prior_of(value) for name, value in description["parameters"].items()}),
         fixed={int(k): x for k, x in description["fixed"].items()},
         offset=rebuild_offset(description.get("offset"), data),

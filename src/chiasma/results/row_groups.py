@@ -44,21 +44,7 @@ def equal_rows(model: object) -> list[list[int]]:
         return []
     if "weights" in model.emission.priors:
         return []
-    if model.rows is not None:
-        found = model.rows.groups(model.emission.weights)
-    elif any(prior.shape for prior in model.chains.priors.values()):
-        return []
-    else:
-        kinds: dict[tuple[bytes, ...], list[int]] = {}
-        per_row = [model.emission.weights]
-        for name in model.chains.arguments:
-            given = getattr(model.chains, name)
-            if given is not None and given.ndim:
-                per_row.append(given)
-        for k in model.free_rows:
-            kinds.setdefault(tuple(part[k].tobytes() for part in per_row), []).append(k)
-        found = list(kinds.values())
-    return [group for group in found if len(group) > 1]
+    return [group for group in model.rows.groups(model.emission.weights) if len(group) > 1]
 
 
 class Merging:

@@ -65,6 +65,6 @@ def excerpt(learning: Learning, pieces: list[tuple[int, int]]) -> Excerpt:
         bound: BoundOffset = offset.local(part, columns)
         other.model.offset = Offset(terms=offset.terms, bound=bound)
         other.model.parameters = other.parameters = Parameters(
-            learning.model.chains.priors, learning.model.emission.priors, bound
+            learning.model.rows.priors, learning.model.emission.priors, bound
         )
     return Excerpt(columns, bounds, other)

@@ -27,6 +27,7 @@ from chiasma.models.observations import Observations
 from chiasma.models.parameters import Slot
 from chiasma.models.priors import Beta, Dirichlet, DirichletRows, Mixed, Normal
 from chiasma.models.row_chains import Markov, RowChain, Sticky, Switch
+from chiasma.models.rows import SwitchRows
 from chiasma.sampling.slices import LogDensity, SliceLines
 from chiasma.types import Floats, Integers
 
@@ -59,8 +60,8 @@ class GivenPaths:
         self.parameters = model.parameters
         self.log_prior_free = log_prior_free
         self.edge, self.gaps = data.edge_kinds()
-        self.uses = {} if model.rows is None else _uses(model)
-        of_chains = set(model.chains.priors if model.rows is None else self.uses)
+        self.uses = _uses(model)
+        of_chains = model.rows.chain_parameters
         self.chains = [slot for slot in self.parameters.slots if slot.name in of_chains]
         self.levels = [slot for slot in self.parameters.slots if slot.name not in of_chains]
         self.counted = {slot.name for slot in self.chains if self._is_counted(slot)}
@@ -105,8 +106,9 @@ class GivenPaths:
 
         With gaps they cannot, for these have powers of matrices, nor for a Sticky row, which may come to where it was.
         """
-        if self.model.rows is None:
-            plain = self.data.gaps is None and self.model.chains.initial is not None
+        rows = self.model.rows
+        if isinstance(rows, SwitchRows):
+            plain = self.data.gaps is None and rows.chains.initial is not None
             return isinstance(slot.prior, Beta) and (plain or slot.name == "initial")
         arguments = {use.argument for use in self.uses[slot.name]}
         chains = {type(self.model.rows.given[use.given].chain) for use in self.uses[slot.name]}
@@ -125,9 +127,9 @@ class GivenPaths:
     def log_path(self, values: Floats, counts: Sequence[Integers]) -> float:
         """log p(X | theta), without the rows whose chains are not learned."""
         unpacked = self.parameters.unpack(values)
-        if self.model.rows is None:
+        if isinstance(self.model.rows, SwitchRows):
             free = list(self.model.free_rows)
-            _, trans = self.model.chains.with_unchecked_values(unpacked).tables(self.model.n_rows, self.data)
+            _, trans = self.model.rows.placed(unpacked).tables(self.data)
             return _sum_of_logs(np.stack([counts[k] for k in free], axis=1), trans[:, free])
         rows = {use.given: use for uses in self.uses.values() for use in uses}
         found = [(self._moves(use, counts), self._at(values, use)) for use in rows.values()]
@@ -136,7 +138,7 @@ class GivenPaths:
     def draw_counted(self, values: Floats, counts: Sequence[Integers], rng: np.random.Generator) -> Floats:
         """New values, with a draw of the parameters of chains that are conjugate."""
         slots = [slot for slot in self.chains if slot.name in self.counted]
-        if self.model.rows is None:
+        if isinstance(self.model.rows, SwitchRows):
             return self._draw_switches(slots, values, counts, rng)
         for slot in slots:
             uses = self.uses[slot.name]
@@ -182,14 +184,12 @@ class GivenPaths:
         return np.asarray(np.sum([counts[k] for k in use.copies], axis=0).reshape(-1, n_states, n_states))
 
     def _chain(self, use: LearnedArgument) -> RowChain:
-        assert self.model.rows is not None
         chain = self.model.rows.given[use.given].chain
         assert chain is not None
         return chain
 
     def _at(self, values: Floats, use: LearnedArgument) -> RowChain:
         """The chain of a row at values of the parameters."""
-        assert self.model.rows is not None
         chain, keys, unpacked = self._chain(use), self.model.rows.keys[use.given], self.parameters.unpack(values)
         return chain.with_unchecked_values({name: unpacked[keys[name]] for name in chain.priors})
 
@@ -253,7 +253,7 @@ class GivenPaths:
             return lambda values: values[slot.values].reshape(slot.prior.shape)
 
         weights = reader("weights", emission.weights)
-        if self.model.rows is None:
+        if isinstance(self.model.rows, SwitchRows):
             on = states.T.astype(float)
             return lambda values: on @ weights(values)
         given = zip(self.model.rows.given, self.model.rows.keys, strict=True)
@@ -291,7 +291,6 @@ class GivenPaths:
 
 def _uses(model: FactorialHMM) -> dict[str, list[LearnedArgument]]:
     """Where the chains of rows use each of their learned parameters."""
-    assert model.rows is not None
     found: dict[str, list[LearnedArgument]] = {}
     levels = set()
     first = 0
@@ -356,7 +355,7 @@ def _linear(model: FactorialHMM) -> list[list[Slot]]:
     if not isinstance(model.emission, Gaussian):
         return []
     slots = [slot for slot in model.parameters.slots if _is_normal(slot)]
-    keys = [] if model.rows is None else model.rows.keys
+    keys = model.rows.keys
     batches = [{own[name] for own in keys if name in own} for name in ("values", "weight")]
     if model.emission.n_channels is None:
         batches.append({"weights"})

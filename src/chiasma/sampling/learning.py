@@ -61,7 +61,7 @@ class Learning:
         other.data = offset.with_values(named).subtracted(self.data)
         other.model = shallow_copy(self.model)
         other.model.offset = None
-        other.model.parameters = other.parameters = Parameters(self.model.chains.priors, self.model.emission.priors)
+        other.model.parameters = other.parameters = Parameters(self.model.rows.priors, self.model.emission.priors)
         for cached in ("typical", "given_paths", "plain", "side_by_side"):
             vars(other).pop(cached, None)
         return other

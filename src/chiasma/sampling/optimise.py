@@ -39,7 +39,7 @@ from chiasma.sampling.offset_search import (
     without_hum,
 )
 from chiasma.sampling.progress import Progress
-from chiasma.sampling.starts import Signal, look_at, start_from_data
+from chiasma.sampling.starts import SignalTraits, look_at, start_from_data
 from chiasma.sampling.streams import fresh_entropy
 from chiasma.sampling.threads import Pool
 from chiasma.types import Floats, as_count
@@ -293,7 +293,7 @@ def _first_excerpt(learning: Learning) -> Learning:
     return excerpt(learning, evenly(pieces, N_STRETCHES)).learning
 
 
-def _start(learning: Learning, signal: Signal, i: int, entropy: int) -> Floats | None:
+def _start(learning: Learning, signal: SignalTraits, i: int, entropy: int) -> Floats | None:
     """Free coordinates of a start at which the data are possible."""
     rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(i,)))
     for _ in range(TRIES):

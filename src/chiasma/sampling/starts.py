@@ -22,7 +22,7 @@ _PER_MEDIAN = 1.4826
 WINDOW, JUMP = 6, 5.0
 
 
-class Signal(NamedTuple):
+class SignalTraits(NamedTuple):
     """What a signal tells about itself; channels together."""
 
     noise: float  # standard deviation between neighbours
@@ -31,7 +31,7 @@ class Signal(NamedTuple):
     switching: float  # jumps per column
 
 
-def look_at(data: Observations) -> Signal:
+def look_at(data: Observations) -> SignalTraits:
     """Robust summaries of the signal.
 
     >>> y = np.repeat([0.0, 4.0, 0.0, 4.0], 50) + np.random.default_rng(1).normal(0, 0.5, 200)
@@ -50,7 +50,7 @@ def look_at(data: Observations) -> Signal:
         low.append(float(np.quantile(seen, 0.05)) if len(seen) else 0.0)
         high.append(float(np.quantile(seen, 0.95)) if len(seen) else 1.0)
         jumps.append(sum(_jumps(part, noise[-1]) for part in parts))
-    return Signal(
+    return SignalTraits(
         noise=float(np.median(noise)),
         low=float(np.min(low)),
         high=float(np.max(high)),
@@ -66,7 +66,7 @@ def _jumps(y: Floats, noise: float) -> int:
     return int(np.count_nonzero(np.diff(steps.astype(np.int8), prepend=0) == 1))
 
 
-def start_from_data(model: FactorialHMM, signal: Signal, drawn: Floats, rng: np.random.Generator) -> Floats:
+def start_from_data(model: FactorialHMM, signal: SignalTraits, drawn: Floats, rng: np.random.Generator) -> Floats:
     """(P,) a draw from the prior in which what the signal suggests has replaced what the prior says, where it may."""
     parameters = model.parameters
     named = parameters.unpack(drawn)
@@ -106,6 +106,5 @@ def _total_weight(model: FactorialHMM, named: dict[str, Floats]) -> float:
         return 1.0
     weights = np.abs(named.get("weights", model.emission.weights))
     per_row = weights.reshape(len(weights), -1).max(axis=1) if len(weights) else np.ones(1)
-    if model.rows is not None:
-        per_row = per_row * np.array([np.abs(row.adds).max() for row in model.rows.rows])
+    per_row = per_row * [np.abs(adds).max() for adds in model.rows.contributions(np.ones(model.n_rows))]
     return float(per_row.sum()) or 1.0
