@@ -129,14 +129,16 @@ def or_outside(out, outside, log_inside, depth):
 
 
 @njit
-def add_counts(bins, a, b, nodes, precision, homozygous, out):
+def add_counts(bins, a, b, order, nodes, precision, homozygous, astray, out):
     """out (T, G) += log-likelihood of units of counts a, b (J,) in their bins; either allele may be the minor one.
 
     Beta-binomial, with its coefficient: alpha + beta is the precision, alpha / precision a node. homozygous: P(a unit
-    is no heterozygous site at all); its minor fraction is then that of the first node.
+    is no heterozygous site at all); its minor fraction is then that of the first node. astray: P(a unit says nothing
+    about the fraction); all counts of its total are then equally probable.
+    order (J,): of the units; the likelihoods of equal counts side by side are computed once.
     """
     n_nodes = nodes.shape[0]
-    log_het = math.log1p(-homozygous)
+    log_het, log_own = math.log1p(-homozygous), math.log1p(-astray)
     alpha, beta = nodes * precision, (1.0 - nodes) * precision
     most = 0.0
     for j in range(bins.shape[0]):
@@ -146,24 +148,31 @@ def add_counts(bins, a, b, nodes, precision, homozygous, out):
     log_rising(alpha, low)
     log_rising(beta, high)
     one, other = np.empty(n_nodes), np.empty(n_nodes)
-    for j in range(bins.shape[0]):
-        n = a[j] + b[j]
-        first = math.lgamma(n + 1.0) - math.lgamma(a[j] + 1.0) - math.lgamma(b[j] + 1.0)
-        first += math.lgamma(precision) - math.lgamma(n + precision) + LOG_HALF
-        one[:] = first
-        other[:] = first
-        add_rising(a[j], alpha, low, one)
-        add_rising(b[j], beta, high, one)
-        add_rising(b[j], alpha, low, other)
-        add_rising(a[j], beta, high, other)
+    last_a, last_b = -1.0, -1.0
+    for i in range(order.shape[0]):
+        j = order[i]
+        if a[j] != last_a or b[j] != last_b:
+            last_a, last_b = a[j], b[j]
+            n = a[j] + b[j]
+            first = math.lgamma(n + 1.0) - math.lgamma(a[j] + 1.0) - math.lgamma(b[j] + 1.0)
+            first += math.lgamma(precision) - math.lgamma(n + precision) + LOG_HALF
+            one[:] = first
+            other[:] = first
+            add_rising(a[j], alpha, low, one)
+            add_rising(b[j], beta, high, one)
+            add_rising(b[j], alpha, low, other)
+            add_rising(a[j], beta, high, other)
+            for g in range(n_nodes):
+                one[g] = log_of_sum(one[g], other[g])
+            log_hom = one[0]
+            for g in range(n_nodes):
+                if homozygous > 0.0:
+                    one[g] = log_of_sum(log_het + one[g], math.log(homozygous) + log_hom)
+                if astray > 0.0:
+                    one[g] = log_of_sum(log_own + one[g], math.log(astray / (n + 1.0)))
         row = out[bins[j]]
-        if homozygous > 0.0:
-            log_hom = math.log(homozygous) + log_of_sum(one[0], other[0])
-            for g in range(n_nodes):
-                row[g] += log_of_sum(log_het + log_of_sum(one[g], other[g]), log_hom)
-        else:
-            for g in range(n_nodes):
-                row[g] += log_of_sum(one[g], other[g])
+        for g in range(n_nodes):
+            row[g] += one[g]
 
 
 @njit
@@ -205,17 +214,18 @@ def add_fractions(bins, fraction, variance, sites, extra, nodes, homozygous, log
 
 
 @njit
-def allele_likelihoods(table, values, purity, out):
+def allele_likelihoods(table, values, purity, foreign, out):
     """out (C, N): likelihood of the alleles of C pieces in N joint states, interpolated as in `add_alleles`.
 
     table (C, G): likelihoods of minor allele fractions. values (N, 2): copies of the joint states per tumour cell,
-    normal cells not counted.
+    normal cells not counted. foreign: fractions are this share of their distance nearer to 1/2.
     """
     n_states, n_nodes = values.shape[0], table.shape[1]
     node, part = np.empty(n_states, np.int64), np.empty(n_states)
     for s in range(n_states):
         major, minor = 1.0 - purity + purity * values[s, 0], 1.0 - purity + purity * values[s, 1]
-        node[s], part[s] = two_nodes(max(min(major, minor), 0.0) / max(major + minor, 1e-3), n_nodes)
+        fraction = max(min(major, minor), 0.0) / max(major + minor, 1e-3)
+        node[s], part[s] = two_nodes(0.5 - (1.0 - foreign) * (0.5 - fraction), n_nodes)
     for c in range(table.shape[0]):
         for s in range(n_states):
             k = node[s]
@@ -276,7 +286,7 @@ def piece_likelihoods(depth, sd, flat, alleles, values, levels, which, purity, s
 @njit
 def landscape(
     depth, sd, table, flat, others, stay, probabilities, sizes, values, levels, which, purities, scales, noise,
-    unexplained, grid, runs, offset, ends, out
+    unexplained, foreign, grid, runs, offset, ends, out
 ):  # fmt: skip
     """Log evidence of the tumour model at all purities and scales, into out (P, Q): all copy-number paths summed.
 
@@ -289,7 +299,7 @@ def landscape(
     own_runs = np.empty(runs.shape[1] if runs.shape[0] else 0)
     for i in range(purities.shape[0]):
         if table.shape[1] > 0:
-            allele_likelihoods(table, values, purities[i], alleles)
+            allele_likelihoods(table, values, purities[i], foreign, alleles)
         for j in range(scales.shape[0]):
             piece_likelihoods(
                 depth, sd, flat, alleles, values, levels, which, purities[i], scales[j], noise, unexplained, likelihoods

@@ -163,9 +163,18 @@ class Bins:
         return self.chosen(np.repeat(keep, sizes), f"left out, as normal cells may not have two copies: {told}")
 
     def with_linear_response(self, response: float) -> Bins:
-        """Depth that grows like copies^response, as the signal of arrays does, made linear."""
-        note = f"depth is taken to grow like copies^{response:g}, as the signal of arrays does, and made linear"
-        return replace(self, depth=self.depth ** (1 / response), notes=(*self.notes, note))
+        """Depth and allele fractions of an array, made linear.
+
+        Signals grow like copies^response, the sum of the two alleles as well as each of them. An array tells alleles
+        apart by the angle of their signals: baf = 2 / pi * atan(b^response / a^response).
+        """
+        note = f"signals are taken to grow like copies^{response:g}, as those of arrays do, and made linear"
+        alleles = self.alleles
+        if alleles is not None and alleles.baf is not None:
+            angle = np.pi / 2 * np.clip(alleles.baf, 0, 1)
+            a, b = (np.maximum(side(angle), 0) ** (1 / response) for side in (np.cos, np.sin))
+            alleles = replace(alleles, baf=b / (a + b))
+        return replace(self, depth=self.depth ** (1 / response), alleles=alleles, notes=(*self.notes, note))
 
     def in_words(self) -> str:
         what = "segments" if self.segments else "bins"

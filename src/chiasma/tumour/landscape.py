@@ -76,9 +76,15 @@ def mean_ploidy(purity: Floats, scale: Floats, unit: float) -> Floats:
 
 
 def survey(
-    pieces: Columns, states: CopyStates, bounds: Bounds, workers: int = 2, slack: float = SLACK, power: float = ALIKE
+    pieces: Columns,
+    states: CopyStates,
+    bounds: Bounds,
+    workers: int = 2,
+    slack: float = SLACK,
+    power: float = ALIKE,
+    foreign: float = 0.0,
 ) -> Landscape:
-    """The landscape of one clone. power: of the probabilities of states."""
+    """The landscape of one clone. power: of the probabilities of states. foreign : reads, see `Parameters`."""
     low, high = bounds.purity
     alike = _alike(states, power)
     purities = np.unique(np.clip(np.arange(LEAST_PURITY, 1 + PURITY_STEP / 2, PURITY_STEP), low, high))
@@ -93,8 +99,9 @@ def survey(
         inside = (ploidy >= bounds.ploidy[0]) & (ploidy <= bounds.ploidy[1])
         out = np.full(len(scales), -np.inf)
         if inside.any():
+            at = np.array([purity]), scales[inside]
             out[inside] = evidence_map(
-                pieces, states, alike, (), np.array([purity]), scales[inside], slack, free=FREE, outliers=OUTLIERS
+                pieces, states, alike, (), *at, slack, free=FREE, outliers=OUTLIERS, foreign=foreign
             )[0]
         return out
 
@@ -112,11 +119,17 @@ def _alike(states: CopyStates, power: float = ALIKE) -> Floats:
 
 
 def surveys(
-    pieces: Columns, most: int, bounds: Bounds, workers: int = 2, slack: float = SLACK, power: float = ALIKE
+    pieces: Columns,
+    most: int,
+    bounds: Bounds,
+    workers: int = 2,
+    slack: float = SLACK,
+    power: float = ALIKE,
+    foreign: float = 0.0,
 ) -> dict[bool, Landscape]:
     """The landscapes of one clone, of a genome that was not doubled and of one that was."""
     states = {doubled: pieces.states(doubled, most) for doubled in (False, True)}
-    return {doubled: survey(pieces, own, bounds, workers, slack, power) for doubled, own in states.items()}
+    return {doubled: survey(pieces, own, bounds, workers, slack, power, foreign) for doubled, own in states.items()}
 
 
 def candidates(

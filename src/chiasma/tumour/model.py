@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,6 +75,7 @@ class Parameters:
     purity : share of tumour cells. scale : depth of two copies. slack : relative error of the level of a piece.
     fractions : share of the tumour cells that each subclone makes up. doubled : whether the genome was doubled.
     free : probability that a new segment has a free level. outliers : probability that a short piece is unexplained.
+    foreign : share of foreign reads, beyond the usual one: allele fractions are this much nearer to 1/2.
     """
 
     purity: float
@@ -84,6 +85,7 @@ class Parameters:
     doubled: bool = False
     free: float = 0.0
     outliers: float = 0.0
+    foreign: float = 0.0
 
     @property
     def n_clones(self) -> int:
@@ -277,15 +279,16 @@ def _states(most: int, alleles: bool, doubled: bool) -> CopyStates:
 class CopyNumber(Additive):
     """Depth and alleles of a column, given copies per cell: levels (N, 3), y as `Columns.observations` has it.
 
-    least : least copies per cell of either allele, those of normal cells; a subclone cannot lose what is not there.
+    own : scale, slack and foreign reads. least : least copies per cell of either allele, those of normal cells; a
+    subclone cannot lose what is not there.
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     in_settings = False
 
-    def __init__(self, scale: float, slack: float, noise: Noise, least: Floats):
+    def __init__(self, own: Parameters, noise: Noise, least: Floats):
         super().__init__(None)
-        self.scale, self.slack, self.noise, self.least = scale, slack, noise, least
+        self.own, self.noise, self.least = own, noise, least
 
     def check(self, data: Observations) -> None:
         """The columns of y are made by `Columns`."""
@@ -295,12 +298,12 @@ class CopyNumber(Additive):
         noise = self.noise
         amplified = level[:, 2] > 0
         total = level[:, 0] + level[:, 1] - 0.5 * level[:, 2]
-        mu = self.scale * np.maximum(total, 1e-3) / 2
+        mu = self.own.scale * np.maximum(total, 1e-3) / 2
         spread = np.maximum(mu / noise.unit, LEAST_SPREAD) ** noise.growth
         depth, sd, power, flat = (np.ascontiguousarray(y[:, i]) for i in range(4))
-        add_depth(depth, sd, mu, spread, amplified, noise.df, power, self.slack, out)
+        add_depth(depth, sd, mu, spread, amplified, noise.df, power, self.own.slack, out)
         if y.shape[1] > 4:
-            fraction = np.maximum(level[:, :2].min(axis=1), 0) / np.maximum(level[:, 0] + level[:, 1], 1e-3)
+            fraction = seen_fraction(level[:, :2], self.own.foreign)
             add_alleles(y[:, 4:], flat, fraction, amplified, out)
         if noise.unexplained:
             outside = np.log(noise.unexplained / (WIDEST * noise.unit)) + np.nan_to_num(flat)
@@ -365,8 +368,7 @@ def model_of(
         values = [own.purity * own.fractions[j - 1] * states.changes for own in parameters]
         rows.append(Row(np.hstack(values), change, name=f"subclone_{j}"))
     parts = [
-        CopyNumber(own.scale, own.slack, one.noise, least[1, :2])
-        for one, own, least in zip(samples, parameters, normal, strict=True)
+        CopyNumber(own, one.noise, least[1, :2]) for one, own, least in zip(samples, parameters, normal, strict=True)
     ]
     emission = Samples(parts, [one.observations.y.shape[1] for one in samples])
     return FactorialHMM(rows=rows, emission=emission)
@@ -410,6 +412,16 @@ class JointStates:
         return cls(np.ascontiguousarray(values[:, :2]), levels, which, np.array(sizes), np.concatenate(every))
 
 
+def seen_fraction(copies: Floats, foreign: float) -> Floats:
+    """(N,) minor allele fractions, relative to those of usual foreign reads, at copies per cell of two alleles (N, 2).
+
+    >>> seen_fraction(np.array([[3.0, 1.0], [2.0, 0.0]]), foreign=0.02).tolist()
+    [0.255, 0.01]
+    """
+    fraction = np.maximum(copies.min(axis=1), 0) / np.maximum(copies.sum(axis=1), 1e-3)
+    return np.asarray(0.5 - (1 - foreign) * (0.5 - fraction))
+
+
 def likelihoods(pieces: Columns, states: CopyStates, own: Parameters) -> tuple[Floats, float]:
     """(C, N) likelihood of the pieces of one sample in all joint states, and the log of a factor that is left out."""
     joint = JointStates.of(states, own.fractions, states.probabilities)
@@ -417,7 +429,7 @@ def likelihoods(pieces: Columns, states: CopyStates, own: Parameters) -> tuple[F
     out = np.empty((len(pieces.depth), len(joint.values)))
     alleles = np.empty((len(table) if pieces.has_alleles else 0, len(joint.values)))
     if pieces.has_alleles:
-        allele_likelihoods(table, joint.values, own.purity, alleles)
+        allele_likelihoods(table, joint.values, own.purity, own.foreign, alleles)
     piece_likelihoods(
         *(pieces.depth, pieces.sd, flat, alleles, joint.values, joint.levels, joint.which),
         *(own.purity, own.scale, _noise_of(pieces, own.slack), pieces.unexplained(own.outliers), out),
@@ -457,27 +469,40 @@ class Evidence:
         self.samples, self.states = samples, shared_states(samples, doubled, most)
         self.probabilities = self.states.probabilities if probabilities is None else probabilities
         self.offset, self.ends = runs_of(samples[0].starts, len(samples[0].depth))
-        self._likelihoods = lru_cache(KEPT_LIKELIHOODS * len(samples))(self._computed)
-        self._runs = lru_cache(KEPT_LIKELIHOODS * len(samples))(self._computed_runs)
+        self._known: dict[tuple[int, Parameters], tuple[Floats, float]] = {}
+        self._known_runs: dict[tuple[int, Parameters], Floats] = {}
 
-    def _computed(self, number: int, own: Parameters) -> tuple[Floats, float]:
-        return likelihoods(self.samples[number], self.states, own)
+    def _likelihoods(self, number: int, own: Parameters) -> tuple[Floats, float]:
+        key = (number, replace(own, free=0.0))
+        if key not in self._known:
+            self._make_room(self._known)
+            self._known[key] = likelihoods(self.samples[number], self.states, own)
+        return self._known[key]
 
-    def _computed_runs(self, number: int, purity: float, scale: float, slack: float) -> Floats:
-        levels = self.samples[number].free_levels
-        assert levels is not None
-        return levels.at(Parameters(purity=purity, scale=scale, slack=slack))
+    def _runs(self, number: int, own: Parameters) -> Floats:
+        key = (number, Parameters(purity=own.purity, scale=own.scale, slack=own.slack))
+        if key not in self._known_runs:
+            self._make_room(self._known_runs)
+            levels = self.samples[number].free_levels
+            assert levels is not None
+            self._known_runs[key] = levels.at(own)
+        return self._known_runs[key]
+
+    def _make_room(self, known: dict[tuple[int, Parameters], Any]) -> None:
+        """Forget what has been known longest. A cache of bound methods would keep this object, and megabytes, alive."""
+        if len(known) >= KEPT_LIKELIHOODS * len(self.samples):
+            del known[next(iter(known))]
 
     def _parts(self, parameters: Sequence[Parameters]) -> tuple[Floats, Floats, JointStates, Floats, float]:
         """Likelihoods of the first sample, of the others together, the joint states, the runs, the constant."""
-        found = [self._likelihoods(number, replace(own, free=0.0)) for number, own in enumerate(parameters)]
+        found = [self._likelihoods(number, own) for number, own in enumerate(parameters)]
         free = parameters[0].free if all(one.broad is not None for one in self.samples) else 0.0
         joint = JointStates.of(self.states, parameters[0].fractions, self.probabilities * (1 - free))
         (first, _), *more = found
         others = np.empty((0, first.shape[1])) if not more else np.prod([one for one, _ in more], axis=0)
         runs = np.empty(0)
         if free:
-            each = [self._runs(number, own.purity, own.scale, own.slack) for number, own in enumerate(parameters)]
+            each = [self._runs(number, own) for number, own in enumerate(parameters)]
             runs = np.sum(each, axis=0)
         return first, others, joint, runs, float(sum(constant for _, constant in found))
 
@@ -490,7 +515,7 @@ class Evidence:
 
     def outliers(self, number: int, own: Parameters, found: PiecePosterior) -> Floats:
         """(C,) posterior probability that a piece of this sample is an outlier; not within a free level."""
-        every, _ = self._likelihoods(number, replace(own, free=0.0))
+        every, _ = self._likelihoods(number, own)
         pieces = self.samples[number]
         _, flat, _, _ = pieces.scaled_table
         outside = pieces.unexplained(own.outliers) / (WIDEST * pieces.noise.unit) * np.where(np.isnan(flat), 1.0, flat)
@@ -503,8 +528,7 @@ class Evidence:
         """
         table = self.samples[number].table
         joint = JointStates.of(self.states, own.fractions, self.probabilities)
-        copies = 1 - own.purity + own.purity * joint.values
-        fraction = np.clip(copies.min(axis=1), 0, None) / np.maximum(copies.sum(axis=1), 1e-3)
+        fraction = seen_fraction(1 - own.purity + own.purity * joint.values, own.foreign)
         node = np.round(2 * np.clip(fraction, 0, 0.5) * (table.shape[1] - 1)).astype(int)
         runs = np.minimum(share * np.exp(np.minimum(table[:, :1] - table[:, node], 0.0 - np.log(share))), 1.0)
         return np.nan_to_num((found.joint * runs).sum(axis=1))
@@ -559,10 +583,11 @@ def evidence_map(
     others: Floats | None = None,
     free: float = 0.0,
     outliers: float = 0.0,
+    foreign: float = 0.0,
 ) -> Floats:
     """(P, Q) log evidence at purities (P,) and scales (Q,); probabilities (S,) of the states of the main clone.
 
-    others (C, N) : likelihoods of other samples with the same clones, see `likelihoods`. free, outliers : see
+    others (C, N) : likelihoods of other samples with the same clones, see `likelihoods`. free, outliers, foreign : see
     `Parameters`; the slack of free levels is rounded.
     """
     levels = pieces.free_levels if free else None
@@ -573,7 +598,7 @@ def evidence_map(
     landscape(
         *(pieces.depth, pieces.sd, table, flat, np.empty((0, len(joint.values))) if others is None else others),
         *(pieces.stay, joint.probabilities, joint.sizes, joint.values, joint.levels, joint.which),
-        *(purities, scales, _noise_of(pieces, slack), pieces.unexplained(outliers), NORMAL_GRID),
+        *(purities, scales, _noise_of(pieces, slack), pieces.unexplained(outliers), foreign, NORMAL_GRID),
         *(np.empty((0, 0)) if levels is None else levels.over_normal(slack), offset, ends, out),
     )
     return out + constant

@@ -16,8 +16,9 @@ be anything in every window; the precision is measured again when there is an ex
 Arrays, and counts without a normal sample, come with homozygous sites, which say nothing about the tumour: a site is
 one of them with a probability that is chosen in the same way.
 
-A bin may hold alleles of another state: at the edge of a segment, or by mistake. One of them among a hundred that lost
-an allele would make the tumour look less pure, so every bin says nothing about p with a small probability.
+A site may be an artefact, and a bin may hold alleles of another state: at the edge of a segment, or by mistake. One of
+them among a hundred that lost an allele would make the tumour look less pure, so every site and every bin says nothing
+about p with a small probability.
 """
 
 from __future__ import annotations
@@ -52,13 +53,14 @@ SEGMENT_NOISE = 0.2
 # Outliers among bins count as far as this many times the scale of the noise.
 PLAUSIBLE = 4.0
 N_NODES = 201
-# A read shows the other allele by mistake so often.
-ERROR = 0.002
+# Share of reads from elsewhere, by mistake or from another person: mean and standard deviation over samples. A few
+# percent are common, and a sample with more is discarded.
+FOREIGN, FOREIGN_SPREAD = 0.01, 0.01
 PRECISIONS = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 1000.0, 4000.0)
 # What the fractions of bins differ by beyond their sites, as a standard deviation.
 EXTRA = (0.0, 0.01, 0.02, 0.04)
 SDS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16)
-# P(the alleles of a bin are not those of its state).
+# P(the reads of a site, or the alleles of a bin, are not those of its state).
 ASTRAY = 0.01
 WINDOW = 16
 # Every so many nodes are enough to choose.
@@ -249,8 +251,8 @@ class AlleleTable:
 
 
 def nodes() -> Floats:
-    """(G,) minor allele fractions of reads, at true fractions 0..1/2."""
-    return ERROR + (1 - 2 * ERROR) * np.linspace(0, 0.5, N_NODES)
+    """(G,) minor allele fractions of reads, at true fractions 0..1/2, with the usual share of foreign reads."""
+    return 0.5 - (1 - FOREIGN) * np.linspace(0.5, 0, N_NODES)
 
 
 def allele_table(bins: Bins) -> AlleleTable | None:
@@ -308,7 +310,9 @@ def _fill(alleles: Alleles, n_bins: int, level: float, kind: Kind, p: Floats) ->
     out = np.zeros((n_bins, len(p)))
     if alleles.a is not None and alleles.b is not None:
         if not kind.folded:
-            add_counts(alleles.bin, alleles.a, alleles.b, p, level, kind.homozygous, out)
+            order = np.lexsort((alleles.b, alleles.a))
+            astray = ASTRAY if np.all(alleles.sites == 1) else 0.0
+            add_counts(alleles.bin, alleles.a, alleles.b, order, p, level, kind.homozygous, astray, out)
             return out
         reads = (alleles.a + alleles.b) / alleles.sites
         variance = 1 / reads + (1 - 1 / reads) / (1 + level)
@@ -337,8 +341,10 @@ def _measure(alleles: Alleles, folded: bool) -> float:
 
 
 def _window_score(bins: Bins, table: Floats) -> float:
-    """Log-likelihood where every window of bins has its own p, uniform a priori. The best p in place of all would
-    follow the noise, and make it look smaller.
+    """Log-likelihood where every window of bins has its own p: one half, or uniform. The best p in place of all would
+    follow the noise, and make it look smaller; so would a uniform p alone, as a small loss looks like noise.
     """
     cuts = np.unique(np.concatenate([bins.starts, np.arange(0, bins.n_bins, WINDOW)]))
-    return float((logsumexp(np.add.reduceat(table, cuts, axis=0), axis=1) - np.log(table.shape[1])).sum())
+    windows = np.add.reduceat(table, cuts, axis=0)
+    anything = logsumexp(windows, axis=1) - np.log(table.shape[1])
+    return float(np.logaddexp(windows[:, -1], anything).sum())

@@ -18,6 +18,7 @@ from chiasma.kernels.copy_number import four_nodes
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.model import PIECE_DF, Columns, Noise
 from chiasma.tumour.noise import (
+    FOREIGN_SPREAD,
     PLAUSIBLE,
     AlleleTable,
     Reference,
@@ -48,11 +49,14 @@ USUAL_FRACTION_SLACK = 0.008
 
 @dataclass(frozen=True, kw_only=True)
 class TumourData:
-    """A sample, its reference without a model, and its columns for the model."""
+    """A sample, its reference without a model, and its columns for the model. array : whether its signals were those of
+    an array.
+    """
 
     bins: Bins
     reference: Reference
     alleles: AlleleTable | None
+    array: bool = False
 
     @classmethod
     def of(cls, bins: Bins) -> TumourData:
@@ -76,6 +80,11 @@ class TumourData:
             return (0.0,)
         return FRACTION_SLACKS if self.alleles.counts else FRACTION_SLACKS_WITHOUT_COUNTS
 
+    @property
+    def foreign_spread(self) -> float:
+        """Standard deviation of the share of foreign reads; 0 without alleles."""
+        return FOREIGN_SPREAD if self.has_alleles else 0.0
+
     def with_response(self, response: float) -> TumourData:
         """The same pieces, for depth that grows like a power of the copies and is made linear."""
         if response == 1:
@@ -83,7 +92,7 @@ class TumourData:
         bins = self.bins.with_linear_response(response)
         own = self.reference
         known = replace(reference(bins), cuts=own.cuts, change_rate=own.change_rate)
-        return replace(self, bins=bins, reference=known)
+        return replace(self, bins=bins, reference=known, alleles=allele_table(bins), array=True)
 
     def noted(self, note: str) -> TumourData:
         return replace(self, bins=replace(self.bins, notes=(*self.bins.notes, note)))
@@ -201,6 +210,11 @@ class TumourData:
             return table
         share = HOMOZYGOUS_RUN
         return np.asarray(np.logaddexp(np.log1p(-share) + table, np.log(share) + table[:, :1]))
+
+    @cached_property
+    def fit_of_alleles(self) -> float:
+        """Log-likelihood of the alleles if every piece had its best fraction."""
+        return float(np.nansum(self._summed.max(axis=1))) if self.has_alleles else 0.0
 
     @cached_property
     def _summed(self) -> Floats:

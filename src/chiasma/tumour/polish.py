@@ -37,6 +37,11 @@ from chiasma.types import Floats, Integers
 DOUBLED = 0.3
 # Slack of the level of a piece: a typical one, and the standard deviation of its logarithm.
 SLACK, SLACK_SPREAD = 0.01, 1.0
+# One tumour in fifty has a ploidy above 5.5, and hardly one above 6.5: not even two doublings lead there without
+# losses.
+USUAL_PLOIDY, PLOIDY_SPREAD = 4.5, 0.7
+# The response of an array is known to about a tenth of its power, which moves the log odds of the purity by so much.
+ARRAY_SPREAD = 0.15
 LEAST_SHARE, LARGEST_SHARE = 0.03, 0.5
 # Segments with a free level, and short pieces that are outliers: a typical share, and the standard deviation of its
 # logit.
@@ -45,6 +50,8 @@ TYPICAL_SHARE, SHARE_SPREAD = 0.03, 1.5
 SCALE_RANGE = 2.0
 STEPS, ROUGH_STEPS = 8, 2
 TURNS = 3
+# The coordinate of the purity, unless it is fixed.
+PURITY = 2
 CONVERGED = 0.02
 
 
@@ -112,7 +119,7 @@ class Explanation:
         """Draws of the purity from the posterior of this explanation."""
         if bounds.purity[0] == bounds.purity[1]:
             return np.full(n, bounds.purity[0])
-        drawn = self.free[0] + np.sqrt(self.covariance[0, 0]) * rng.standard_normal(n)
+        drawn = self.free[PURITY] + np.sqrt(self.covariance[PURITY, PURITY]) * rng.standard_normal(n)
         return _between(drawn, *bounds.purity)
 
 
@@ -125,13 +132,13 @@ def rough_climb(
     samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], start: Joint
 ) -> tuple[float, Joint]:
     """The height that a few steps reach, and where."""
-    line = Lines(start, bounds)
+    line = Lines(start, bounds)  # foreign reads are as usual
     evidence = Evidence([data.pieces for data in samples], most, start[0].doubled)
 
     def height(x: Floats) -> float:
         return evidence.at(line.parameters(x)) + line.log_prior(x)
 
-    free, top, _ = climb(height, line.begin, line.steps, ROUGH_STEPS, line.slices)
+    free, top, _ = climb(height, line.begin, line.steps, ROUGH_STEPS, line.blocks)
     return top, line.parameters(free)
 
 
@@ -142,7 +149,7 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
     """
     pieces, fraction_slacks = [data.pieces for data in samples], [0.0] * len(samples)
     states = shared_states(pieces, start[0].doubled, most)
-    line = Lines(start, bounds)
+    line = Lines(start, bounds, [data.foreign_spread for data in samples])
     probabilities, free, steps = states.probabilities, line.begin, line.steps
     for turn in range(TURNS):
         own = line.parameters(free)
@@ -159,10 +166,10 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
         def height(x: Floats, at: Callable[[Joint], float] = evidence.at) -> float:
             return at(line.parameters(x)) + line.log_prior(x)
 
-        # Samples are nearly independent, given their copy numbers: only the last curvature is that of all together.
+        # Blocks are nearly independent, given the copy numbers: only the last curvature is that of all together.
         last = turn == TURNS - 1
         n_steps = STEPS if last else ROUGH_STEPS
-        free, top, covariance = climb(height, free, steps, n_steps, blocks=line.slices, whole=last)
+        free, top, covariance = climb(height, free, steps, n_steps, blocks=line.blocks, whole=last)
         steps = np.clip(0.5 * np.sqrt(np.diag(covariance)), 1e-5, 0.3)
     parameters = line.parameters(free)
     found = evidence.posterior(parameters)
@@ -188,6 +195,9 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
     explained = []
     for number, (data, part) in enumerate(zip(samples, line.slices, strict=True)):
         length = (data.bins.end - data.bins.start).astype(float)
+        own_covariance = covariance[part, part].copy()
+        if data.array:
+            own_covariance[PURITY, PURITY] += ARRAY_SPREAD**2
         one = Explanation(
             parameters=parameters[number],
             log_evidence=total,
@@ -195,7 +205,7 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
             fits=found.fit,
             log_mass=float(log_mass),
             free=free[part],
-            covariance=covariance[part, part],
+            covariance=own_covariance,
             states=states,
             probabilities=probabilities,
             fraction_slack=fraction_slacks[number],
@@ -208,7 +218,17 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
             ploidy=np.nan,
         )
         explained.append(replace(one, ploidy=float(np.average(one.copies, weights=length))))
-    return tuple(explained)
+    usual = _log_usual(float(np.mean([one.ploidy for one in explained])))
+    return tuple(replace(one, log_mass=one.log_mass + usual) for one in explained)
+
+
+def _log_usual(ploidy: float) -> float:
+    """Log prior of a mean ploidy, relative to that of usual ones: a normal tail above.
+
+    >>> _log_usual(3.9), round(_log_usual(5.5), 1)
+    (0.0, -1.0)
+    """
+    return -0.5 * (max(ploidy - USUAL_PLOIDY, 0.0) / PLOIDY_SPREAD) ** 2
 
 
 def _on_bins(
@@ -269,20 +289,30 @@ def _copies(level: float, minor: float, own: Parameters) -> tuple[float, float]:
     total = max((per_cell - 2 * (1 - own.purity)) / own.purity, 0.0)
     if np.isnan(minor):
         return total, 0.0
+    minor = 0.5 - (0.5 - minor) / (1 - own.foreign)
     low = min(max((minor * per_cell - (1 - own.purity)) / own.purity, 0.0), total / 2)
     return total - low, low
 
 
 class Lines:
-    """The parameters of all samples as one vector on the real line."""
+    """The parameters of all samples as one vector on the real line.
 
-    def __init__(self, start: Joint, bounds: Sequence[Bounds]):
+    spreads : of the shares of foreign reads; 0: not learned. blocks : the numbers of coordinates that depend on each
+    other: those of a sample, but every share of outliers or free levels by itself.
+    """
+
+    def __init__(self, start: Joint, bounds: Sequence[Bounds], spreads: Sequence[float] | None = None):
         kind = _Line if len(start) == 1 else _SharedLine
-        self._each = [kind(own, bound, not i) for i, (own, bound) in enumerate(zip(start, bounds, strict=True))]
+        given = zip(start, bounds, spreads or [0.0] * len(start), strict=True)
+        self._each = [kind(own, bound, spread, not i) for i, (own, bound, spread) in enumerate(given)]
         self.begin = np.concatenate([one.begin for one in self._each])
         self.steps = np.concatenate([one.steps for one in self._each])
         ends = np.cumsum([len(one.begin) for one in self._each])
         self.slices = [slice(stop - len(one.begin), stop) for one, stop in zip(self._each, ends, strict=True)]
+        self.blocks = np.zeros(len(self.begin), int)
+        for number, (one, part) in enumerate(zip(self._each, self.slices, strict=True)):
+            self.blocks[part] = number
+            self.blocks[part][one.odd] = len(start) + np.arange(part.start, part.stop)[one.odd]
 
     def parameters(self, free: Floats) -> Joint:
         return tuple(one.parameters(free[part]) for one, part in zip(self._each, self.slices, strict=True))
@@ -292,53 +322,59 @@ class Lines:
 
 
 class _Line:
-    """Parameters as a vector on the real line: purity (unless it is fixed), log scale, log slack, logit of the share of
-    outliers, of the first sample also of free levels, shares of subclones.
+    """Parameters as a vector on the real line: log scale, log slack, purity (unless it is fixed), foreign reads (if
+    they are learned) in units of their spread, logit of the share of outliers, of the first sample also of free levels,
+    shares of subclones.
     """
 
-    def __init__(self, start: Parameters, bounds: Bounds, first: bool = True):
-        self.doubled, self.bounds = start.doubled, bounds
+    def __init__(self, start: Parameters, bounds: Bounds, spread: float = 0.0, first: bool = True):
+        self.start, self.bounds, self.spread = start, bounds, spread
         self.fixed = bounds.purity[0] == bounds.purity[1]
         purity = [] if self.fixed else [_to_line(start.purity, *bounds.purity)]
-        self.free = start.free
+        foreign = [start.foreign / spread] if spread else []
         odd = [start.outliers, start.free] if first and start.free else [start.outliers]
-        self.n_odd = len(odd)
         shares = self._shares_to_line(start.fractions)
+        n = 2 + len(purity)
+        self.foreign, self.odd = slice(n, n + len(foreign)), slice(n + len(foreign), n + len(foreign) + len(odd))
         self.begin = np.array(
-            [*purity, np.log(start.scale), np.log(start.slack), *(float(logit(max(x, 1e-4))) for x in odd), *shares]
+            [
+                *(np.log(start.scale), np.log(start.slack), *purity, *foreign),
+                *(*(float(logit(max(x, 1e-4))) for x in odd), *shares),
+            ]
         )
         self.steps = np.array(
-            [*([] if self.fixed else [0.02]), 0.002, 0.05, *([0.2] * self.n_odd), *([0.05] * len(shares))]
+            [
+                *(0.002, 0.05, *([0.02] * len(purity)), *([0.2] * len(foreign))),
+                *(*([0.2] * len(odd)), *([0.05] * len(shares))),
+            ]
         )
 
-    def _rest(self, free: Floats) -> Floats:
-        return free if self.fixed else free[1:]
-
     def parameters(self, free: Floats) -> Parameters:
-        rest = self._rest(free)
-        purity = self.bounds.purity[0] if self.fixed else float(_between(free[0], *self.bounds.purity))
-        scale, slack = (float(np.exp(x)) for x in np.clip(rest[:2], -50, 50))
-        odd = [float(expit(x)) for x in rest[2 : 2 + self.n_odd]]
-        return Parameters(
+        purity = self.bounds.purity[0] if self.fixed else float(_between(free[PURITY], *self.bounds.purity))
+        scale, slack = (float(np.exp(x)) for x in np.clip(free[:2], -50, 50))
+        outliers, *more = (float(expit(x)) for x in free[self.odd])
+        return replace(
+            self.start,
             purity=purity,
             scale=scale,
             slack=slack,
-            fractions=self._shares(rest[2 + self.n_odd :]),
-            doubled=self.doubled,
-            free=odd[1] if self.n_odd > 1 else self.free,
-            outliers=odd[0],
+            fractions=self._shares(free[self.odd.stop :]),
+            free=more[0] if more else self.start.free,
+            outliers=outliers,
+            foreign=float(sum(free[self.foreign])) * self.spread if self.spread else self.start.foreign,
         )
 
     def log_prior(self, free: Floats) -> float:
         """Log density on the line: purity Beta(2, 2) (samples are rarely pure, or without tumour), log scale uniform,
-        log slack and logits of odd shares normal, shares of subclones as `_log_prior_of_shares` says.
+        log slack, foreign reads and logits of odd shares normal, shares of subclones as `_log_prior_of_shares` says.
         """
-        rest = self._rest(free)
-        total = 0.0 if self.fixed else 2 * _log_uniform(free[0]) + np.log(6)
-        total += _log_normal(rest[1], np.log(SLACK), SLACK_SPREAD) - np.log(SCALE_RANGE)
-        for x in rest[2 : 2 + self.n_odd]:
+        total = 0.0 if self.fixed else 2 * _log_uniform(free[PURITY]) + np.log(6)
+        total += _log_normal(free[1], np.log(SLACK), SLACK_SPREAD) - np.log(SCALE_RANGE)
+        for x in free[self.foreign]:
+            total += _log_normal(x, 0.0, 1.0)
+        for x in free[self.odd]:
             total += _log_normal(x, float(logit(TYPICAL_SHARE)), SHARE_SPREAD)
-        return float(total + self._log_prior_of_shares(rest[2 + self.n_odd :]))
+        return float(total + self._log_prior_of_shares(free[self.odd.stop :]))
 
     def _shares_to_line(self, shares: Sequence[float]) -> list[float]:
         return [_to_line(share, LEAST_SHARE, LARGEST_SHARE) for share in shares]
@@ -400,13 +436,13 @@ def climb(
     begin: Floats,
     steps: Floats,
     most_steps: int = STEPS,
-    blocks: Sequence[slice] | None = None,
+    blocks: Integers | None = None,
     whole: bool = False,
 ) -> tuple[Floats, float, Floats]:
     """Newton's method: the maximum, its height, and the inverse of the negative Hessian there, all by differences.
 
-    blocks : mixed derivatives are computed within these coordinates only; default: all. whole : at the maximum, all
-    are.
+    blocks : mixed derivatives are computed between coordinates of the same number only; default: all. whole : at the
+    maximum, all are.
     """
     x, top = begin.copy(), height(begin)
     covariance = np.diag(steps**2)
@@ -432,19 +468,17 @@ def climb(
         return x, top, covariance
     _, hessian = _differences(height, x, top, steps, None if whole else blocks)
     values, vectors = np.linalg.eigh(-hessian)
-    values = np.maximum(values, 1e-2)  # no coordinate is known worse than to a standard deviation of 10
+    # No coordinate is known worse than to a standard deviation of 10.
+    values = np.maximum(np.abs(values), 1e-2)
     return x, top, np.asarray((vectors / values) @ vectors.T)
 
 
 def _differences(
-    height: Callable[[Floats], float], x: Floats, top: float, steps: Floats, blocks: Sequence[slice] | None
+    height: Callable[[Floats], float], x: Floats, top: float, steps: Floats, blocks: Integers | None
 ) -> tuple[Floats, Floats]:
     """Gradient and Hessian by central differences; without mixed derivatives between blocks."""
     n = len(x)
     gradient, hessian = np.empty(n), np.zeros((n, n))
-    block = np.zeros(n, int)
-    for number, own in enumerate(blocks or ()):
-        block[own] = number
     up, down = np.empty(n), np.empty(n)
     for i in range(n):
         shift = np.zeros(n)
@@ -454,7 +488,7 @@ def _differences(
         hessian[i, i] = (up[i] - 2 * top + down[i]) / steps[i] ** 2
     for i in range(n):
         for j in range(i):
-            if block[j] != block[i]:
+            if blocks is not None and blocks[j] != blocks[i]:
                 continue
             shift = np.zeros(n)
             shift[[i, j]] = steps[[i, j]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Literal
 
 import numpy as np
@@ -32,10 +32,12 @@ Response = Literal["linear", "array"] | None
 # Explanations to polish: the best, if they are not much less probable than the best of all, and at least a few.
 N_POLISHED, FEWEST_POLISHED, FAR_BELOW = 8, 4, 40.0
 N_ALIASED = 3
-# Depth grows like copies to one of these powers, that of arrays to about 0.55; with their prior probabilities where
+# Signals grow like copies to one of these powers, those of arrays to about 0.55; with their prior probabilities where
 # allele fractions have no counts.
-RESPONSES = {1.0: 0.9, 0.75: 0.05, 0.55: 0.05}
+RESPONSES = {1.0: 0.9, 0.55: 0.1}
 PEAK_STEP, MOST_MOVES = 1.3, 6
+# Explanations under which the noise of alleles is measured.
+N_MEASURED = 3
 # Another sample's purity and scale, given the copy numbers: a coarse grid is enough, as there are no narrow maxima.
 PURITY_STEP, SCALE_STEP = 0.05, 0.02
 ZOOMS = 3
@@ -212,8 +214,9 @@ def surveyed(
     for power in powers:
         others[power] = data.with_response(power)
         maps = surveys(others[power].pieces, most, bounds, workers)
-        # The density of a power of the depth is not that of the depth.
-        log_slope = float(np.sum((1 / power - 1) * np.log(depth) - np.log(power)))
+        # The density of a power of the depth is not that of the depth. Alleles count by the fractions of pieces, not by
+        # the noise of their sites.
+        log_slope = float(np.sum((1 / power - 1) * np.log(depth) - np.log(power))) - others[power].fit_of_alleles
         heights[power] = max(one.log_evidence.max() for one in maps.values()) + log_slope + np.log(RESPONSES[power])
     best = max(heights, key=lambda power: heights[power])
     if response is None:
@@ -238,32 +241,36 @@ def rough_explanations(
 
 
 def with_measured_alleles(data: TumourData, most: int, rough: Sequence[tuple[float, Joint]]) -> TumourData:
-    """The data with the noise of alleles that is most probable under the best explanation.
+    """The data with the noise of alleles that is most probable together with one of the best explanations.
 
-    Without one it cannot be known well: where fractions are near one half, noise is hard to tell from a small loss.
+    Without one it cannot be known well: where fractions are near one half, noise is hard to tell from a small loss. The
+    noise that suits one explanation speaks against the others.
     """
     if data.alleles is None or not rough:
         return data
-    _, own = max(rough, key=lambda one: one[0])
+    tables = cache(data.with_allele_noise)
 
-    def score(level: float) -> float:
-        other = data.with_allele_noise(level)
+    def score(own: Joint, level: float) -> float:
+        other = tables(level)
         return max(log_evidence((other.pieces_with(slack),), own, most) for slack in data.fraction_slacks)
 
-    return data.with_allele_noise(_peak(score, data.alleles.level))
+    leading = distinct_joint([own for _, own in sorted(rough, key=lambda one: -one[0])])[:N_MEASURED]
+    return tables(max(_peak(partial(score, own), data.alleles.level) for own in leading)[1])
 
 
-def _peak(score: Callable[[float], float], at: float) -> float:
-    """Where a function of a positive number is highest near `at`: the vertex of a parabola over its logarithm."""
+def _peak(score: Callable[[float], float], at: float) -> tuple[float, float]:
+    """The largest value found of a function of a positive number, and where the function is highest near `at`: the
+    vertex of a parabola over its logarithm.
+    """
     known = {at: score(at)}
     for _ in range(MOST_MOVES):
         around = [at / PEAK_STEP, at, at * PEAK_STEP]
         low, middle, high = (known[x] if x in known else known.setdefault(x, score(x)) for x in around)
         if middle >= max(low, high):
             bend = low - 2 * middle + high
-            return at * PEAK_STEP ** (0.5 * (low - high) / bend) if bend < 0 else at
+            return middle, at * PEAK_STEP ** (0.5 * (low - high) / bend) if bend < 0 else at
         at = around[0] if low > high else around[2]
-    return at
+    return known[at] if at in known else score(at), at
 
 
 def chosen_alone(rough: Sequence[tuple[float, Joint]]) -> list[Joint]:

@@ -23,6 +23,7 @@ from chiasma.tumour.model import evidence_map
 from chiasma.tumour.pieces import TumourData
 from chiasma.tumour.polish import SLACK, SLACK_SPREAD, Explained, Explanation, polish
 from chiasma.tumour.search import (
+    MANY_CLONES,
     Response,
     Search,
     halved_and_doubled,
@@ -94,10 +95,11 @@ class Answer:
 
     @cached_property
     def landscapes(self) -> dict[bool, Landscape]:
-        """Log evidence of one clone, not doubled and doubled, with the slacks of the best solution."""
+        """Log evidence of one clone, not doubled and doubled, with the noise of the best solution."""
         best = self.solutions[0].best
         pieces = self.data.pieces_with(best.fraction_slack)
-        return surveys(pieces, self.most, self.bounds, slack=best.parameters.slack, power=1.0)
+        own = best.parameters
+        return surveys(pieces, self.most, self.bounds, slack=own.slack, power=1.0, foreign=own.foreign)
 
     @property
     def bins(self) -> Bins:
@@ -207,18 +209,23 @@ def solve(
             if own.alleles is not None:
                 note(f"{own.bins.sample}: measured again: alleles {own.alleles.noise}")
         search.use(data)
-        highest = -np.inf
+        highest = {False: -np.inf, True: -np.inf}
         for n_clones in numbers:
             note(f"polishing explanations with {clones_in_words(n_clones)}")
             found = rough[n_clones] if n_clones in rough else search.rough(n_clones)
             polish_one = partial(polish, data, most, each)
             polished = list(pool.map(polish_one, search.chosen(found, n_clones)))
-            polished += pool.map(polish_one, halved_and_doubled(polished, each))
+            if n_clones <= MANY_CLONES:
+                polished += pool.map(polish_one, halved_and_doubled(polished, each))
             more = kept_explanations(polished, each, n_clones)
             explanations += more
-            best = max((joint[0].log_mass for joint in more), default=-np.inf)
-            # If one more clone explains nothing more, neither do two. One sample alone is quick: try all.
-            if len(samples) > 1 and best < highest:
+            # If one more clone explains nothing more of genomes of either kind, neither do two. One sample alone is
+            # quick: try all.
+            best = {
+                kind: max((one.log_mass for one, *_ in more if one.parameters.doubled is kind), default=-np.inf)
+                for kind in highest
+            }
+            if len(samples) > 1 and all(best[kind] < highest[kind] for kind in highest):
                 break
             highest = best
     return Patient(answers=answers_of(data, each, most, without_mirror_images(explanations)))
