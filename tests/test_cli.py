@@ -494,6 +494,18 @@ def test_help__has_examples(command):
     assert all(example in result.output for example in EXAMPLES[command or "chiasma"])
 
 
+@pytest.mark.parametrize("command", get_command(app).commands)
+def test_help__is_short_and_help_all_has_every_option(command):
+    short, whole = (
+        CliRunner().invoke(app, [command, flag], env={"COLUMNS": "100"}) for flag in ("--help", "--help-all")
+    )
+    assert short.exit_code == whole.exit_code == 0
+    assert len(short.output.splitlines()) <= 70  # two screens
+    assert not {"<", "{"} & set(short.output)
+    for option in get_command(app).commands[command].params:
+        assert all(flag in whole.output for flag in option.opts if flag.startswith("-"))
+
+
 def test_help__tells_the_defaults_of_sample():
     import inspect
 

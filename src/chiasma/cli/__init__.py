@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from chiasma.cli.channels import channels
 from chiasma.cli.cohort import CohortCommand, cohort
 from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
 from chiasma.cli.fit import FitCommand, fit
+from chiasma.cli.help import Command
 from chiasma.cli.mistakes import Commands
 from chiasma.cli.show import show
 from chiasma.cli.signals import listen
@@ -80,7 +80,7 @@ def options(
     load_plugins(plugin or ())  # before the options of the command are read: an emission has its own
 
 
-OWN_OPTIONS: dict[object, type[TyperCommand]] = {fit: FitCommand, cohort: CohortCommand}
+OWN_OPTIONS: dict[object, type[Command]] = {fit: FitCommand, cohort: CohortCommand}
 
 for command in (demo, tumour, channels, simulate, fit, show, cohort):
-    app.command(epilog=examples(command.__name__), cls=OWN_OPTIONS.get(command))(command)
+    app.command(cls=OWN_OPTIONS.get(command, Command))(command)

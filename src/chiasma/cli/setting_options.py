@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand
 from typer.main import get_command
+
+from chiasma.cli.help import Command
 
 # One option of fit, show, cohort and tumour: its name, and what it does. Answers of tumours are not for chiasma show.
 TABLES_ONLY = "--tables-only"
@@ -19,7 +20,7 @@ TABLES_ONLY_TUMOUR = "Write tables and summary.json, but no report.html and no f
 TABLES_ONLY_HELP = f"{TABLES_ONLY_TUMOUR[:-1]}; chiasma show writes them later."
 
 
-class SettingsCommand(TyperCommand):
+class SettingsCommand(Command):
     """A command with its own options and those of the settings.
 
     The table imports the models, the samplers and numba, which is slow. It is therefore read only when the options of
