@@ -89,7 +89,7 @@ def evidence_and_slopes(
 ) -> tuple[float, Floats]:
     """log Z_beta at values (P,) of the learned parameters, and its derivatives (P,), entry by entry."""
     parameters = model.parameters
-    if beta == 0:
+    if beta == 0 and not data.known:
         return 0.0, np.zeros(parameters.n_values)
     placed = model.with_unchecked_values(parameters.unpack(values))
     offset = parameters.offset

@@ -122,7 +122,7 @@ class Passes:
         self._lik = block[n_alpha + n_stay :]
         self._tops = np.zeros(n_lik)
         if self.beta == 0:
-            self._lik[:] = 1.0  # the data have no effect, even impossible ones
+            self._lik[:] = 1.0  # the data have no effect, even impossible ones; known states do
         self._message = np.zeros(self.n_states)
         self._checkpoints: list[Floats] = []
         self.log_evidence = self._forward()
@@ -198,13 +198,20 @@ class Passes:
             lik, tops = self._lik[: b - a], self._tops[: b - a]
             if self.beta > 0:
                 likelihood.tempered(a, b, self.beta, lik, tops)
+            elif self.target.known is not None:
+                lik[:] = self.target.known.allowed(a, b)
             return float(tops.sum() + self.kernels.filter(lik, a, message, alpha, stay))
-        log_lik = likelihood.all_codes(a, b) if self.beta else np.zeros((b - a, self.n_states))
-        part, impossible = self.kernels.log_filter(log_lik, self.beta, a, message, alpha, self.best)
+        log_lik, beta = np.zeros((b - a, self.n_states)), self.beta
+        if beta > 0:
+            log_lik = likelihood.all_codes(a, b)
+        elif self.target.known is not None:
+            log_lik, beta = np.where(self.target.known.allowed(a, b), 0.0, -np.inf), 1.0
+        part, impossible = self.kernels.log_filter(log_lik, beta, a, message, alpha, self.best)
         if impossible >= 0:
             raise ImpossibleData(
                 f"no path with positive probability reaches column {impossible}: the transitions of "
-                "probability zero exclude what was observed; raise enter or leave, or set y there to NaN"
+                "probability zero exclude what was observed; raise enter or leave, correct "
+                "known states, or set y there to NaN"
             )
         return float(part)
 

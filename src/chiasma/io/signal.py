@@ -131,6 +131,8 @@ class Signal:
         content: dict[str, Any] = fields | {"end": self.end, "chromosome": labels, "gap_unit": self.gap_unit}
         content |= {"value": self.value, "axis": self.axis, "zone": self.zone, "digest": self.digest}
         content |= {"step": self.data.step, "unit": self.data.unit}
+        if self.data.known:
+            content |= {"known": self.data.known_array, "known_rows": np.array(list(map(str, self.data.known)))}
         with atomic.whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
 
@@ -146,6 +148,9 @@ class Signal:
                 content.get("gaps"),
                 step=None if step is None else float(step),
                 unit=None if time is None else str(time),
+                known=dict(zip(content["known_rows"].tolist(), content["known"], strict=True))
+                if "known" in content
+                else None,
             )
             labels, unit = content.get("chromosome"), content.get("gap_unit")
             position, end = (content.get(key) for key in ("position", "end"))

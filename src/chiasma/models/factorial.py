@@ -23,7 +23,7 @@ from chiasma.models.chains import Switches
 from chiasma.models.checked_target import checked
 from chiasma.models.display import html_facts, value_text
 from chiasma.models.emissions import Counts, Table
-from chiasma.models.likelihood import Levels, Likelihood, Lookup
+from chiasma.models.likelihood import KnownStates, Levels, Likelihood, Lookup, Restricted
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import BoundOffset, Offset, Term
 from chiasma.models.parameters import Parameters
@@ -105,6 +105,7 @@ class FactorialHMM:
             _check_shared(self.rows, self.emission)
         self.fixed = self.rows.fixed
         self.parameters = Parameters(self.rows.priors, self.emission.priors, self._learned_offset)
+        self.known_rows: frozenset[int] = frozenset()
 
     @property
     def _learned_offset(self) -> BoundOffset | None:
@@ -117,8 +118,8 @@ class FactorialHMM:
 
     def for_data(self, data: Observations | npt.ArrayLike) -> FactorialHMM:
         """The model with its offset bound to the columns of the data: what the data decide, such as the mains
-        frequency, is filled in, and the coefficients are parameters of the model. `ch.optimise` and `ch.sample` do it
-        first.
+        frequency, is filled in, and the coefficients are parameters of the model. Rows with known states are no longer
+        exchangeable with others. `ch.optimise` and `ch.sample` do it first.
 
         Parameters
         ----------
@@ -137,13 +138,14 @@ class FactorialHMM:
         >>> model.for_data([0.1, 0.9, 1.2, 0.2]).parameters.names
         ['smooth', 'smooth.smoothness']
         """
-        if self.offset is None:
-            return self
-        bound = self.offset.for_data(Observations.of(data))
-        if bound is self.offset:
+        data = Observations.of(data)
+        bound = None if self.offset is None else self.offset.for_data(data)
+        known_rows = frozenset(self.known_states(data))
+        if bound is self.offset and known_rows == self.known_rows:
             return self
         other = shallow_copy(self)
         other.offset = bound
+        other.known_rows = known_rows
         other.parameters = Parameters(self.rows.priors, self.emission.priors, other._learned_offset)
         return other
 
@@ -239,6 +241,25 @@ class FactorialHMM:
             raise InvalidInput(f"row must be in 0..{self.n_rows - 1}, got {shown(row)}")
         return int(row)
 
+    def known_states(self, data: Observations) -> dict[int, Integers]:
+        """The known states of the data, (T,) by number of the row."""
+        found: dict[int, Integers] = {}
+        for name, states in data.known.items():
+            k = self.row_number(name)
+            if self.row_names is not None and self.row_names[k] != name and isinstance(name, str):
+                raise InvalidInput(f"known states of copies must name one of them, such as {name}_1, got {name!r}")
+            if k in self.fixed:
+                raise InvalidInput(f"row {name!r} is fixed at {self.fixed[k]} and has known states; drop one of them")
+            if states.max() >= self.layout.sizes[k]:
+                raise InvalidInput(
+                    f"row {name!r} has states 0..{self.layout.sizes[k] - 1}, got the known state {states.max()} at "
+                    f"column {int(states.argmax())}"
+                )
+            if k in found:
+                raise InvalidInput(f"known states of row {k} are given twice, by number and by name")
+            found[k] = states
+        return found
+
     def exact_target(self, data: Observations | npt.ArrayLike, table_bytes: int = TABLE_BYTES) -> Target:
         """`target` without checks of what its methods are given: for those who make that themselves."""
         data = Observations.of(data)
@@ -251,15 +272,18 @@ class FactorialHMM:
         self.emission.check(data)
         if self.offset is not None:
             data = self.offset.subtracted(data)  # the only place where an offset enters
-        if self.has_states:
-            return self._state_target(data, table_bytes)
+        known = self.known_states(data) if data.known else {}
+        groups = self._groups_without(known)
+        if groups is not None:
+            return self._state_target(data, groups, known, table_bytes)
         edge, trans = self.rows.tables(data)
         free = self.free_rows
+        layout = make_layout([2] * len(free))
         return Target(
             edge=edge,
             trans=np.ascontiguousarray(trans[:, free]) if self.fixed else trans,
-            likelihood=self._likelihood(data),
-            layout=make_layout([2] * len(free)),
+            likelihood=_restricted(self._likelihood(data), known, [[k] for k in free], layout),
+            layout=layout,
             groups=tuple((k,) for k in free),
             row_layout=self.layout,
             fixed_code=self.fixed_code,
@@ -303,23 +327,29 @@ class FactorialHMM:
         base = sum((weights[k] * x for k, x in self.fixed.items()), base)
         return Levels.of_switches(self.emission, data, base, weights[list(self.free_rows)])
 
-    @property
-    def has_states(self) -> bool:
-        """Whether a row has more than two states, or rows cannot be told apart: then axes have more states."""
-        equal = any(len(group) > 1 for group in self._groups)
-        return equal or bool(np.any(self.layout.sizes > 2))
+    def _groups_without(self, known: Mapping[int, Integers]) -> list[list[int]] | None:
+        """The rows of every axis, if one has more than two states. A row with known states has an axis of its own."""
+        groups = self._groups
+        if known:
+            parts = [[[k for k in group if k not in known], *([k] for k in group if k in known)] for group in groups]
+            groups = [part for own in parts for part in own if part]
+        several = any(len(group) > 1 for group in groups)
+        return groups if several or np.any(self.layout.sizes > 2) else None
 
-    def _state_target(self, data: Observations, table_bytes: int) -> Target:
+    def _state_target(
+        self, data: Observations, groups: Sequence[Sequence[int]], known: Mapping[int, Integers], table_bytes: int
+    ) -> Target:
         assert isinstance(self.emission, Additive)
         edge, gaps = data.edge_kinds()
         adds = self.rows.contributions(self.emission.weights)
         axes = []
-        for group in self._groups:
+        for group in groups:
             matrices = self.rows.matrices(group[0], gaps)
             assert matrices is not None
             axes.append(Axis(rows=tuple(group), matrices=matrices))
         base = sum((adds[k][x] for k, x in self.fixed.items()), np.zeros(adds[0].shape[1:]))
-        likelihood = Levels(self.emission, data, base, [axis.levels(adds[axis.rows[0]]) for axis in axes])
+        levels = Levels(self.emission, data, base, [axis.levels(adds[axis.rows[0]]) for axis in axes])
+        likelihood = _restricted(levels, known, groups, make_layout([axis.size for axis in axes]))
         return Target.of_axes(edge, axes, likelihood, self.layout, self.fixed_code, table_bytes)
 
     def parameter_slopes(
@@ -420,6 +450,16 @@ class FactorialHMM:
             facts += [(name, value_text(value)) for name, value in given.items() if value is not None]
         title = f"FactorialHMM: {self.n_rows} row{'s' if self.n_rows > 1 else ''}, {type(self.emission).__name__}"
         return html_facts(title, facts) + self.rows._repr_html_()
+
+
+def _restricted(
+    likelihood: Likelihood, known: Mapping[int, Integers], groups: Sequence[Sequence[int]], layout: Layout
+) -> Likelihood:
+    """The likelihood given states that are known of some rows, each of which is an axis."""
+    axes = {g: known[rows[0]] for g, rows in enumerate(groups) if rows[0] in known}
+    return (
+        Restricted(likelihood, KnownStates(list(axes), np.array(list(axes.values())), layout)) if axes else likelihood
+    )
 
 
 def _check_shared(rows: Rows, emission: Additive) -> None:

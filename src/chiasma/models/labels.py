@@ -2,7 +2,8 @@
 
 Rows are exchangeable where everything that says what they are is equal: states, numbers and priors. A permutation
 moves the states of a row together with its own parameters: its entries of parameters with one value per row, and those
-that belong to a `Row`. Copies of a `Row` share its parameters, so they move as one block.
+that belong to a `Row`. Copies of a `Row` share its parameters, so they move as one block. A row with known states is
+like no other.
 
 Within each group of exchangeable rows what they add to the level ascends: their weights, where values are 0 and 1. The
 set of rows of a draw stays what it is, and the order is a function of the set. So the ordered draws come from the
@@ -50,11 +51,12 @@ def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
         chains = [_kinds(rows.chains, name, model.n_rows) for name in rows.chains.arguments]
         if not learns_weights and not any(prior.shape for prior in rows.priors.values()):
             return []  # equal rows without parameters of their own are not ordered
-        return _alike(((k,), (weights[k], *(own[k] for own in chains))) for k in model.free_rows)
+        switches = [k for k in model.free_rows if k not in model.known_rows]
+        return _alike(((k,), (weights[k], *(own[k] for own in chains))) for k in switches)
     own = own_parameters(rows)
     numbers = _numbers(rows)
     kinds = [_row_kind(row, names) for row, names in zip(rows.given, own, strict=True)]
-    free = [g for g, row in enumerate(rows.given) if row.fixed is None]
+    free = [g for g, row in enumerate(rows.given) if row.fixed is None and model.known_rows.isdisjoint(numbers[g])]
     found: list[list[Block]] = []
     if learns_weights:
         # Rows differ by their weights alone unless they belong to different rows with parameters of their own.

@@ -1,18 +1,29 @@
 """Log-likelihoods of columns, for the axes of a target; fixed rows are already in them.
 
-Two sources, one interface: `Levels` evaluates an additive emission on demand, `Lookup` reads a table.
+Two sources, one interface: `Levels` evaluates an additive emission on demand, `Lookup` reads a table. `Restricted`
+excludes the states that contradict known ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from chiasma.errors import ImpossibleData
-from chiasma.kernels.layout import Layout, add_levels, bits_of, index_of_codes, make_layout, sub_layout
+from chiasma.kernels.layout import (
+    Layout,
+    add_levels,
+    bits_of,
+    codes_of_indices,
+    index_of_codes,
+    make_layout,
+    sub_layout,
+)
 from chiasma.kernels.logspace import temper_columns
 from chiasma.models.additive import Additive, FusedFilter, GaussianParts
 from chiasma.models.observations import Observations
@@ -171,6 +182,72 @@ class Lookup:
         return self.at(others[:, None] + joint_states(self.layout, axes))
 
 
+class KnownStates:
+    """States that are known. axes (n,); states (n, T), -1: not known. They are certain, so no beta tempers them."""
+
+    def __init__(self, axes: Sequence[int], states: Integers, layout: Layout):
+        self.axes = tuple(axes)
+        self.states = states
+        self.layout = layout
+        self.any: npt.NDArray[np.bool_] = np.asarray((states >= 0).any(axis=0))
+
+    def allowed(self, first: int, stop: int) -> npt.NDArray[np.bool_]:
+        """(stop - first, N): which indices do not contradict them."""
+        index = np.arange(math.prod(self.layout.sizes.tolist()))
+        found = np.ones((stop - first, len(index)), bool)
+        (columns,) = np.nonzero(self.any[first:stop])
+        for k, states in zip(self.axes, self.states[:, first:stop], strict=True):
+            own = index // self.layout.strides[k] % self.layout.sizes[k]
+            found[columns] &= (states[columns, None] < 0) | (states[columns, None] == own)
+        return found
+
+    def allow(self, codes: Integers) -> npt.NDArray[np.bool_]:
+        """(T, m): which codes do not contradict them."""
+        found = np.ones(codes.shape, bool)
+        for k, states in zip(self.axes, self.states, strict=True):
+            own = codes >> self.layout.shifts[k] & self.layout.masks[k]
+            found &= (states[:, None] < 0) | (states[:, None] == own)
+        return found
+
+
+class Restricted:
+    """A likelihood that is zero at states which contradict known ones."""
+
+    def __init__(self, inner: Likelihood, known: KnownStates):
+        self.inner = inner
+        self.known = known
+
+    @property
+    def levels(self) -> Floats | None:
+        """Those of `Levels`."""
+        return getattr(self.inner, "levels", None)
+
+    def all_codes(self, first: int, stop: int) -> Floats:
+        table = self.inner.all_codes(first, stop)
+        if self.known.any[first:stop].any():
+            table = np.where(self.known.allowed(first, stop), table, -np.inf)
+        return _possible(table, first)
+
+    def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
+        _temper(self.all_codes(first, stop), first, beta, lik, tops)
+
+    def fused_filter(self, beta: float) -> None:
+        return None
+
+    def gaussian_parts(self) -> None:
+        return None
+
+    def at(self, codes: Integers) -> Floats:
+        return np.where(self.known.allow(codes), self.inner.at(codes), -np.inf)
+
+    def around(self, centres: Integers, axes: Integers) -> Floats:
+        layout = self.known.layout
+        others = centres & ~bits_of(sub_layout(layout, axes))
+        codes = np.empty(math.prod(layout.sizes[axes].tolist()), np.int64)
+        codes_of_indices(joint_states(layout, axes), layout, codes)
+        return np.where(self.known.allow(others[:, None] | codes), self.inner.around(centres, axes), -np.inf)
+
+
 def joint_states(layout: Layout, axes: Integers) -> Integers:
     """(m,) indices of a column in all joint states of some axes, the others in state 0.
 
@@ -195,6 +272,7 @@ def _possible(log_lik: Floats, first: int) -> Floats:
     if impossible.any():
         raise ImpossibleData(
             f"the observation at column {first + int(np.argmax(impossible))} has probability zero under every "
-            "configuration; check it against the emission (a background keeps counts possible), or set it to NaN"
+            "configuration; check it against known states and the emission (a background keeps counts possible), or "
+            "set it to NaN"
         )
     return log_lik

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.types import Floats, Integers, as_floats, is_a, shown
+
+# States that are known, by row.
+Known = Mapping[str, npt.ArrayLike] | Mapping[int, npt.ArrayLike] | Mapping[int | str, npt.ArrayLike]
+# No row has a state beyond this one.
+MOST_STATE = 2**31
 
 
 class Observations:
@@ -22,6 +29,8 @@ class Observations:
         A gap across a start has no effect. Where all others are 1, they are as if not given (None).
     step : time between columns (at a gap of 1), for frequencies and axes in units of time.
     unit : of the step: "s", "ms", "us", "min" or "h", or any other name; default "s".
+    known : states that are known, (T,) per row by its name or number, such as a week of labels; -1 or NaN where a state
+        is not known. They count as data: the evidence is that of signal and known states together.
 
     Examples
     --------
@@ -38,6 +47,7 @@ class Observations:
     gaps: Floats | None
     step: float | None
     unit: str | None
+    known: dict[int | str, Integers]
 
     def __init__(
         self,
@@ -46,6 +56,7 @@ class Observations:
         gaps: npt.ArrayLike | None = None,
         step: float | None = None,
         unit: str | None = None,
+        known: Known | None = None,
     ):
         self.y = _signal(y)
         self.step = None if step is None else _step(step)
@@ -54,6 +65,7 @@ class Observations:
         self.unit = unit or (None if step is None else "s")
         self.starts = _starts(starts, self.n_columns)
         self.gaps = None if gaps is None else _gaps(gaps, self.n_columns)
+        self.known = {} if known is None else _known(known, self.n_columns)
         # Even spacing has one form, so that a run does not depend on whether it was spelled out.
         if self.gaps is not None and np.all(np.delete(self.gaps, self.starts[1:] - 1) == 1):
             self.gaps = None
@@ -95,6 +107,18 @@ class Observations:
     def times(self) -> Floats:
         """(T,) when the columns were observed, from 0."""
         return self.positions * self.time_step
+
+    @property
+    def known_array(self) -> Integers:
+        """(n, T) the known states of n rows, in the order of `known`."""
+        return np.array(list(self.known.values()), np.int64).reshape(len(self.known), self.n_columns)
+
+    def only(self, columns: slice) -> Observations:
+        """Some neighbouring columns, as one sequence."""
+        first, stop, _ = columns.indices(self.n_columns)
+        gaps = None if self.gaps is None else self.gaps[first : stop - 1]
+        known = {row: states[columns] for row, states in self.known.items()}
+        return Observations(self.y[columns], None, gaps, self.step, self.unit, known)
 
     def with_signal(self, y: Floats) -> Observations:
         """The same columns with another signal."""
@@ -151,6 +175,29 @@ def _signal(y: npt.ArrayLike) -> Floats:
             f"y must be finite or NaN, got {signal[site]} at column {site}; replace infinities by NaN (missing)"
         )
     return signal
+
+
+def _known(known: Any, n_columns: int) -> dict[int | str, Integers]:
+    if not isinstance(known, Mapping):
+        raise InvalidInput(f"known maps rows to their states, such as {{'kettle': states}}, got {shown(known)}")
+    found: dict[int | str, Integers] = {}
+    for row, states in known.items():
+        given = as_floats(f"known states of row {row!r}", states)
+        if given.shape != (n_columns,):
+            raise InvalidInput(
+                f"known states of row {row!r} must have one state per column, ({n_columns},), got {given.shape}; "
+                "-1 stands for a state that is not known"
+            )
+        whole = np.where(np.isnan(given), -1.0, given)
+        bad = (whole < -1) | (whole != np.floor(whole)) | (whole > MOST_STATE)
+        if bad.any():
+            raise InvalidInput(
+                f"known states of row {row!r} must be 0, 1, 2, ..., or -1 where the state is not known, got "
+                f"{whole[bad][0]:g} at column {int(np.argmax(bad))}"
+            )
+        if np.any(whole >= 0):
+            found[row] = whole.astype(np.int64)
+    return found
 
 
 def _step(step: float) -> float:

@@ -19,15 +19,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.errors import BudgetExceeded, InvalidInput
+from chiasma.errors import BudgetExceeded, ImpossibleData, InvalidInput
 from chiasma.kernels.codes import smallest_dtype
 from chiasma.kernels.layout import Layout, codes_of_indices, index_of_codes, make_layout, n_bits, put_in_codes
 from chiasma.kernels.logspace import temper_table
-from chiasma.kernels.state_rows import draw_prior_row
+from chiasma.kernels.state_rows import draw_known_row, draw_prior_row
 from chiasma.kernels.sweeps import prior_sweep
 from chiasma.kernels.transitions import LINEAR_FLOOR, Matrices, is_linear, log_prior, path_log_likelihood, smallest
 from chiasma.models.axes import Axis
-from chiasma.models.likelihood import Candidates, IndexTable, Likelihood
+from chiasma.models.likelihood import Candidates, IndexTable, KnownStates, Likelihood, Restricted
 from chiasma.types import Floats, Integers, as_floats, is_a, shown
 
 TABLE_BYTES = 256 * 2**20
@@ -222,8 +222,18 @@ class Target:
         return bool(is_linear(self.lowest, np.arange(self.n_axes) if axes is None else axes))
 
     @property
+    def known(self) -> KnownStates | None:
+        """States of axes that are known."""
+        return self.likelihood.known if isinstance(self.likelihood, Restricted) else None
+
+    @property
     def tabulated(self) -> bool:
-        """Whether a table of all joint states fits into table_bytes; if not, updates evaluate only those they need."""
+        """Whether a table of all joint states fits into table_bytes; if not, updates evaluate only those they need.
+
+        Compiled programs on tables of rows of two states do not know of known states.
+        """
+        if self.binary and self.known is not None:
+            return False
         return 8 * self.n_columns * self.n_states <= self.table_bytes
 
     @cached_property
@@ -337,7 +347,10 @@ class Target:
         return codes
 
     def draw_prior(self, uniforms: Floats, codes: Integers) -> None:
-        """Draw a path from the prior into codes (T,). Reads K * T uniforms."""
+        """Draw a path from the prior, given the known states, into codes (T,). Reads K * T uniforms."""
+        if self.known is not None:
+            self._draw_known(self.known, uniforms, codes)
+            return
         if self.binary:
             prior_sweep(self.trans, self.edge, uniforms, codes)
             return
@@ -346,6 +359,31 @@ class Target:
             own = uniforms[k * self.n_columns : (k + 1) * self.n_columns]
             draw_prior_row(axis.tables.reshape(len(axis.tables), -1), self.edge, own, states)
             put_in_codes(states, self.layout, k, codes)
+
+    def _draw_known(self, known: KnownStates, uniforms: Floats, codes: Integers) -> float:
+        """`draw_prior` given the known states; returns the log of their probability."""
+        total = 0.0
+        states = np.empty(self.n_columns, np.int64)
+        unknown = np.full(self.n_columns, -1)
+        for k, axis in enumerate(self.axes):
+            own = known.states[known.axes.index(k)] if k in known.axes else unknown
+            tables = axis.tables.reshape(len(axis.tables), -1)
+            total += draw_known_row(tables, self.edge, own, uniforms[k * self.n_columns :], states)
+            put_in_codes(states, self.layout, k, codes)
+        if total == -np.inf:
+            raise ImpossibleData(
+                "the known states have probability zero: a transition of probability zero leads from one to the next; "
+                "correct them, or give the transition a small probability"
+            )
+        return total
+
+    @cached_property
+    def log_known(self) -> float:
+        """The log probability of the known states under the prior."""
+        if self.known is None:
+            return 0.0
+        uniforms = np.full(self.n_axes * self.n_columns, 0.5)
+        return self._draw_known(self.known, uniforms, np.zeros(self.n_columns, np.int64))
 
     def log_prior(self, codes: Integers) -> float:
         """log-probability of a path of codes of the axes: of a group, of its counts."""

@@ -40,6 +40,8 @@ def assemble(
     values (C, n, P): learned parameters; work (C, n, R - 1, 2): work between rungs if paths were integrated out, and
     with a single rung (C, n, 1, 2), that between its proposals and its draws.
     """
+    if isinstance(model, FactorialHMM) and data is not None and data.known:
+        model = model.for_data(data)
     stats = pair_stats(tallies, betas)
     cold = log_lik[..., -1]
     evidence = None
@@ -49,6 +51,8 @@ def assemble(
         evidence = bridge_evidence(work)
     elif len(betas) > 1 and betas[0] == 0 and info.get("proper_prior", True):
         evidence = bridge_evidence(work) if work is not None and work.size else ladder_evidence(log_lik, betas)
+        if data is not None and data.known:
+            evidence = _with_known(evidence, model, data)
     return Posterior(
         draws=draws,
         log_joint=partial(per_draw, "log_joint", log_prior + cold),
@@ -67,3 +71,10 @@ def assemble(
             "exchange_steps": [int(tally.steps[0]) for tally in tallies],
         },
     )
+
+
+def _with_known(evidence: Evidence, model: FactorialHMM | Density | None, data: Observations) -> Evidence | None:
+    """A ladder begins at the prior given the known states: adds their probability, if no parameters are learned."""
+    if not isinstance(model, FactorialHMM) or model.learns:
+        return None
+    return evidence._replace(value=evidence.value + model.exact_target(data).log_known)

@@ -148,6 +148,7 @@ def describe_data(data: Observations | None) -> dict[str, Any]:
         "starts": digest(data.starts),
         "gaps": None if data.gaps is None else digest(data.gaps),
         **({} if data.step is None else {"step": data.step, "unit": data.unit}),
+        **({"known": digest(data.known_array), "known_rows": list(data.known)} if data.known else {}),
     }
 
 

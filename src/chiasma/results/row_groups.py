@@ -44,7 +44,8 @@ def equal_rows(model: object) -> list[list[int]]:
         return []
     if "weights" in model.emission.priors:
         return []
-    return [group for group in model.rows.groups(model.emission.weights) if len(group) > 1]
+    found = [[k for k in group if k not in model.known_rows] for group in model.rows.groups(model.emission.weights)]
+    return [group for group in found if len(group) > 1]
 
 
 class Merging:

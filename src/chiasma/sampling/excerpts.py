@@ -54,7 +54,8 @@ def excerpt(learning: Learning, pieces: list[tuple[int, int]]) -> Excerpt:
     gaps = None
     if data.gaps is not None:
         gaps = np.append(data.gaps, 1.0)[columns][:-1]
-    part = Observations(data.y[columns], bounds[1:-1], gaps, data.step, data.unit)
+    known = {row: states[columns] for row, states in data.known.items()}
+    part = Observations(data.y[columns], bounds[1:-1], gaps, data.step, data.unit, known)
     other = shallow_copy(learning)
     vars(other).pop("typical", None)
     vars(other).pop("side_by_side", None)

@@ -147,7 +147,7 @@ class GradientEngine(CollapsedEngine):
 
     def _update(self, r: int) -> None:
         beta, rng = self.betas[r], self.streams.replica(r)
-        if beta == 0:
+        if beta == 0 and not self.learning.data.known:
             self.values[r] = self.learning.sample_prior(rng)
             return
         if self.log_evidence[r] == -np.inf:

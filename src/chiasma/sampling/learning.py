@@ -138,7 +138,7 @@ class Learning:
 
     def log_evidence(self, values: Floats, beta: float) -> float:
         """log sum_X p(X | theta) p(y | X, theta)^beta."""
-        if beta == 0:
+        if beta == 0 and not self.data.known:
             return 0.0
         try:
             # A value at the far end of its prior may overflow: then its evidence is nothing.

@@ -126,7 +126,7 @@ class ConditionalEngine(LearningEngine):
 
     def _update(self, r: int) -> None:
         beta, rng, learning = self.betas[r], self.streams.replica(r), self.learning
-        if beta == 0:
+        if beta == 0 and not learning.data.known:
             self.values[r] = learning.sample_prior(rng)
             self.targets[r] = learning.target(self.values[r])
             self.states[r] = self.targets[r].sample_prior(rng)
@@ -202,7 +202,7 @@ class CollapsedEngine(LearningEngine):
 
     def _update(self, r: int) -> None:
         beta, rng, learning = self.betas[r], self.streams.replica(r), self.learning
-        if beta == 0:
+        if beta == 0 and not learning.data.known:
             self.values[r] = learning.sample_prior(rng)
             return
         if self.log_evidence[r] == -np.inf:

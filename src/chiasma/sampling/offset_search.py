@@ -23,7 +23,6 @@ from chiasma.exact.passes import Passes
 from chiasma.models.additive import Additive, filled
 from chiasma.models.arguments import shallow_copy
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.likelihood import Levels
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import BoundOffset, Periodic, Smooth, Solved
 from chiasma.sampling.excerpts import Excerpt, stretches
@@ -174,24 +173,20 @@ def plain(learning: Learning, free: Floats) -> FactorialHMM:
 def pieces_of(part: Excerpt, curve: Floats) -> list[Observations]:
     """The stretches one by one, without a curve."""
     data = part.learning.data
-    found = []
-    for a, b in zip(part.bounds[:-1], part.bounds[1:], strict=True):
-        gaps = None if data.gaps is None else data.gaps[a : b - 1]
-        found.append(Observations(data.y[a:b] - curve[a:b], None, gaps))
-    return found
+    data = data.with_signal(data.y - curve)
+    return [data.only(slice(a, b)) for a, b in zip(part.bounds[:-1], part.bounds[1:], strict=True)]
 
 
 def grid(model: FactorialHMM, piece: Observations, memory: int) -> tuple[Floats, Floats]:
     """Baselines of a stretch and their log evidences."""
     assert isinstance(model.emission, Additive)
-    likelihood = model.exact_target(piece).likelihood
-    assert isinstance(likelihood, Levels)
-    expected = model.emission.expected(likelihood.levels)
+    levels = model.exact_target(piece).likelihood.levels  # type: ignore[attr-defined]
+    expected = model.emission.expected(levels)
     seen = piece.y[~np.isnan(piece.y)]
     if not len(seen):
         return np.zeros(1), np.zeros(1)
     low, high = np.quantile(seen, 0.02) - expected.max(), np.quantile(seen, 0.98) - expected.min()
-    precision = np.median(model.emission.pull(seen, np.full(len(seen), float(likelihood.levels.flat[0])))[1])
+    precision = np.median(model.emission.pull(seen, np.full(len(seen), float(levels.flat[0])))[1])
     n = int(np.clip(np.ceil((high - low) * np.sqrt(precision) / 0.7), 2, GRID))
     at = np.linspace(low, high, n)
     return at, np.array([evidence_at(model, piece, b, memory) for b in at])

@@ -423,6 +423,8 @@ def new_trace(
         static["starts"] = (data.starts, "sequence")
         if data.gaps is not None and len(data.gaps):
             static["gaps"] = (data.gaps, "gap")
+        if data.known:
+            static["known"] = (data.known_array.T, "site labelled")
     return ZarrTrace.create(request.store, layout, static, about, log_evidence, request.durable, chains.elapsed)
 
 

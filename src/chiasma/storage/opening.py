@@ -202,13 +202,15 @@ def stored_data(run: StoredRun) -> Observations | None:
         return None
     y, starts = read_static(run, "y"), read_static(run, "starts")
     gaps = read_static(run, "gaps") if "gaps" in run.header["arrays"] else None
+    rows = about.get("known_rows", [])
+    known = dict(zip(rows, read_static(run, "known").T, strict=True)) if rows else None
     try:
-        data = Observations(y, starts, gaps, about.get("step"), about.get("unit"))
+        data = Observations(y, starts, gaps, about.get("step"), about.get("unit"), known)
     except InvalidInput as error:
         raise StoreError(f"{run.path} holds data that cannot be right ({error}); restore it from a backup") from error
-    for name in ("y", "starts", "gaps"):
+    for name in ("y", "starts", "gaps", *(["known"] if rows else [])):
         # Without any gap there is nothing to store, and no gaps come back.
-        if describe_data(data)[name] != about[name] and (name != "gaps" or data.n_columns > 1):
+        if describe_data(data).get(name) != about[name] and (name != "gaps" or data.n_columns > 1):
             raise StoreError(f"{run.path / name} does not match its digest; it is damaged: restore it from a backup")
     return data
 

@@ -115,7 +115,8 @@ class RunLayout(NamedTuple):
     @property
     def static(self) -> dict[str, int]:
         """How long the arrays of fixed size are at most; `starts` may be shorter."""
-        return {"beta": self.n_replicas, "y": self.n_sites, "starts": self.n_sites, "gaps": self.n_sites - 1}
+        n = self.n_sites
+        return {"beta": self.n_replicas, "y": n, "starts": n, "gaps": n - 1, "known": n}
 
     def chunk_file(self, name: str, chain: int, chunk: int) -> Path:
         return Path(name, ".".join(["c", str(chain), str(chunk), *("0" for _ in self.records[name][0])]))
@@ -414,7 +415,7 @@ def check_static(run: StoredRun, file: str) -> int:
 
 
 def read_static(run: StoredRun, name: str) -> npt.NDArray[Any]:
-    """An array of fixed size: beta, y, starts or gaps."""
+    """An array of fixed size: beta, y, starts, gaps or known."""
     import zarr
 
     for file in run.header["static"]:
