@@ -26,7 +26,7 @@ from chiasma.models.priors import Prior
 from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.models.rows import Row
 
-PLAIN = ("name", "values", "copies", "fixed", "weight")
+PLAIN = ("name", "values", "copies", "fixed", "weight", "spread")
 
 
 def read_rows(tables: Any) -> list[Row]:
@@ -78,6 +78,8 @@ def _write_row(row: Row) -> dict[str, Any]:
     table["values"] = _written(row.given("values"))
     if "weight" in row.priors or row.weight != 1:
         table["weight"] = _written(row.given("weight"))
+    if row.spreads:
+        table["spread"] = _written(row.given("spread"))
     if row.chain is not None:
         name = next((name for name, kind in ROW_CHAINS.items() if type(row.chain) is kind), None)
         if name is None:

@@ -100,6 +100,9 @@ class Additive(Emission):
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     n_channels: int | None = None  # of a level; None: a level is a number
     default_weights: bool = False  # whether weights were left out and are 1
+    takes_spread: ClassVar[bool] = False  # whether states may add noise of their own (`ch.Row(spread=)`)
+    # Whether they do: then a level has two channels, the signal and the variance that the states add, and y has one.
+    spreads: bool = False
 
     def __init__(self, weights: npt.ArrayLike | Prior | None = None):
         if weights is None:
@@ -143,6 +146,25 @@ class Additive(Emission):
                     "rows"
                 )
         return other
+
+    def with_spread(self) -> Self:
+        """The emission for rows whose states add noise."""
+        if not self.takes_spread or self.n_channels is not None:
+            raise InvalidInput(
+                f"rows with spread= need Gaussian, StudentT or IntegratedDepth and one channel, got "
+                f"{type(self).__name__} with {self.n_channels or 'one'}; leave spread out"
+            )
+        other = copy(self)
+        other.spreads, other.n_channels = True, 2
+        return other
+
+    def split_level(self, level: Floats) -> tuple[Floats, Floats | float]:
+        """The level of the signal, and the variance that states add to the noise."""
+        return (level[..., 0], level[..., 1]) if self.spreads else (level, 0.0)
+
+    def join_slopes(self, by_level: Floats, by_variance: Floats) -> Floats:
+        """Derivatives by a level from those by what `split_level` gives."""
+        return np.stack([by_level, by_variance], axis=-1) if self.spreads else by_level
 
     def given(self, name: str) -> Any:
         return None if name == "weights" and self.default_weights else super().given(name)
@@ -223,9 +245,10 @@ class Additive(Emission):
         raise InvalidInput(f"a {type(self).__name__} has no distribution function; add a method tails(y, level)")
 
     def check(self, data: Observations) -> None:
-        wanted = "(T,)" if self.n_channels is None else f"(T, {self.n_channels})"
+        expected = None if self.spreads else self.n_channels
+        wanted = "(T,)" if expected is None else f"(T, {expected})"
         channels = None if data.y.ndim == 1 else data.y.shape[1]
-        if channels != self.n_channels:
+        if channels != expected:
             what = "rows" if self.default_weights else "weights"
             raise InvalidInput(f"{type(self).__name__} with these {what} needs y of shape {wanted}, got {data.y.shape}")
 
@@ -234,13 +257,14 @@ class Additive(Emission):
 
         Missing columns give 0.
         """
-        if self.n_channels is not None:
+        if self.n_channels is not None and not self.spreads:
             return self._channels(y[:, None, :], level)
         seen = ~np.isnan(y)
         if seen.all():
             return self.log_density(y[:, None], level)
-        out = np.zeros((len(y), level.shape[-1]))
-        out[seen] = self.log_density(y[seen, None], level if level.ndim == 1 else level[seen])
+        of_signal, _ = self.split_level(level)
+        out = np.zeros((len(y), of_signal.shape[-1]))
+        out[seen] = self.log_density(y[seen, None], level if of_signal.ndim == 1 else level[seen])
         return out
 
     def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
@@ -280,9 +304,12 @@ class Additive(Emission):
         missing = np.isnan(y)
         seen = filled(y)[:, None]
         found = {}
+        of_signal, _ = self.split_level(level)
+        shape = np.broadcast_shapes(seen.shape, of_signal.shape)
         for name, slope in self.slopes(seen, level, names).items():
-            whole = np.broadcast_to(slope, np.broadcast_shapes(seen.shape, level.shape))
-            whole = np.where(missing[:, None], 0.0, whole) if missing.any() else whole
+            both = self.spreads and name == "level"
+            whole = np.broadcast_to(slope, (*shape, 2) if both else shape)
+            whole = np.where(missing[:, None, None] if both else missing[:, None], 0.0, whole)
             # A state without weight may have no slope: its density is zero.
             own = weights if whole.ndim == 2 else weights[..., None]
             terms = np.where(own > 0, own * whole, 0.0)

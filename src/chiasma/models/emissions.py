@@ -42,7 +42,61 @@ SD = Argument("standard deviation of the noise; of student-t its width, which is
 BACKGROUND = Argument("mean where no row is on.")
 
 
-class Gaussian(Additive):
+class NormalNoise(Additive):
+    """Base of densities N(mean, variance), both of which depend on the level."""
+
+    takes_offset = True
+    takes_spread = True
+
+    @abstractmethod
+    def _normal(self, level: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance."""
+
+    @abstractmethod
+    def _slopes(self, level: Floats, by_mean: Floats, by_variance: Floats) -> dict[str, Floats]:
+        """Derivatives with respect to the level and all parameters, from those with respect to mean and variance."""
+
+    def log_density(self, y: Floats, level: Floats) -> Floats:
+        mean, variance = self._normal(level)
+        return -0.5 * ((y - mean) ** 2 / variance + np.log(variance)) - _HALF_LOG_TWO_PI
+
+    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
+        return _moments(y, group, n_groups)
+
+    def summed(self, summary: Any, level: Floats) -> float:
+        n, mean, squares = summary
+        expected, variance = self._normal(level)
+        squares = squares + n * (mean - expected) ** 2
+        return float(np.sum(-0.5 * (squares / variance + n * np.log(variance)) - n * _HALF_LOG_TWO_PI))
+
+    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        mean, variance = self._normal(level)
+        z = (y - mean) / variance
+        return self._slopes(level, z, 0.5 * (z * z - 1 / variance))
+
+    def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        mean, variance = self._normal(level)
+        n, total, squares = _weighted_moments(y, weights, mean)
+        found = self._slopes(level, total / variance, 0.5 * (squares / variance - n) / variance)
+        return {name: slope if name == "level" else slope.sum(axis=0) for name, slope in found.items()}
+
+    def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        mean, variance = self._normal(level)
+        return (y - mean) / variance, np.broadcast_to(1 / variance, np.broadcast_shapes(np.shape(y), np.shape(mean)))
+
+    def expected(self, level: Floats) -> Floats:
+        return self._normal(level)[0]
+
+    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        mean, variance = self._normal(level)
+        return _normal_tails((y - mean) / np.sqrt(variance))
+
+    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
+        mean, variance = self._normal(level)
+        return rng.normal(mean, np.sqrt(variance))
+
+
+class Gaussian(NormalNoise):
     """y ~ N(depth * level, sd^2), where the level of a column is the sum of the weights of its rows that are on.
 
     Every parameter may be a prior, and is then learned: sd=ch.HalfNormal(2).
@@ -74,11 +128,29 @@ class Gaussian(Additive):
         self.depth = self.parameter("depth", depth)
         self.sd = self.parameter("sd", sd, positive=True)
 
+    def _normal(self, level: Floats) -> tuple[Floats, Floats]:
+        level, added = self.split_level(level)
+        return np.asarray(self.depth * level), np.asarray(self.sd**2 + added)
+
+    def _slopes(self, level: Floats, by_mean: Floats, by_variance: Floats) -> dict[str, Floats]:
+        of_signal, _ = self.split_level(level)
+        return {
+            "level": self.join_slopes(self.depth * by_mean, by_variance),
+            "depth": of_signal * by_mean,
+            "sd": 2 * self.sd * by_variance,
+        }
+
+    # Without spread the variance is one number, which makes everything faster.
+
     def log_density(self, y: Floats, level: Floats) -> Floats:
+        if self.spreads:
+            return super().log_density(y, level)
         z = (y - self.depth * level) / self.sd
         return -0.5 * z * z - (np.log(self.sd) + _HALF_LOG_TWO_PI)
 
     def log_likelihood(self, y: Floats, level: Floats) -> Floats:
+        if self.spreads:
+            return super().log_likelihood(y, level)
         n_channels = self.n_channels or 1
         shared = level.ndim == (1 if self.n_channels is None else 2)
         levels = np.ascontiguousarray(level).reshape(1 if shared else len(y), -1, n_channels)
@@ -87,19 +159,22 @@ class Gaussian(Additive):
         gaussian_log_likelihood(np.ascontiguousarray(y).reshape(len(y), n_channels), levels, depth, sd, out)
         return out
 
-    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
-        return _moments(y, group, n_groups)
-
     def summed(self, summary: Any, level: Floats) -> float:
+        if self.spreads:
+            return super().summed(summary, level)
         n, mean, squares = summary
         squares = squares + n * (mean - self.depth * level) ** 2
         return float(np.sum(-0.5 * squares / self.sd**2 - n * (np.log(self.sd) + _HALF_LOG_TWO_PI)))
 
     def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
+        if self.spreads:
+            return super().slopes(y, level, names)
         z = (y - self.depth * level) / self.sd
         return {"level": self.depth * z / self.sd, "depth": level * z / self.sd, "sd": (z * z - 1) / self.sd}
 
     def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
+        if self.spreads:
+            return super().summed_slopes(y, level, weights, names)
         n, total, squares = _weighted_moments(y, weights, self.depth * level)
         found = {"depth": level * total / self.sd**2, "sd": squares / self.sd**3 - n / self.sd}
         summed = {name: slope.sum(axis=0) for name, slope in found.items()}
@@ -117,6 +192,8 @@ class Gaussian(Additive):
         return factors if factors.farthest < _FARTHEST else None
 
     def gaussian_parts(self, y: Floats, weights: Floats, base: Floats) -> GaussianParts | None:
+        if self.spreads:
+            return None
         n_channels = self.n_channels or 1
         depth, sd = (np.broadcast_to(value, (n_channels,)).copy() for value in (self.depth, self.sd))
         seen = y.reshape(len(y), n_channels) - depth * base.reshape(-1)
@@ -124,27 +201,20 @@ class Gaussian(Additive):
             np.ascontiguousarray(seen.T), np.ascontiguousarray(depth * weights.reshape(len(weights), n_channels)), sd
         )
 
-    takes_offset = True
-
     def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        if self.spreads:
+            return super().pull(y, level)
         precision = np.broadcast_to(self.sd**-2.0, np.broadcast_shapes(np.shape(y), np.shape(level)))
         return (y - self.depth * level) * precision, precision
 
     def summed_pull(self, y: Floats, level: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        if self.spreads:
+            return super().summed_pull(y, level, weights)
         precision = np.where(np.isnan(y), 0.0, self.sd**-2.0)
         return np.nan_to_num(y - self.depth * (weights @ level)) * precision, precision
 
-    def expected(self, level: Floats) -> Floats:
-        return np.asarray(self.depth * level)
 
-    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
-        return _normal_tails((y - self.depth * level) / self.sd)
-
-    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
-        return rng.normal(self.depth * level, self.sd)
-
-
-class IntegratedDepth(Additive):
+class IntegratedDepth(NormalNoise):
     """y ~ N(depth_mean * level, sd^2 + depth_sd^2 * level^2): a depth N(depth_mean, depth_sd^2), integrated out
     at every site. The paper's tumour model.
 
@@ -185,57 +255,19 @@ class IntegratedDepth(Additive):
         self.depth_sd = self.parameter("depth_sd", depth_sd, least=0.0)
         self.sd = self.parameter("sd", sd, positive=True)
 
-    def _variance(self, level: Floats) -> Floats:
-        return np.asarray(self.sd**2 + (self.depth_sd * level) ** 2)
-
-    def log_density(self, y: Floats, level: Floats) -> Floats:
-        variance = self._variance(level)
-        return -0.5 * ((y - self.depth_mean * level) ** 2 / variance + np.log(variance)) - _HALF_LOG_TWO_PI
-
-    def summarise(self, y: Floats, group: Integers, n_groups: int) -> Any:
-        return _moments(y, group, n_groups)
-
-    def summed(self, summary: Any, level: Floats) -> float:
-        n, mean, squares = summary
-        variance = self._variance(level)
-        squares = squares + n * (mean - self.depth_mean * level) ** 2
-        return float(np.sum(-0.5 * (squares / variance + n * np.log(variance)) - n * _HALF_LOG_TWO_PI))
-
-    def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
-        variance = self._variance(level)
-        z = (y - self.depth_mean * level) / variance
-        return self._slopes(level, z, 0.5 * (z * z - 1 / variance))
-
-    def summed_slopes(self, y: Floats, level: Floats, weights: Floats, names: Collection[str]) -> dict[str, Floats]:
-        variance = self._variance(level)
-        n, total, squares = _weighted_moments(y, weights, self.depth_mean * level)
-        found = self._slopes(level, total / variance, 0.5 * (squares / variance - n) / variance)
-        return {name: slope if name == "level" else slope.sum(axis=0) for name, slope in found.items()}
+    def _normal(self, level: Floats) -> tuple[Floats, Floats]:
+        level, added = self.split_level(level)
+        return np.asarray(self.depth_mean * level), np.asarray(self.sd**2 + (self.depth_sd * level) ** 2 + added)
 
     def _slopes(self, level: Floats, by_mean: Floats, by_variance: Floats) -> dict[str, Floats]:
+        of_signal, _ = self.split_level(level)
+        by_level = self.depth_mean * by_mean + 2 * self.depth_sd**2 * of_signal * by_variance
         return {
-            "level": self.depth_mean * by_mean + 2 * self.depth_sd**2 * level * by_variance,
-            "depth_mean": level * by_mean,
-            "depth_sd": 2 * self.depth_sd * level**2 * by_variance,
+            "level": self.join_slopes(by_level, by_variance),
+            "depth_mean": of_signal * by_mean,
+            "depth_sd": 2 * self.depth_sd * of_signal**2 * by_variance,
             "sd": 2 * self.sd * by_variance,
         }
-
-    takes_offset = True
-
-    def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
-        precision = 1 / self._variance(level)
-        return (y - self.depth_mean * level) * precision, np.broadcast_to(
-            precision, np.broadcast_shapes(np.shape(y), np.shape(level))
-        )
-
-    def expected(self, level: Floats) -> Floats:
-        return np.asarray(self.depth_mean * level)
-
-    def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
-        return _normal_tails((y - self.depth_mean * level) / np.sqrt(self._variance(level)))
-
-    def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
-        return rng.normal(self.depth_mean * level, np.sqrt(self._variance(level)))
 
 
 class StudentT(Additive):
@@ -280,46 +312,56 @@ class StudentT(Additive):
         self.sd = self.parameter("sd", sd, positive=True)
         self.df = self.parameter("df", df, positive=True, per_channel=False)
 
+    takes_offset = True
+    takes_spread = True
+
+    def _scaled(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
+        """The residual in widths of the noise, and the width."""
+        of_signal, added = self.split_level(level)
+        width = np.sqrt(self.sd**2 + added) if self.spreads else self.sd
+        return (y - self.depth * of_signal) / width, width
+
     def log_density(self, y: Floats, level: Floats) -> Floats:
         df = float(self.df)
-        constant = _log_rising(df / 2, np.array(0.5)) - 0.5 * np.log(df * np.pi) - np.log(self.sd)
-        z = (y - self.depth * level) / self.sd
+        z, width = self._scaled(y, level)
+        constant = _log_rising(df / 2, np.array(0.5)) - 0.5 * np.log(df * np.pi) - np.log(width)
         return np.asarray(constant - 0.5 * (df + 1) * np.log1p(z * z / df))
 
     def slopes(self, y: Floats, level: Floats, names: Collection[str]) -> dict[str, Floats]:
-        df = float(self.df)
-        z = (y - self.depth * level) / self.sd
+        df, (of_signal, _) = float(self.df), self.split_level(level)
+        z, width = self._scaled(y, level)
         pull = (df + 1) * z / (df + z * z)
         by_df = _digamma_step(df / 2, np.array(0.5)) - 1 / df - np.log1p(z * z / df) + z * pull / df
+        by_width = (z * pull - 1) / width
         return {
-            "level": self.depth * pull / self.sd,
-            "depth": level * pull / self.sd,
-            "sd": (z * pull - 1) / self.sd,
+            "level": self.join_slopes(self.depth * pull / width, by_width / (2 * width)),
+            "depth": of_signal * pull / width,
+            "sd": by_width * (self.sd / width) if self.spreads else by_width,
             "df": 0.5 * by_df,
         }
 
-    takes_offset = True
-
     def pull(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
-        z = (y - self.depth * level) / self.sd
-        precision = (self.df + 1) / (self.df + z * z) / self.sd**2
-        return (y - self.depth * level) * precision, precision
+        z, width = self._scaled(y, level)
+        precision = (self.df + 1) / (self.df + z * z) / width**2
+        return z * width * precision, precision
 
     def draw_precisions(self, y: Floats, level: Floats, beta: float, rng: np.random.Generator) -> Floats:
         # (1 + z^2 / df)^-a is the mean of exp(-u z^2 / df) over u ~ Gamma(a, 1).
-        z = (filled(y) - self.depth * level) / self.sd
+        z, width = self._scaled(filled(y), level)
         u = rng.gamma(0.5 * beta * (self.df + 1), 1 / (1 + z * z / self.df))
-        return np.where(np.isnan(y), 0.0, 2 * u / (self.df * self.sd**2))
+        return np.where(np.isnan(y), 0.0, 2 * u / (self.df * width**2))
 
     def expected(self, level: Floats) -> Floats:
-        return np.asarray(self.depth * level)
+        return np.asarray(self.depth * self.split_level(level)[0])
 
     def tails(self, y: Floats, level: Floats) -> tuple[Floats, Floats]:
-        z = (y - self.depth * level) / self.sd
+        z, _ = self._scaled(y, level)
         return np.asarray(scipy.special.stdtr(self.df, z)), np.asarray(scipy.special.stdtr(self.df, -z))
 
     def sample(self, level: Floats, rng: np.random.Generator) -> Floats:
-        return np.asarray(self.depth * level + self.sd * rng.standard_t(self.df, np.shape(level)))
+        mean = self.expected(level)
+        _, width = self._scaled(mean, level)
+        return np.asarray(mean + width * rng.standard_t(self.df, np.shape(mean)))
 
 
 class Counts(Additive):

@@ -99,7 +99,8 @@ class FactorialHMM:
             self.rows = Rows(rows)
             if fixed:
                 self.rows = self.rows.with_fixed(_fixed(fixed, self.rows))
-            self.emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
+            emission = emission.for_rows(self.rows.n_rows, self.rows.n_channels)
+            self.emission = emission.with_spread() if self.rows.spreads else emission
             # Which rows are equal does not depend on learned values: all targets of a model have the same shape.
             self._groups = self.rows.groups(self.emission.weights, "weights" in self.emission.priors)
             _check_shared(self.rows, self.emission)

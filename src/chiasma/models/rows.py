@@ -1,6 +1,7 @@
 """Row: states with their values, and the Markov chain between them; Rows: all rows of a model, in order.
 
-Row k has S_k states; its state s adds w_k * v_k[s] to the level, a number or one for every channel. A column's code
+Row k has S_k states; its state s adds w_k * v_k[s] to the level, a number or one for every channel. If states add noise
+(spread), the level has a second channel for the variance that they add. A column's code
 gives row k a field of ceil(log2 S_k) bits. Rows with the same values, weight and chain cannot be told apart: a target
 counts them (`models.axes`). `SwitchRows` are the rows of `ch.Switches`: rows of two states by number, one per weight of
 the emission.
@@ -44,6 +45,8 @@ class Row(Learnable):
     copies : so many rows of this kind; they are named NAME_1, NAME_2, ...
     fixed : the state at which the row is held. A fixed row costs no state space.
     weight : a factor of all its values: the size of one step where values are 0, 1, 2, ...
+    spread : (S,) standard deviation of the noise that each state adds to that of the emission; numbers or priors. The
+        variances of all rows and of the emission add up.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class Row(Learnable):
     arguments: ClassVar[Mapping[str, Argument]] = {
         "values": Argument("what each state adds to the level.", required=True, takes="list"),
         "weight": Argument("factor of the values."),
+        "spread": Argument("standard deviation of the noise that each state adds.", takes="list"),
     }
 
     def __init__(
@@ -65,9 +69,12 @@ class Row(Learnable):
         copies: int = 1,
         fixed: int | None = None,
         weight: float | Prior = 1.0,
+        spread: npt.ArrayLike | Prior | None = None,
     ):
         self.values = as_floats("values", self._number("values", values))
         self.weight = as_floats("weight", self._number("weight", weight))
+        given = np.zeros(len(self.values)) if spread is None else self._number("spread", spread)
+        self.spread = as_floats("spread", given)
         self.chain = chain
         self.name = name
         self.copies = copies
@@ -85,6 +92,13 @@ class Row(Learnable):
             )
         if self.weight.shape or not np.isfinite(self.weight):
             raise InvalidInput(f"the weight of {called} must be one finite number, got {self.weight.tolist()}")
+        if self.spread.shape != shape[:1] or not np.all((self.spread >= 0) & np.isfinite(self.spread)):
+            raise InvalidInput(
+                f"the spread of {called} must be {shape[0]} standard deviations >= 0, one per state, got "
+                f"{self.spread.tolist()}"
+            )
+        if len(shape) == 2 and self.spreads:
+            raise InvalidInput(f"{called} has values of several channels, which cannot have a spread; leave it out")
         if not is_count(copies):
             raise InvalidInput(f"copies of {called} must be a whole number of at least 1, got {shown(copies)}")
         if fixed is not None and (not _is_whole(fixed) or not 0 <= fixed < self.n_states):
@@ -99,6 +113,8 @@ class Row(Learnable):
             return given
         if isinstance(given, Dirichlet | DirichletRows):
             raise InvalidInput(f"the {name} of a row need not add up to 1; use Normal or LogNormal in place of {given}")
+        if name == "spread" and given.support[0] < np.nextafter(0.0, -1.0):
+            raise InvalidInput(f"the spread of a row is a standard deviation, got the prior {given}; use HalfNormal")
         return self._learned(name, given)
 
     @property
@@ -148,6 +164,11 @@ class Row(Learnable):
         """(S,) or (S, D): its weight times its values."""
         return self.values if self.weight == 1 else self.weight * self.values
 
+    @property
+    def spreads(self) -> bool:
+        """Whether a state adds noise."""
+        return "spread" in self.priors or bool(np.any(self.spread > 0))
+
     def add_slopes(self, weight: Floats, by_add: Floats) -> Floats:
         """Derivatives with respect to `adds`, of its shape, from those with respect to what states add to the level.
 
@@ -172,6 +193,7 @@ class Row(Learnable):
         parts += [] if self.fixed is None else [f"fixed={self.fixed}"]
         weight = self.priors.get("weight", self.weight)
         parts += [] if isinstance(weight, np.ndarray) and weight == 1 else [f"weight={weight}"]
+        parts += [f"spread={self.priors.get('spread', self.spread.tolist())}"] if self.spreads else []
         return f"Row({', '.join([*([] if self.name is None else [repr(self.name)]), *parts])})"
 
 
@@ -298,8 +320,11 @@ class Rows:
             first += row.copies
             if not keys:
                 continue
-            add = np.sum([row.add_slopes(weights[k], by_add[k]) for k in own], axis=0)
+            by_level = [by_add[k][..., 0] if self.spreads else by_add[k] for k in own]
+            add = np.sum([row.add_slopes(weights[k], slope) for k, slope in zip(own, by_level, strict=True)], axis=0)
             slopes: dict[str, Any] = {"values": row.weight * add, "weight": np.sum(row.values * add)}
+            if row.spreads:
+                slopes["spread"] = 2 * row.spread * np.sum([by_add[k][..., 1] for k in own], axis=0)
             if row.chain is not None and row.fixed is None:
                 slopes |= row.chain.slopes(row.n_states, gaps, np.sum([by_matrix[k] for k in own], axis=0))
             for name, key in keys.items():
@@ -345,17 +370,26 @@ class Rows:
         low, high = np.array(self.contributions(weights)).swapaxes(0, 1)
         return high - low, low.sum(axis=0)
 
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether states add noise: their variances are the second channel of a level."""
+        return any(row.spreads for row in self.given)
+
     def contributions(self, weights: Floats) -> list[Floats]:
         """(S_k,) or (S_k, D) what each state of every row adds to the level; weights (K,) or (K, D)."""
-        return [
+        adds = [
             np.multiply.outer(row.adds, weight) if row.n_channels is None else row.adds * weight
             for weight, row in zip(weights, self.rows, strict=True)
         ]
+        if not self.spreads:
+            return adds
+        return [np.stack([own, row.spread**2], axis=-1) for own, row in zip(adds, self.rows, strict=True)]
 
     def weight_slopes(self, weights: Floats, by_add: Sequence[Floats]) -> Floats:
         """(K,) or (K, D) derivatives with respect to the weights, from those with respect to `contributions`."""
         found = []
-        for row, slope in zip(self.rows, by_add, strict=True):
+        for row, own in zip(self.rows, by_add, strict=True):
+            slope = own[..., 0] if self.spreads else own
             if row.n_channels is None:
                 found.append(np.tensordot(row.adds, slope, 1))
             else:

@@ -16,6 +16,8 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import unpack_codes
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
+from chiasma.results import configurations
+from chiasma.results.parameters import adds_of_draws
 from chiasma.types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ def expected_signal(posterior: Posterior, start: int = 0, stop: int | None = Non
 
 
 def _band(posterior: Posterior, every: int, start: int, stop: int, channel: int) -> Band:
-    levels = replace(posterior, draws=posterior.codes[:, ::every, start:stop]).levels().values
+    drawn = replace(posterior, draws=posterior.codes[:, ::every, start:stop])
+    levels = levels_with_spread(drawn)
     learned = bool(posterior.parameters.sizes)
     emission = None if learned else _emission(posterior, 0, 0)
     signal = np.concatenate(
@@ -65,6 +68,21 @@ def _band(posterior: Posterior, every: int, start: int, stop: int, channel: int)
     # Quantiles without interpolation: a level that was drawn, not a value between two of them.
     low, high = np.quantile(signal, [0.05, 0.95], axis=0, method="inverted_cdf")
     return Band(signal.mean(axis=0), low, high)
+
+
+def levels_with_spread(posterior: Posterior) -> Floats:
+    """(C, n, T) or (C, n, T, D) levels of all draws as the emission takes them: with the variances that states add."""
+    model = posterior.model
+    if not isinstance(model, FactorialHMM) or not model.rows.spreads:
+        return np.asarray(posterior.levels().values)
+    codes, layout = posterior.codes, posterior.layout
+    if not model.parameters:
+        assert isinstance(model.emission, Additive)
+        found = configurations.levels_of_rows(codes, layout, model.rows.contributions(model.emission.weights))
+    else:
+        own = posterior.parameters.sel(chain=codes["chain"], draw=codes["draw"])
+        found = configurations.levels_of_draws(codes, layout, adds_of_draws(model, own))
+    return np.asarray(found.values)
 
 
 def _emission(posterior: Posterior, chain: int, draw: int) -> Additive:
@@ -114,8 +132,9 @@ def noise_of_codes(posterior: Posterior, codes: npt.ArrayLike) -> Floats | None:
     assert isinstance(emission, Additive)
     n = max(FEWEST_NOISE_DRAWS, min(NOISE_DRAWS, BLOCK_VALUES // max(level.size, 1)))
     try:
-        y = emission.sample(np.concatenate([level] * n), np.random.default_rng(0)).reshape(n, *level.shape)
-        distance = np.abs(y - emission.expected(level)).mean(axis=0)
+        mean = emission.expected(level)
+        y = emission.sample(np.concatenate([level] * n), np.random.default_rng(0)).reshape(n, *mean.shape)
+        distance = np.abs(y - mean).mean(axis=0)
     except (InvalidInput, NotImplementedError):  # a user's own density
         return None
     return np.asarray(math.sqrt(math.pi / 2) * distance).reshape(len(given), -1)
@@ -128,10 +147,10 @@ def signal_of_rows(posterior: Posterior) -> list[Floats] | None:
         return None
     emission = model.emission
     assert isinstance(emission, Additive)
-    if emission.n_channels is not None:
+    if emission.n_channels is not None and not emission.spreads:
         return None
     try:
-        return [np.asarray(emission.expected(adds) - emission.expected(np.zeros(1))) for adds in _contributions(model)]
+        return [np.asarray(emission.expected(adds) - emission.expected(0 * adds)) for adds in _contributions(model)]
     except InvalidInput:  # a user's own density
         return None
 

@@ -14,7 +14,7 @@ from chiasma.errors import InvalidInput
 from chiasma.models.additive import Additive, filled
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.results.expected import reachable
+from chiasma.results.expected import levels_with_spread, reachable
 from chiasma.results.residuals import (
     Hum,
     LevelNoise,
@@ -177,7 +177,7 @@ def _of_draw(posterior: Posterior, chain: int, draw: int) -> tuple[Floats, Float
     """(T, D) residuals and expected signals of one draw."""
     assert posterior.data is not None
     one = replace(posterior, draws=posterior.codes[chain : chain + 1, draw : draw + 1])
-    level = one.levels().values[0, 0]
+    level = levels_with_spread(one)[0, 0]
     model = posterior.model_at(chain, draw)
     y = _without_offset(model, posterior.data)
     seen = ~np.isnan(y)

@@ -142,6 +142,12 @@ def adds_of_draws(model: FactorialHMM, parameters: xr.Dataset) -> list[xr.DataAr
     return [xr.DataArray(own, coords, ("chain", "draw", "state", "channel")[: own.ndim]) for own in arrays]
 
 
+def signal_level(model: FactorialHMM | Density | None, levels: xr.DataArray) -> xr.DataArray:
+    """Levels without the variances that states add, if they add any."""
+    spreads = isinstance(model, FactorialHMM) and model.rows.spreads
+    return levels.isel(channel=0) if spreads else levels
+
+
 def offset_bands(model: FactorialHMM | Density | None, parameters: xr.Dataset, term: str | None) -> xr.Dataset:
     """Mean and quantiles over the draws of what an offset, or one of its terms, adds to every column."""
     offset = model.offset if isinstance(model, FactorialHMM) else None

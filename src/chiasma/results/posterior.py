@@ -44,6 +44,7 @@ from chiasma.results.parameters import (
     model_at_draw,
     model_at_mean,
     offset_bands,
+    signal_level,
     summarise_parameters,
 )
 from chiasma.results.provenance import RunInfo
@@ -339,7 +340,7 @@ class Posterior:
                 "Table, or its model was not stored (then give it: ch.open_posterior(path, model=model)); rows_on() "
                 "counts the rows that are on"
             )
-        return self._levels(self.codes, weights)
+        return signal_level(self.model, self._levels(self.codes, weights))
 
     def _levels(self, codes: xr.DataArray, weights: Floats | xr.DataArray) -> xr.DataArray:
         assert isinstance(self.model, FactorialHMM)
@@ -575,7 +576,7 @@ class Posterior:
         at_some = summary.some_sites(self.draws)
         series, weights = at_some, self._weights()
         if weights is not None:
-            series = summary.tied(self._levels(at_some, weights))
+            series = summary.tied(signal_level(self.model, self._levels(at_some, weights)))
         elif self.n_rows is not None:
             series = configurations.rows_on(at_some, self.layout)
         judged = (convergence(self.log_joint), convergence(series))

@@ -64,8 +64,8 @@ def _row(row: Row) -> dict[str, Any]:
     chain = None if row.chain is None else {"kind": _name(type(row.chain)), **_parameters(row.chain)}
     whole = {"copies": int(row.copies), "fixed": None if row.fixed is None else int(row.fixed)}
     own = _parameters(row)
-    if own["weight"] == 1:
-        del own["weight"]  # as in runs that were stored before rows had weights
+    if not row.spreads:
+        del own["spread"]
     return {"name": row.name, "chain": chain} | own | whole
 
 

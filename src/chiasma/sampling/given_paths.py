@@ -258,16 +258,17 @@ class GivenPaths:
             return lambda values: on @ weights(values)
         given = zip(self.model.rows.given, self.model.rows.keys, strict=True)
         rows = [
-            (reader(keys.get("values"), row.values), reader(keys.get("weight"), row.weight))
+            tuple(reader(keys.get(name), getattr(row, name)) for name in ("values", "weight", "spread"))
             for row, keys in given
             for _ in range(row.copies)
         ]
 
         def at(values: Floats) -> Floats:
             level: Floats = np.zeros(())
-            for path, weight, (own, factor) in zip(states, weights(values), rows, strict=True):
+            for path, weight, (own, factor, spread) in zip(states, weights(values), rows, strict=True):
                 adds = factor(values) * own(values)
-                level = level + (np.multiply.outer(adds, weight) if adds.ndim == 1 else adds * weight)[path]
+                adds = np.multiply.outer(adds, weight) if adds.ndim == 1 else adds * weight
+                level = level + (np.stack([adds, spread(values) ** 2], axis=-1) if emission.spreads else adds)[path]
             return level
 
         return at
@@ -352,7 +353,7 @@ def _inside(drawn: Any) -> Floats:
 
 def _linear(model: FactorialHMM) -> list[list[Slot]]:
     """Parameters with Normal priors in batches, in each of which the mean of a Gaussian is linear."""
-    if not isinstance(model.emission, Gaussian):
+    if not isinstance(model.emission, Gaussian) or model.emission.spreads:
         return []
     slots = [slot for slot in model.parameters.slots if _is_normal(slot)]
     keys = model.rows.keys
