@@ -26,6 +26,7 @@ from tampering import carried_out, fits, tumours
 import chiasma as ch
 from chiasma.cohort.api import check_cohort
 from chiasma.errors import ChiasmaError
+from chiasma.io.tables import write_table
 from chiasma.storage import store
 from chiasma.storage.reading import read_header
 
@@ -221,6 +222,11 @@ def run(report: Report) -> None:
         tumours(folder, folder / "unused")
         tumour = ["tumour", str(folder / "a.tsv"), "--tables-only", "--clones", "1", "--ploidy", "1.6-2.4"]
         tried(lambda place: command_kills(tumour, place, rng))
+        channel = ch.Row([0, 1.0], ch.Switch(0.02, 0.04), copies=2)
+        _, current = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.25)).simulate(600, seed=1)
+        write_table(folder / "recording.csv", ["time", "current"], zip(np.arange(600) / 1000, current, strict=True))
+        channels = ["channels", str(folder / "recording.csv"), "--channels", "1", "--knots", "1"]
+        tried(lambda place: command_kills([*channels, "--tables-only"], place, rng))
     report.text(
         f"Runs of T = {N_SITES} columns, two chains on two workers, which commit after every piece; cohorts of three "
         "small samples, with their merging. Each is killed after a uniformly random fraction of its time: runs "
