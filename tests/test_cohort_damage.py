@@ -275,8 +275,14 @@ def test_summaries__of_a_store_that_was_damaged_since_it_was_merged(out):
     found = merge_cohort(CohortDirectory(out))
     assert found.summaries().sizes["sample"] == len(NAMES)
     chunk = next(path for path in (out / "cohort.zarr/probability/c").rglob("*") if path.is_file())
+    kept = chunk.read_bytes()
     chunk.unlink()  # zarr alone would read it as missing values
     with pytest.raises(StoreError, match="chiasma cohort merge"):
+        found.summaries()
+    chunk.write_bytes(kept)
+    (out / "cohort.zarr/probability/c/9").mkdir()
+    shutil.copy(chunk, out / "cohort.zarr/probability/c/9/added")  # where values are missing, there is no chunk
+    with pytest.raises(StoreError, match="it was not there"):
         found.summaries()
 
 

@@ -34,6 +34,8 @@ CALLS = {
     "chains": lambda n: ch.sample(MODEL, Y, draws=1, chains=n, progress=False),
     "rungs": lambda n: ch.Ladder.geometric(size=n, hottest=10.0),
     "starts": lambda n: ch.optimise(LEARNED, Y, starts=n, progress=False),
+    "starts of an update": lambda n: ch.Collapsed(starts=n),
+    "harmonics": lambda n: ch.Periodic(50.0, harmonics=n),
 }
 
 

@@ -18,6 +18,8 @@ MOST_CHAINS = 10_000
 MOST_RUNGS = 10_000
 # Climbs of `optimise`: each takes milliseconds at least.
 MOST_STARTS = 1_000_000
+# Of a hum: each has two coefficients per knot.
+MOST_HARMONICS = 10_000
 # Of a simulated genome, which has 3 * 10^9 bases, and of a simulated patient.
 MOST_SITES = 10**8
 MOST_SAMPLES = 1_000

@@ -296,6 +296,9 @@ class CohortDirectory:
             digests = read_sealed(self.merged)["files"]
             for file in (chosen := [name for name in digests if name.startswith(below)]):
                 n_bytes += len(read_with_digest(self.path, file, digests))
+            for file in {path.relative_to(self.path).as_posix() for path in self.store.rglob("*") if path.is_file()}:
+                if file not in digests:  # as a chunk where all values were missing
+                    raise ValueError("it was not there when the samples were merged")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
                 f"{self.path / file} cannot be read ({reason(error)}); write it again: chiasma cohort merge {self.path}"

@@ -27,10 +27,11 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import offsets as kernel
+from chiasma.limits import MOST_HARMONICS
 from chiasma.models.hum import find_mains
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Coefficients, Gamma, Prior
-from chiasma.types import Floats, Integers, as_floats, is_a, is_count, shown
+from chiasma.types import Floats, Integers, as_count, as_floats, is_a, is_count, shown
 
 # The prior of a smoothness lambda is Gamma(1/2, (SMALLEST * scale)^2 / 2): second differences of neighbouring
 # coefficients, 1 / sqrt(lambda), are about SMALLEST times the scale, or any number of times more at little cost.
@@ -112,6 +113,8 @@ class Periodic:
             object.__setattr__(self, "frequency", float(given))
         _check_knots(self.knots)
         _check_scale(self.scale)
+        if is_count(self.harmonics):
+            as_count("harmonics", self.harmonics, most=MOST_HARMONICS)
         numbers = self.numbers
         if not numbers or not all(is_count(n, least=1) for n in numbers) or len(set(numbers)) < len(numbers):
             raise InvalidInput(f"harmonics must be a count or different numbers from 1, got {shown(self.harmonics)}")

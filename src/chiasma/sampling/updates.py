@@ -28,6 +28,7 @@ from chiasma.kernels import gaussian_blocks, sweeps
 from chiasma.kernels.jumps import pick_difference
 from chiasma.kernels.layout import ball_offsets, ball_size
 from chiasma.kernels.transitions import LINEAR_FLOOR
+from chiasma.limits import MOST_STARTS
 from chiasma.models.checked_target import (
     are_rows,
     check_generator,
@@ -39,7 +40,7 @@ from chiasma.models.checked_target import (
 from chiasma.models.target import Target, check_beta, tempered_table
 from chiasma.sampling.differences import Differences, independent_parts, rival_sets
 from chiasma.sampling.loop_sweeps import LoopWork, update_ball, update_block, update_jump, update_row
-from chiasma.types import Floats, Integers, is_a, is_count, shown
+from chiasma.types import Floats, Integers, as_count, is_a, is_count, shown
 
 # Operations per (SIMD) instruction in the tensor pass of a Hamming ball; the dense pass does one.
 TENSOR_LANES = 4
@@ -445,6 +446,9 @@ class Collapsed(Update):
     number: ClassVar[str] = "starts"
     starts: int = 32
     memory: int = MEMORY
+
+    def __post_init__(self) -> None:
+        as_count("starts", self.starts, most=MOST_STARTS)
 
     def steps(self, target: Target) -> list[Step]:
         raise InvalidInput(
