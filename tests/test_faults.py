@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 import chiasma as ch
 import test_store
+from chiasma import cli
 from chiasma.cli import app
 from chiasma.cli.mistakes import printable
 from chiasma.cli.tumour import Job
@@ -296,6 +298,20 @@ def test_names__from_a_data_file_are_only_names(tmp_path, light_pictures):
     tables = [file.read_text().splitlines() for file in out.glob("*.tsv")]
     assert len(tables) > 2
     assert not any(cell.startswith("=") for table in tables for line in table for cell in line.split("\t"))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["cohort", "--help"], ["show", "r\u00e4ume"]])
+def test_main__prints_in_any_locale(words, monkeypatch):
+    """Before, LC_ALL=C on a narrow terminal ended in a UnicodeEncodeError."""
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys, "argv", ["chiasma", *words])
+    monkeypatch.setattr(cli, "listen", lambda: None)
+    streams = [TextIOWrapper(BytesIO(), encoding="ascii") for _ in range(2)]
+    monkeypatch.setattr(sys, "stdout", streams[0])
+    monkeypatch.setattr(sys, "stderr", streams[1])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert sum(stream.buffer.tell() for stream in streams)
 
 
 def test_printable__spells_out_control_characters():
