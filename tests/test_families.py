@@ -11,12 +11,12 @@ from chiasma.tumour.copy_states import CopyStates
 from chiasma.tumour.doubts import tempered
 from chiasma.tumour.families import deciding, doubling, family
 from chiasma.tumour.landscape import Bounds
-from chiasma.tumour.model import Parameters, PiecePosterior
+from chiasma.tumour.model import PiecePosterior, TumourParameters
 from chiasma.tumour.polish import TYPICAL_SHARE, _overdispersion
 from chiasma.tumour.search import halved_and_doubled
 from chiasma.tumour.solutions import CLEARLY, MOST_TEMPERED, _simplest_first, temper_of
 
-OWN = Parameters(purity=0.6, scale=1.0, slack=0.01)
+OWN = TumourParameters(purity=0.6, scale=1.0, slack=0.01)
 DOUBLE = replace(OWN, purity=3 / 7, scale=0.7, doubled=True)
 
 

@@ -7,7 +7,16 @@ import pytest
 from scipy import stats
 
 from chiasma.kernels.copy_paths import cell_likelihoods, forward, fresh_states, posterior, run_evidence
-from chiasma.tumour.model import CELLS, NORMAL_GRID, SLACK_NODES, Columns, Evidence, Noise, Parameters, runs_of
+from chiasma.tumour.model import (
+    CELLS,
+    NORMAL_GRID,
+    SLACK_NODES,
+    CopyColumns,
+    CopyEvidence,
+    DepthNoise,
+    TumourParameters,
+    runs_of,
+)
 
 STARTS, N = np.array([0, 3]), 5
 
@@ -20,7 +29,7 @@ def pieces(alleles=True, seed=3):
     table = -0.5 * ((p - rng.uniform(0.1, 0.5, N)[:, None]) / 0.04) ** 2 + rng.standard_normal((N, 1))
     table[-1] = np.nan
     table = table if alleles else np.empty((N, 0))
-    return Columns(
+    return CopyColumns(
         depth=depth,
         sd=rng.uniform(0.03, 0.06, N),
         power=np.ones(N),
@@ -28,7 +37,7 @@ def pieces(alleles=True, seed=3):
         starts=STARTS,
         middle=np.cumsum(rng.uniform(0.5e6, 4e6, N)),
         change_rate=1e-7,
-        noise=Noise(7.0, 0.5, 1.0, 0.02),
+        noise=DepthNoise(7.0, 0.5, 1.0, 0.02),
         short=np.array([True, False, True, False, False]),
         broad=table - 0.3,
     )
@@ -179,10 +188,10 @@ def test_evidence__with_free_levels_is_that_of_all_paths(alleles):
     """From data to evidence at a node of the interpolation, where it is exact."""
     own = pieces(alleles)
     normal = 1 - np.exp(NORMAL_GRID[0] + 9 * NORMAL_GRID[1])
-    at = Parameters(
+    at = TumourParameters(
         purity=0.6, scale=float(normal / 0.4), slack=float(SLACK_NODES[3]), free=0.2, outliers=0.1, doubled=False
     )
-    evidence = Evidence((own,), 2, doubled=False)
+    evidence = CopyEvidence((own,), 2, doubled=False)
     offset, ends = runs_of(STARTS, N)
     cells = cells_twin(own.depth, own.sd, own.broad, normal, 0.5, 1.0, at.slack, 0.02, CELLS)
     runs = np.empty(9)
@@ -207,6 +216,6 @@ def test_free_levels__do_not_tell_a_genome_from_its_double():
     own = pieces()
     for purity in (0.3, 0.8):
         double = purity / (2 - purity)
-        one = own.free_levels.at(Parameters(purity=purity, scale=0.7, slack=0.01))
-        other = own.free_levels.at(Parameters(purity=double, scale=0.7 * (1 - purity) / (1 - double), slack=0.01))
+        one = own.free_levels.at(TumourParameters(purity=purity, scale=0.7, slack=0.01))
+        other = own.free_levels.at(TumourParameters(purity=double, scale=0.7 * (1 - purity) / (1 - double), slack=0.01))
         np.testing.assert_allclose(one, other, atol=1e-9)

@@ -20,10 +20,10 @@ from chiasma.tumour.analysis import TumourSettings
 from chiasma.tumour.bins import aligned, simulated_bins
 from chiasma.tumour.exports import draws, joint_findings, write_patient
 from chiasma.tumour.model import (
-    Columns,
-    Evidence,
-    Noise,
-    Parameters,
+    CopyColumns,
+    CopyEvidence,
+    DepthNoise,
+    TumourParameters,
     evidence_map,
     likelihoods,
     log_evidence,
@@ -33,7 +33,7 @@ from chiasma.tumour.model import (
     shared_states,
 )
 from chiasma.tumour.pieces import TumourData
-from chiasma.tumour.polish import Lines
+from chiasma.tumour.polish import Coordinates
 from chiasma.tumour.search import with_shared_cuts
 
 KNOWN = [Bounds(clones=(2, 2), purity=purity, ploidy=(1.7, 2.3)) for purity in ((0.7, 0.9), (0.4, 0.6))]
@@ -50,7 +50,7 @@ def columns(seed, alleles, n=6):
     p = np.linspace(0, 0.5, 21)
     table = -0.5 * ((p - rng.uniform(0.1, 0.5, n)[:, None]) / 0.04) ** 2 + rng.standard_normal((n, 1))
     table[-1] = np.nan
-    return Columns(
+    return CopyColumns(
         depth=depth,
         sd=rng.uniform(0.03, 0.06, n),
         power=np.ones(n),
@@ -58,7 +58,7 @@ def columns(seed, alleles, n=6):
         starts=np.array([0, 3]),
         middle=np.array([0.5, 2, 5, 6, 9, 11]) * 1e6,
         change_rate=1e-7,
-        noise=Noise(7.0, 0.5, 1.0 + 0.1 * seed, 0.02),
+        noise=DepthNoise(7.0, 0.5, 1.0 + 0.1 * seed, 0.02),
     )
 
 
@@ -70,7 +70,7 @@ def test_evidence__of_several_samples_is_that_of_the_exact_passes(alleles, fract
     pieces = [columns(seed, own) for seed, own in zip((1, 2), alleles, strict=True)]
     for doubled in (False, True):
         own = [
-            Parameters(purity=purity, scale=scale, slack=slack, fractions=shares, doubled=doubled)
+            TumourParameters(purity=purity, scale=scale, slack=slack, fractions=shares, doubled=doubled)
             for purity, scale, slack, shares in zip((0.6, 0.3), (0.9, 1.1), (0.02, 0.05), fractions, strict=True)
         ]
         expected = exact.log_evidence(model_of(pieces, own, 2), observations_of(pieces))
@@ -89,7 +89,7 @@ def test_evidence__sums_over_all_paths():
         replace(one, **{name: getattr(one, name)[:2] for name in ("depth", "sd", "power", "table", "middle")})
         for one in pieces
     ]
-    own = [Parameters(purity=0.6, scale=0.9, slack=0.02), Parameters(purity=0.2, scale=1.1, slack=0.02)]
+    own = [TumourParameters(purity=0.6, scale=0.9, slack=0.02), TumourParameters(purity=0.2, scale=1.1, slack=0.02)]
     states = shared_states(pieces, False, 2)
     factors = [likelihoods(one, states, at) for one, at in zip(pieces, own, strict=True)]
     each = factors[0][0] * factors[1][0]
@@ -109,7 +109,7 @@ def test_evidence__sums_over_all_paths():
 @pytest.mark.jit_off
 def test_landscape__given_another_sample_is_the_joint_evidence():
     pieces = [columns(1, True), columns(2, True)]
-    own = [Parameters(purity=0.6, scale=0.9, slack=0.02), Parameters(purity=0.3, scale=1.1, slack=0.02)]
+    own = [TumourParameters(purity=0.6, scale=0.9, slack=0.02), TumourParameters(purity=0.3, scale=1.1, slack=0.02)]
     states = shared_states(pieces, False, 2)
     others, constant = likelihoods(pieces[0], states, own[0])
     at = np.array([own[1].purity]), np.array([own[1].scale])
@@ -119,8 +119,8 @@ def test_landscape__given_another_sample_is_the_joint_evidence():
 
 def test_evidence__remembers_likelihoods_of_the_right_sample():
     pieces = [columns(1, True), columns(2, True)]
-    evidence = Evidence(pieces, 2, doubled=False)
-    same = Parameters(purity=0.6, scale=0.9, slack=0.02)
+    evidence = CopyEvidence(pieces, 2, doubled=False)
+    same = TumourParameters(purity=0.6, scale=0.9, slack=0.02)
     other = replace(same, purity=0.3)
     for own in ((same, same), (other, same), (same, other), (same, same)):
         assert evidence.at(own) == log_evidence(pieces, own, 2)
@@ -130,11 +130,13 @@ def test_shares__of_several_samples_are_uniform_over_all_clones():
     """Any clone may be absent. The prior of two subclones is that of the simplex: density 2, by the change of
     variables from the coordinates to the shares.
     """
-    start = [Parameters(purity=0.5, scale=1.0, slack=0.01, fractions=shares) for shares in ((0.2, 0.5), (0.01, 0.98))]
-    line = Lines(tuple(start), [Bounds()] * 2)
+    start = [
+        TumourParameters(purity=0.5, scale=1.0, slack=0.01, fractions=shares) for shares in ((0.2, 0.5), (0.01, 0.98))
+    ]
+    line = Coordinates(tuple(start), [Bounds()] * 2)
     for own, given in zip(line.parameters(line.begin), start, strict=True):
         assert own.fractions == pytest.approx(given.fractions, abs=0.006)
-    part, without = line.slices[0], Lines(tuple(replace(own, fractions=()) for own in start), [Bounds()] * 2)
+    part, without = line.slices[0], Coordinates(tuple(replace(own, fractions=()) for own in start), [Bounds()] * 2)
     free, step = line.begin, 1e-6
     jacobian = np.empty((2, 2))
     for j in range(2):

@@ -47,7 +47,7 @@ from chiasma.tumour.exports import (
 from chiasma.tumour.figures import plot_genome, plot_landscape, plot_solutions, write_figures
 from chiasma.tumour.genome import assembly, assembly_of, find_region
 from chiasma.tumour.landscape import Bounds, survey
-from chiasma.tumour.model import Columns, Noise, Parameters, log_evidence, model_of
+from chiasma.tumour.model import CopyColumns, DepthNoise, TumourParameters, log_evidence, model_of
 from chiasma.tumour.noise import allele_table, nodes, reference
 from chiasma.tumour.page import comparison, write_pages
 from chiasma.tumour.pieces import TumourData, refined
@@ -283,7 +283,7 @@ def columns(alleles=False, n=7):
     p = np.linspace(0, 0.5, 21)
     table = -0.5 * ((p - rng.uniform(0.1, 0.5, n)[:, None]) / 0.04) ** 2 + rng.standard_normal((n, 1))
     table[-1] = np.nan
-    return Columns(
+    return CopyColumns(
         depth=depth,
         sd=rng.uniform(0.03, 0.06, n),
         power=np.ones(n),
@@ -291,7 +291,7 @@ def columns(alleles=False, n=7):
         starts=np.array([0, 3]),
         middle=np.cumsum(rng.uniform(0.5e6, 4e6, n)),
         change_rate=1e-7,
-        noise=Noise(7.0, 0.5, 1.0, 0.02),
+        noise=DepthNoise(7.0, 0.5, 1.0, 0.02),
     )
 
 
@@ -302,15 +302,15 @@ def test_evidence__is_that_of_the_exact_passes(alleles, fractions):
     """The fast kernel sums the same paths as the passes of the model, also where depth or alleles are missing."""
     pieces = columns(alleles)
     for doubled, scale in ((False, 0.9), (True, 0.5)):
-        own = Parameters(purity=0.6, scale=scale, slack=0.02, fractions=fractions, doubled=doubled, foreign=0.03)
+        own = TumourParameters(purity=0.6, scale=scale, slack=0.02, fractions=fractions, doubled=doubled, foreign=0.03)
         expected = exact.log_evidence(model_of((pieces,), (own,), 2), pieces.observations)
         assert log_evidence((pieces,), (own,), 2) == pytest.approx(expected, abs=1e-9)
 
 
 def test_evidence__needs_the_tails_of_pieces():
-    pieces = replace(columns(), noise=Noise(4.0, 0.5, 1.0, 0.02))
+    pieces = replace(columns(), noise=DepthNoise(4.0, 0.5, 1.0, 0.02))
     with pytest.raises(ValueError, match="7 degrees of freedom, got 4"):
-        log_evidence((pieces,), (Parameters(purity=0.6, scale=1.0, slack=0.02),), 2)
+        log_evidence((pieces,), (TumourParameters(purity=0.6, scale=1.0, slack=0.02),), 2)
 
 
 def test_landscape__is_the_evidence_of_states_that_are_more_alike():
@@ -319,14 +319,14 @@ def test_landscape__is_the_evidence_of_states_that_are_more_alike():
     found = survey(pieces, states, Bounds(purity=(0.6, 0.6), ploidy=(1.5, 3.0)), workers=1)
     alike = states.probabilities**0.5
     j = len(found.scales) // 2
-    own = Parameters(purity=0.6, scale=float(found.scales[j]), slack=0.015)
+    own = TumourParameters(purity=0.6, scale=float(found.scales[j]), slack=0.015)
     assert log_evidence((pieces,), (own,), 4, alike / alike.sum()) == pytest.approx(found.log_evidence[0, j], abs=1e-9)
 
 
 def test_subclone__cannot_lose_what_is_not_there():
     """Depth of no copy at all: a subclone that loses a copy of nothing would explain it otherwise."""
     pieces = columns()
-    pure = model_of((pieces,), (Parameters(purity=1.0, scale=1.0, slack=0.02, fractions=(0.3,)),), 4)
+    pure = model_of((pieces,), (TumourParameters(purity=1.0, scale=1.0, slack=0.02, fractions=(0.3,)),), 4)
     lost = pure.emission.log_likelihood(pieces.observations.y, np.array([[0.0, 0.0, 0.0], [-0.3, 0.0, 0.0]]))
     seen = ~np.isnan(pieces.depth)
     assert np.all(np.isfinite(lost[seen, 0]))
@@ -405,7 +405,7 @@ def test_measured_alleles__precision_is_that_of_the_simulation():
     """A first guess that is far off is corrected under an explanation; it is not changed where there are no alleles."""
     truth = tumour()
     mean = 2 * (1 - truth.purity) + truth.purity * truth.mean_copies.mean()
-    own = Parameters(purity=truth.purity, scale=2 / mean, slack=0.005)
+    own = TumourParameters(purity=truth.purity, scale=2 / mean, slack=0.005)
     wrong = TumourData.of(bins_of(truth)).with_allele_noise(400.0)
     found = with_measured_alleles(wrong, 6, [(0.0, (own,))])
     assert 110 < found.alleles.level < 200

@@ -48,7 +48,7 @@ from chiasma.tumour.doubts import (
 from chiasma.tumour.families import decided, family
 from chiasma.tumour.genome import Assembly
 from chiasma.tumour.landscape import Landscape
-from chiasma.tumour.model import Parameters, model_of, observations_of
+from chiasma.tumour.model import TumourParameters, model_of, observations_of
 from chiasma.tumour.pieces import TumourData
 from chiasma.tumour.polish import Explanation
 from chiasma.tumour.segments import CloneState, CopySegment, clone_names, segments
@@ -562,7 +562,7 @@ def vcf_text(
     """VCF 4.4: a record for every segment that is not as in normal cells."""
     bins = data.bins
     lengths = contig_lengths(bins, known)
-    own: Parameters = explanation.parameters
+    own: TumourParameters = explanation.parameters
     lines = [
         "##fileformat=VCFv4.4",
         "##source=chiasma",

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from chiasma.sampling.threads import Pool
 from chiasma.tumour.copy_states import CopyStates
-from chiasma.tumour.model import Columns, Parameters, evidence_map
+from chiasma.tumour.model import CopyColumns, TumourParameters, evidence_map
 from chiasma.types import Floats
 
 LEAST_PURITY, PURITY_STEP = 0.075, 0.025
@@ -76,7 +76,7 @@ def mean_ploidy(purity: Floats, scale: Floats, unit: float) -> Floats:
 
 
 def survey(
-    pieces: Columns,
+    pieces: CopyColumns,
     states: CopyStates,
     bounds: Bounds,
     workers: int = 2,
@@ -84,7 +84,7 @@ def survey(
     power: float = ALIKE,
     foreign: float = 0.0,
 ) -> Landscape:
-    """The landscape of one clone. power: of the probabilities of states. foreign : reads, see `Parameters`."""
+    """The landscape of one clone. power: of the probabilities of states. foreign : reads, see `TumourParameters`."""
     low, high = bounds.purity
     alike = _alike(states, power)
     purities = np.unique(np.clip(np.arange(LEAST_PURITY, 1 + PURITY_STEP / 2, PURITY_STEP), low, high))
@@ -119,7 +119,7 @@ def _alike(states: CopyStates, power: float = ALIKE) -> Floats:
 
 
 def surveys(
-    pieces: Columns,
+    pieces: CopyColumns,
     most: int,
     bounds: Bounds,
     workers: int = 2,
@@ -133,13 +133,13 @@ def surveys(
 
 
 def candidates(
-    pieces: Columns, maps: Mapping[bool, Landscape], most: int, bounds: Bounds, n_clones: int, workers: int = 2
-) -> list[Parameters]:
+    pieces: CopyColumns, maps: Mapping[bool, Landscape], most: int, bounds: Bounds, n_clones: int, workers: int = 2
+) -> list[TumourParameters]:
     """Explanations with so many clones that the pieces support, the best first."""
     seeds = [
         (
             height,
-            Parameters(purity=purity, scale=scale, slack=SLACK, doubled=doubled, free=FREE, outliers=OUTLIERS),
+            TumourParameters(purity=purity, scale=scale, slack=SLACK, doubled=doubled, free=FREE, outliers=OUTLIERS),
         )
         for doubled, own in maps.items()
         for height, purity, scale in own.maxima(N_MAXIMA)
@@ -157,7 +157,7 @@ def candidates(
     return distinct([own for _, own in _first(found, max(near_best, FEWEST))])
 
 
-def _first(found: list[tuple[float, Parameters]], n: int) -> list[tuple[float, Parameters]]:
+def _first(found: list[tuple[float, TumourParameters]], n: int) -> list[tuple[float, TumourParameters]]:
     """The n best, and a few of each kind."""
     ranked = sorted(found, key=lambda one: -one[0])
     kept = ranked[:n]
@@ -166,7 +166,9 @@ def _first(found: list[tuple[float, Parameters]], n: int) -> list[tuple[float, P
     return sorted(dict.fromkeys(kept), key=lambda one: -one[0])
 
 
-def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -> tuple[float, Parameters]:
+def _with_subclone(
+    pieces: CopyColumns, most: int, seed: tuple[float, TumourParameters]
+) -> tuple[float, TumourParameters]:
     """A seed with one subclone more, of the share that suits it best."""
     own = seed[1]
     states = pieces.states(own.doubled, most)
@@ -184,14 +186,16 @@ def _with_subclone(pieces: Columns, most: int, seed: tuple[float, Parameters]) -
     return max(heights), replace(own, fractions=(*own.fractions, share))
 
 
-def _refined(pieces: Columns, most: int, bounds: Bounds, n_steps: int, start: Parameters) -> tuple[float, Parameters]:
+def _refined(
+    pieces: CopyColumns, most: int, bounds: Bounds, n_steps: int, start: TumourParameters
+) -> tuple[float, TumourParameters]:
     """The maximum near a start, or what so many steps reach (more if there are subclones)."""
     states = pieces.states(start.doubled, most)
     alike = _alike(states)
     low, high = bounds.purity
     n_shares = len(start.fractions)
 
-    def at(x: Floats) -> Parameters:
+    def at(x: Floats) -> TumourParameters:
         shares = tuple(float(share) for share in np.clip(x[2:], 0.03, 0.5))
         purity = float(np.clip(x[0], low, high))
         return replace(start, purity=purity, scale=float(np.exp(x[1])), fractions=shares)
@@ -213,16 +217,16 @@ def _refined(pieces: Columns, most: int, bounds: Bounds, n_steps: int, start: Pa
     return -float(found.fun), at(found.x)
 
 
-def distinct(ranked: Sequence[Parameters]) -> list[Parameters]:
+def distinct(ranked: Sequence[TumourParameters]) -> list[TumourParameters]:
     """Without explanations that are near a better one."""
-    kept: list[Parameters] = []
+    kept: list[TumourParameters] = []
     for own in ranked:
         if not any(near(own, other) for other in kept):
             kept.append(own)
     return kept
 
 
-def near(one: Parameters, other: Parameters) -> bool:
+def near(one: TumourParameters, other: TumourParameters) -> bool:
     """Whether two explanations are one."""
     return (
         one.doubled == other.doubled

@@ -69,7 +69,7 @@ SLACK_NODES = 0.0025 * 2.0 ** np.arange(N_SLACKS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class TumourParameters:
     """An explanation in numbers.
 
     purity : share of tumour cells. scale : depth of two copies. slack : relative error of the level of a piece.
@@ -99,7 +99,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Noise:
+class DepthNoise:
     """Of depth: df degrees of freedom, growth with the level, the mean depth, P(a long column is unexplained)."""
 
     df: float
@@ -109,7 +109,7 @@ class Noise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class CopyColumns:
     """Bins or pieces (T,), ready for the model.
 
     depth, its standard error sd at mean depth, NaN: missing; power : weight of its log-likelihood.
@@ -126,7 +126,7 @@ class Columns:
     starts: Integers
     middle: Floats
     change_rate: float
-    noise: Noise
+    noise: DepthNoise
     short: np.ndarray | None = None
     broad: Floats | None = None
     nodes: dict[tuple[int, int], Floats] = field(default_factory=dict, repr=False, compare=False)
@@ -204,10 +204,10 @@ class FreeLevels:
     """Log evidence (P,) of all runs of pieces of one sample, each at one free level (`chiasma.kernels.copy_paths`).
 
     It depends on the depth of the normal cells, relative to the mean, and on the slack: it is computed at nodes of both
-    when they are needed, and interpolated. It is relative to the constant of `Columns.scaled_table`.
+    when they are needed, and interpolated. It is relative to the constant of `CopyColumns.scaled_table`.
     """
 
-    def __init__(self, pieces: Columns):
+    def __init__(self, pieces: CopyColumns):
         self.pieces = pieces
         self.offset, self.ends = runs_of(pieces.starts, len(pieces.depth))
         self._known = pieces.nodes
@@ -224,7 +224,7 @@ class FreeLevels:
         self.first, self.last = first, last
         self._more = more[last + 1] - more[first]
 
-    def at(self, own: Parameters) -> Floats:
+    def at(self, own: TumourParameters) -> Floats:
         """(P,) interpolated."""
         noise = self.pieces.noise
         x = node_of(own.scale * (1 - own.purity) / noise.unit, NORMAL_GRID)
@@ -265,7 +265,7 @@ def runs_of(starts: Integers, n: int) -> tuple[Integers, Integers]:
     return np.append(0, np.cumsum(ends - np.arange(n))[:-1]), ends
 
 
-def shared_states(samples: Sequence[Columns], doubled: bool, most: int) -> CopyStates:
+def shared_states(samples: Sequence[CopyColumns], doubled: bool, most: int) -> CopyStates:
     """The states of clones that these samples share: they tell alleles apart if one of the samples does."""
     return _states(most, any(one.has_alleles for one in samples), doubled)
 
@@ -277,7 +277,7 @@ def _states(most: int, alleles: bool, doubled: bool) -> CopyStates:
 
 
 class CopyNumber(Additive):
-    """Depth and alleles of a column, given copies per cell: levels (N, 3), y as `Columns.observations` has it.
+    """Depth and alleles of a column, given copies per cell: levels (N, 3), y as `CopyColumns.observations` has it.
 
     own : scale, slack and foreign reads. least : least copies per cell of either allele, those of normal cells; a
     subclone cannot lose what is not there.
@@ -286,12 +286,12 @@ class CopyNumber(Additive):
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     in_settings = False
 
-    def __init__(self, own: Parameters, noise: Noise, least: Floats):
+    def __init__(self, own: TumourParameters, noise: DepthNoise, least: Floats):
         super().__init__(None)
         self.own, self.noise, self.least = own, noise, least
 
     def check(self, data: Observations) -> None:
-        """The columns of y are made by `Columns`."""
+        """The columns of y are made by `CopyColumns`."""
 
     def log_likelihood(self, y: Floats, level: Floats) -> Floats:
         out = np.zeros((len(y), len(level)))
@@ -332,7 +332,7 @@ class Samples(Additive):
         self.parts, self.ends = tuple(parts), np.cumsum(widths)
 
     def check(self, data: Observations) -> None:
-        """The columns of y are made by `Columns`."""
+        """The columns of y are made by `CopyColumns`."""
 
     def log_likelihoods(self, y: Floats, level: Floats) -> list[Floats]:
         """Those of every sample by itself."""
@@ -351,7 +351,10 @@ class Samples(Additive):
 
 
 def model_of(
-    samples: Sequence[Columns], parameters: Sequence[Parameters], most: int, probabilities: Floats | None = None
+    samples: Sequence[CopyColumns],
+    parameters: Sequence[TumourParameters],
+    most: int,
+    probabilities: Floats | None = None,
 ) -> FactorialHMM:
     """The model at these parameters: normal cells, the main clone, and the changes of subclones.
 
@@ -374,7 +377,7 @@ def model_of(
     return FactorialHMM(rows=rows, emission=emission)
 
 
-def observations_of(samples: Sequence[Columns]) -> Observations:
+def observations_of(samples: Sequence[CopyColumns]) -> Observations:
     """The data of all samples on their columns, for `model_of`."""
     first = samples[0].observations
     return Observations(np.hstack([one.observations.y for one in samples]), first.starts, first.gaps)
@@ -422,7 +425,7 @@ def seen_fraction(copies: Floats, foreign: float) -> Floats:
     return np.asarray(0.5 - (1 - foreign) * (0.5 - fraction))
 
 
-def likelihoods(pieces: Columns, states: CopyStates, own: Parameters) -> tuple[Floats, float]:
+def likelihoods(pieces: CopyColumns, states: CopyStates, own: TumourParameters) -> tuple[Floats, float]:
     """(C, N) likelihood of the pieces of one sample in all joint states, and the log of a factor that is left out."""
     joint = JointStates.of(states, own.fractions, states.probabilities)
     table, flat, constant, _ = pieces.scaled_table
@@ -454,7 +457,7 @@ class PiecePosterior:
     fit: Floats
 
 
-class Evidence:
+class CopyEvidence:
     """log p(depth, alleles | parameters) of the pieces of samples, all copy-number paths summed.
 
     The same as the exact passes give for `model_of`, but much faster. Likelihoods of the last few parameters are kept:
@@ -465,22 +468,22 @@ class Evidence:
     probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
     """
 
-    def __init__(self, samples: Sequence[Columns], most: int, doubled: bool, probabilities: Floats | None = None):
+    def __init__(self, samples: Sequence[CopyColumns], most: int, doubled: bool, probabilities: Floats | None = None):
         self.samples, self.states = samples, shared_states(samples, doubled, most)
         self.probabilities = self.states.probabilities if probabilities is None else probabilities
         self.offset, self.ends = runs_of(samples[0].starts, len(samples[0].depth))
-        self._known: dict[tuple[int, Parameters], tuple[Floats, float]] = {}
-        self._known_runs: dict[tuple[int, Parameters], Floats] = {}
+        self._known: dict[tuple[int, TumourParameters], tuple[Floats, float]] = {}
+        self._known_runs: dict[tuple[int, TumourParameters], Floats] = {}
 
-    def _likelihoods(self, number: int, own: Parameters) -> tuple[Floats, float]:
+    def _likelihoods(self, number: int, own: TumourParameters) -> tuple[Floats, float]:
         key = (number, replace(own, free=0.0))
         if key not in self._known:
             self._make_room(self._known)
             self._known[key] = likelihoods(self.samples[number], self.states, own)
         return self._known[key]
 
-    def _runs(self, number: int, own: Parameters) -> Floats:
-        key = (number, Parameters(purity=own.purity, scale=own.scale, slack=own.slack))
+    def _runs(self, number: int, own: TumourParameters) -> Floats:
+        key = (number, TumourParameters(purity=own.purity, scale=own.scale, slack=own.slack))
         if key not in self._known_runs:
             self._make_room(self._known_runs)
             levels = self.samples[number].free_levels
@@ -488,12 +491,12 @@ class Evidence:
             self._known_runs[key] = levels.at(own)
         return self._known_runs[key]
 
-    def _make_room(self, known: dict[tuple[int, Parameters], Any]) -> None:
+    def _make_room(self, known: dict[tuple[int, TumourParameters], Any]) -> None:
         """Forget what has been known longest. A cache of bound methods would keep this object, and megabytes, alive."""
         if len(known) >= KEPT_LIKELIHOODS * len(self.samples):
             del known[next(iter(known))]
 
-    def _parts(self, parameters: Sequence[Parameters]) -> tuple[Floats, Floats, JointStates, Floats, float]:
+    def _parts(self, parameters: Sequence[TumourParameters]) -> tuple[Floats, Floats, JointStates, Floats, float]:
         """Likelihoods of the first sample, of the others together, the joint states, the runs, the constant."""
         found = [self._likelihoods(number, own) for number, own in enumerate(parameters)]
         free = parameters[0].free if all(one.broad is not None for one in self.samples) else 0.0
@@ -506,14 +509,14 @@ class Evidence:
             runs = np.sum(each, axis=0)
         return first, others, joint, runs, float(sum(constant for _, constant in found))
 
-    def at(self, parameters: Sequence[Parameters]) -> float:
+    def at(self, parameters: Sequence[TumourParameters]) -> float:
         look()
         first, others, joint, runs, constant = self._parts(parameters)
         stay = self.samples[0].stay
         total = forward(first, others, stay, joint.probabilities, joint.sizes, runs, self.offset, self.ends)
         return float(total + constant)
 
-    def outliers(self, number: int, own: Parameters, found: PiecePosterior) -> Floats:
+    def outliers(self, number: int, own: TumourParameters, found: PiecePosterior) -> Floats:
         """(C,) posterior probability that a piece of this sample is an outlier; not within a free level."""
         every, _ = self._likelihoods(number, own)
         pieces = self.samples[number]
@@ -522,7 +525,7 @@ class Evidence:
         share = np.divide(outside[:, None], every, out=np.zeros_like(every), where=every > 0)
         return np.where(np.isnan(pieces.depth), 0.0, (found.joint * share).sum(axis=1))
 
-    def homozygous_runs(self, number: int, own: Parameters, found: PiecePosterior, share: float) -> Floats:
+    def homozygous_runs(self, number: int, own: TumourParameters, found: PiecePosterior, share: float) -> Floats:
         """(C,) posterior probability that a piece of this sample is a germline run of homozygosity, not within a free
         level. share : its prior, of which the table is a mixture.
         """
@@ -533,7 +536,7 @@ class Evidence:
         runs = np.minimum(share * np.exp(np.minimum(table[:, :1] - table[:, node], 0.0 - np.log(share))), 1.0)
         return np.nan_to_num((found.joint * runs).sum(axis=1))
 
-    def posterior(self, parameters: Sequence[Parameters]) -> PiecePosterior:
+    def posterior(self, parameters: Sequence[TumourParameters]) -> PiecePosterior:
         """What the pieces are."""
         every, others, joint, runs, _ = self._parts(parameters)
         every = every * others if len(others) else every
@@ -566,14 +569,17 @@ class Evidence:
 
 
 def log_evidence(
-    samples: Sequence[Columns], parameters: Sequence[Parameters], most: int, probabilities: Floats | None = None
+    samples: Sequence[CopyColumns],
+    parameters: Sequence[TumourParameters],
+    most: int,
+    probabilities: Floats | None = None,
 ) -> float:
-    """The evidence of the pieces of samples at one set of parameters, see `Evidence`."""
-    return Evidence(samples, most, parameters[0].doubled, probabilities).at(parameters)
+    """The evidence of the pieces of samples at one set of parameters, see `CopyEvidence`."""
+    return CopyEvidence(samples, most, parameters[0].doubled, probabilities).at(parameters)
 
 
 def evidence_map(
-    pieces: Columns,
+    pieces: CopyColumns,
     states: CopyStates,
     probabilities: Floats,
     shares: Sequence[float],
@@ -588,7 +594,7 @@ def evidence_map(
     """(P, Q) log evidence at purities (P,) and scales (Q,); probabilities (S,) of the states of the main clone.
 
     others (C, N) : likelihoods of other samples with the same clones, see `likelihoods`. free, outliers, foreign : see
-    `Parameters`; the slack of free levels is rounded.
+    `TumourParameters`; the slack of free levels is rounded.
     """
     levels = pieces.free_levels if free else None
     joint = JointStates.of(states, shares, probabilities * (1 - (free if levels else 0.0)))
@@ -604,7 +610,7 @@ def evidence_map(
     return out + constant
 
 
-def _noise_of(pieces: Columns, slack: float) -> tuple[float, float, float]:
+def _noise_of(pieces: CopyColumns, slack: float) -> tuple[float, float, float]:
     """Growth, unit, slack, for the kernels."""
     noise = pieces.noise
     if noise.df != PIECE_DF:

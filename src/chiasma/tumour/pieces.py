@@ -16,7 +16,7 @@ import numpy as np
 
 from chiasma.kernels.copy_number import four_nodes
 from chiasma.tumour.bins import Bins
-from chiasma.tumour.model import PIECE_DF, Columns, Noise
+from chiasma.tumour.model import PIECE_DF, CopyColumns, DepthNoise
 from chiasma.tumour.noise import (
     FOREIGN_SPREAD,
     PLAUSIBLE,
@@ -106,7 +106,7 @@ class TumourData:
     def _table(self) -> Floats:
         return np.empty((self.bins.n_bins, 0)) if self.alleles is None else self.alleles.log_lik
 
-    def columns(self, slack: float, weight: Floats | None = None, known: Floats | None = None) -> Columns:
+    def columns(self, slack: float, weight: Floats | None = None, known: Floats | None = None) -> CopyColumns:
         """The bins. A bin counts so much that a segment is not known better than the slack of its level allows.
 
         weight (T,) : of a bin in the likelihood, on top of that; known (T,) : of its alleles. Default: one.
@@ -117,7 +117,7 @@ class TumourData:
         variance = (noise.sd / noise.unit) ** 2 / bins.weight
         inflation = noise.inflation + per_piece * slack**2 / variance
         weight = np.ones(bins.n_bins) if weight is None else weight
-        return Columns(
+        return CopyColumns(
             depth=bins.depth,
             sd=noise.sd / np.sqrt(bins.weight),
             power=weight / inflation,
@@ -125,7 +125,7 @@ class TumourData:
             starts=bins.starts,
             middle=bins.middle,
             change_rate=noise.change_rate,
-            noise=Noise(noise.df, noise.growth, noise.unit),
+            noise=DepthNoise(noise.df, noise.growth, noise.unit),
         )
 
     def of_pieces(self, values: Floats) -> Floats:
@@ -151,25 +151,25 @@ class TumourData:
         return np.array(found)
 
     @cached_property
-    def pieces(self) -> Columns:
+    def pieces(self) -> CopyColumns:
         """The pieces, with the usual slack of minor allele fractions."""
         return self.pieces_with(USUAL_FRACTION_SLACK)
 
-    def pieces_with(self, fraction_slack: float) -> Columns:
+    def pieces_with(self, fraction_slack: float) -> CopyColumns:
         """The pieces; free levels of all slacks are computed once."""
         if fraction_slack not in self._made:
             self._made[fraction_slack] = self._pieces_with(fraction_slack)
         return self._made[fraction_slack]
 
     @cached_property
-    def _made(self) -> dict[float, Columns]:
+    def _made(self) -> dict[float, CopyColumns]:
         return {}
 
     @cached_property
     def _nodes(self) -> dict[float, dict[tuple[int, int], Floats]]:
         return defaultdict(dict)
 
-    def _pieces_with(self, fraction_slack: float) -> Columns:
+    def _pieces_with(self, fraction_slack: float) -> CopyColumns:
         broad = max(fraction_slack, FREE_FRACTION_SLACK)
         known, bins, cuts = self.reference, self.bins, self.cuts
         seen = ~np.isnan(bins.depth)
@@ -185,7 +185,7 @@ class TumourData:
         length = np.add.reduceat((bins.end - bins.start).astype(float), cuts)
         if not bins.segments:
             length = np.maximum(length, bins.end[np.append(cuts[1:], bins.n_bins) - 1] - bins.start[cuts])
-        return Columns(
+        return CopyColumns(
             depth=depth,
             sd=np.where(mass > 0, sd, 1.0),
             power=np.ones(len(cuts)),
@@ -193,7 +193,7 @@ class TumourData:
             starts=np.flatnonzero(np.isin(cuts, bins.starts)),
             middle=np.add.reduceat(bins.middle, cuts) / size,
             change_rate=known.change_rate,
-            noise=Noise(PIECE_DF, known.growth, known.unit, UNEXPLAINED),
+            noise=DepthNoise(PIECE_DF, known.growth, known.unit, UNEXPLAINED),
             short=length < SHORT,
             broad=self._with_runs(_with_slack(self._summed, broad)),
             nodes=self._nodes[broad],

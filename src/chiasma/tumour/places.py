@@ -78,7 +78,7 @@ def _counts_from_one(start: Integers, end: Integers) -> bool:
     return width > 1 and float(np.mean((start % width == 1) & (end % width == 0))) > 0.9
 
 
-class Lines(Protocol):
+class LocatedLines(Protocol):
     """Something that knows the numbers of its lines, and names them in errors."""
 
     @property
@@ -97,7 +97,7 @@ class NumberedLines(NamedTuple):
         return InvalidInput(f"{self.path}, line {self.lines[row]}: {message}")
 
 
-def in_order(sheet: Lines, labels: Labels, start: Integers, end: Integers, repeats: bool = False) -> Labels:
+def in_order(sheet: LocatedLines, labels: Labels, start: Integers, end: Integers, repeats: bool = False) -> Labels:
     """The chromosomes, each in one spelling. Raises InvalidInput if lines are not sorted.
 
     repeats : whether lines may have the position of the one before.

@@ -21,10 +21,10 @@ from chiasma.tumour.copy_states import CopyStates, learned, log_average
 from chiasma.tumour.landscape import Bounds
 from chiasma.tumour.model import (
     LEAST_RUN,
-    Columns,
-    Evidence,
-    Parameters,
+    CopyColumns,
+    CopyEvidence,
     PiecePosterior,
+    TumourParameters,
     log_evidence,
     model_of,
     observations_of,
@@ -72,7 +72,7 @@ class Explanation:
     homozygosity.
     """
 
-    parameters: Parameters
+    parameters: TumourParameters
     log_evidence: float
     log_likelihood: float
     fits: Floats
@@ -124,7 +124,7 @@ class Explanation:
 
 
 # An entry for every sample of a patient.
-Joint = tuple[Parameters, ...]
+Joint = tuple[TumourParameters, ...]
 Explained = tuple[Explanation, ...]
 
 
@@ -132,8 +132,8 @@ def rough_climb(
     samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], start: Joint
 ) -> tuple[float, Joint]:
     """The height that a few steps reach, and where."""
-    line = Lines(start, bounds)  # foreign reads are as usual
-    evidence = Evidence([data.pieces for data in samples], most, start[0].doubled)
+    line = Coordinates(start, bounds)  # foreign reads are as usual
+    evidence = CopyEvidence([data.pieces for data in samples], most, start[0].doubled)
 
     def height(x: Floats) -> float:
         return evidence.at(line.parameters(x)) + line.log_prior(x)
@@ -149,7 +149,7 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
     """
     pieces, fraction_slacks = [data.pieces for data in samples], [0.0] * len(samples)
     states = shared_states(pieces, start[0].doubled, most)
-    line = Lines(start, bounds, [data.foreign_spread for data in samples])
+    line = Coordinates(start, bounds, [data.foreign_spread for data in samples])
     probabilities, free, steps = states.probabilities, line.begin, line.steps
     for turn in range(TURNS):
         own = line.parameters(free)
@@ -159,9 +159,9 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
                     fraction_slacks[number], pieces = _best_fraction_slack(
                         data, number, pieces, own, most, probabilities
                     )
-            evidence = Evidence(pieces, most, start[0].doubled, probabilities)
+            evidence = CopyEvidence(pieces, most, start[0].doubled, probabilities)
             probabilities = learned(states, _segment_counts(evidence.posterior(own), pieces[0].starts))
-        evidence = Evidence(pieces, most, start[0].doubled, probabilities)
+        evidence = CopyEvidence(pieces, most, start[0].doubled, probabilities)
 
         def height(x: Floats, at: Callable[[Joint], float] = evidence.at) -> float:
             return at(line.parameters(x)) + line.log_prior(x)
@@ -232,7 +232,7 @@ def _log_usual(ploidy: float) -> float:
 
 
 def _on_bins(
-    data: TumourData, evidence: Evidence, number: int, own: Parameters, found: PiecePosterior
+    data: TumourData, evidence: CopyEvidence, number: int, own: TumourParameters, found: PiecePosterior
 ) -> tuple[Floats, Floats]:
     """(T,) probability that a bin has a free level, and that its alleles are not those of a run of homozygosity."""
     known = np.ones(len(found.free))
@@ -241,7 +241,7 @@ def _on_bins(
     return data.of_pieces(found.free), data.of_pieces(known)
 
 
-def _overdispersion(pieces: Columns, found: PiecePosterior, outside: Floats) -> float:
+def _overdispersion(pieces: CopyColumns, found: PiecePosterior, outside: Floats) -> float:
     """How many times as many segments as the typical shares expect are unexplained: free levels and outliers, of these
     and all changes. One of either is added: few segments do not make a ratio.
     """
@@ -256,7 +256,7 @@ def _overdispersion(pieces: Columns, found: PiecePosterior, outside: Floats) -> 
 
 
 def _states_about(
-    data: TumourData, pieces: Columns, own: Parameters, states: CopyStates, found: PiecePosterior
+    data: TumourData, pieces: CopyColumns, own: TumourParameters, states: CopyStates, found: PiecePosterior
 ) -> Floats:
     """(C, S) whole states about the free level of every piece, so that their mean is that level."""
     out = np.zeros(found.main.shape)
@@ -281,7 +281,7 @@ def _states_about(
     return out / out.sum(axis=1, keepdims=True)
 
 
-def _copies(level: float, minor: float, own: Parameters) -> tuple[float, float]:
+def _copies(level: float, minor: float, own: TumourParameters) -> tuple[float, float]:
     """Copies per tumour cell of the major and the minor allele at a depth and a minor fraction; of all and 0 if that is
     NaN.
     """
@@ -294,7 +294,7 @@ def _copies(level: float, minor: float, own: Parameters) -> tuple[float, float]:
     return total - low, low
 
 
-class Lines:
+class Coordinates:
     """The parameters of all samples as one vector on the real line.
 
     spreads : of the shares of foreign reads; 0: not learned. blocks : the numbers of coordinates that depend on each
@@ -302,7 +302,7 @@ class Lines:
     """
 
     def __init__(self, start: Joint, bounds: Sequence[Bounds], spreads: Sequence[float] | None = None):
-        kind = _Line if len(start) == 1 else _SharedLine
+        kind = _SampleCoordinates if len(start) == 1 else _SharedCoordinates
         given = zip(start, bounds, spreads or [0.0] * len(start), strict=True)
         self._each = [kind(own, bound, spread, not i) for i, (own, bound, spread) in enumerate(given)]
         self.begin = np.concatenate([one.begin for one in self._each])
@@ -321,13 +321,13 @@ class Lines:
         return sum(one.log_prior(free[part]) for one, part in zip(self._each, self.slices, strict=True))
 
 
-class _Line:
+class _SampleCoordinates:
     """Parameters as a vector on the real line: log scale, log slack, purity (unless it is fixed), foreign reads (if
     they are learned) in units of their spread, logit of the share of outliers, of the first sample also of free levels,
     shares of subclones.
     """
 
-    def __init__(self, start: Parameters, bounds: Bounds, spread: float = 0.0, first: bool = True):
+    def __init__(self, start: TumourParameters, bounds: Bounds, spread: float = 0.0, first: bool = True):
         self.start, self.bounds, self.spread = start, bounds, spread
         self.fixed = bounds.purity[0] == bounds.purity[1]
         purity = [] if self.fixed else [_to_line(start.purity, *bounds.purity)]
@@ -349,7 +349,7 @@ class _Line:
             ]
         )
 
-    def parameters(self, free: Floats) -> Parameters:
+    def parameters(self, free: Floats) -> TumourParameters:
         purity = self.bounds.purity[0] if self.fixed else float(_between(free[PURITY], *self.bounds.purity))
         scale, slack = (float(np.exp(x)) for x in np.clip(free[:2], -50, 50))
         outliers, *more = (float(expit(x)) for x in free[self.odd])
@@ -389,7 +389,7 @@ class _Line:
         return float(sum(_log_uniform(x) + np.log(3) + 2 * log_expit(-x) for x in free))
 
 
-class _SharedLine(_Line):
+class _SharedCoordinates(_SampleCoordinates):
     """The same for a sample of several: any clone may be absent from it, the main one, too. So the shares of all
     clones are uniform over all that add up to one. Coordinates break off a stick: each is the share of a subclone in
     what the subclones before it have left.
@@ -412,8 +412,8 @@ class _SharedLine(_Line):
 
 
 def _best_fraction_slack(
-    data: TumourData, number: int, pieces: Sequence[Columns], own: Joint, most: int, probabilities: Floats
-) -> tuple[float, list[Columns]]:
+    data: TumourData, number: int, pieces: Sequence[CopyColumns], own: Joint, most: int, probabilities: Floats
+) -> tuple[float, list[CopyColumns]]:
     """The slack of minor allele fractions of one sample with the highest evidence, and the pieces with it."""
     every = [
         (slack, [*pieces[:number], data.pieces_with(slack), *pieces[number + 1 :]]) for slack in data.fraction_slacks

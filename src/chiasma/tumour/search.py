@@ -20,7 +20,15 @@ from chiasma.sampling.threads import Pool
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.copy_states import CopyStates
 from chiasma.tumour.landscape import Bounds, candidates, near, surveys
-from chiasma.tumour.model import Columns, Evidence, Parameters, evidence_map, likelihoods, log_evidence, shared_states
+from chiasma.tumour.model import (
+    CopyColumns,
+    CopyEvidence,
+    TumourParameters,
+    evidence_map,
+    likelihoods,
+    log_evidence,
+    shared_states,
+)
 from chiasma.tumour.pieces import TumourData
 from chiasma.tumour.polish import Explained, Joint, rough_climb
 from chiasma.tumour.pooling import pooled
@@ -100,7 +108,7 @@ class Search:
 
     def _hopeful(self, starts: Sequence[Joint]) -> list[Joint]:
         """The best starts, and some of each kind, doubled or not."""
-        at = {doubled: Evidence(self.pieces, self.most, doubled) for doubled in (False, True)}
+        at = {doubled: CopyEvidence(self.pieces, self.most, doubled) for doubled in (False, True)}
         ranked = sorted(starts, key=lambda joint: -at[joint[0].doubled].at(joint))
         kept = ranked[:N_STARTS]
         for doubled in (False, True):
@@ -123,11 +131,11 @@ class Search:
         found = candidates(self.pieces[number], self.maps[number], self.most, bounds, n_clones, self.workers)
         return rough_explanations(data, self.most, bounds, found, self.pool)
 
-    def _best_alone(self, number: int, n_clones: int) -> list[Parameters]:
+    def _best_alone(self, number: int, n_clones: int) -> list[TumourParameters]:
         """The same without heights, the best first."""
         return [own for (own,) in chosen_alone(self._alone(number, n_clones))]
 
-    def _extended(self, task: tuple[int, Parameters]) -> Joint:
+    def _extended(self, task: tuple[int, TumourParameters]) -> Joint:
         """An explanation of one sample with the purities and scales that suit it best in the others."""
         number, own = task
         states = shared_states(self.pieces, own.doubled, self.most)
@@ -164,7 +172,7 @@ class Search:
         """The best shares of some subclones, one sample after the other, and their evidence."""
         if not subclones:
             return 0.0, joint
-        evidence = Evidence(self.pieces, self.most, joint[0].doubled)
+        evidence = CopyEvidence(self.pieces, self.most, joint[0].doubled)
         best = evidence.at(joint)
         for _ in range(SHARE_TURNS):
             before = best
@@ -232,7 +240,7 @@ def surveyed(
 
 
 def rough_explanations(
-    data: TumourData, most: int, bounds: Bounds, found: Sequence[Parameters], pool: Pool
+    data: TumourData, most: int, bounds: Bounds, found: Sequence[TumourParameters], pool: Pool
 ) -> list[tuple[float, Joint]]:
     """Candidates of one sample and their aliases after a few steps, with their heights."""
     begun = list(pool.map(partial(rough_climb, (data,), most, (bounds,)), [(own,) for own in found]))
@@ -294,11 +302,11 @@ def distinct_joint(ranked: Iterable[Joint]) -> list[Joint]:
     return kept
 
 
-def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bounds) -> list[Parameters]:
+def _aliases(rough: list[tuple[float, TumourParameters]], data: TumourData, bounds: Bounds) -> list[TumourParameters]:
     """Explanations with the same levels of depth as the best ones: every copy number doubled or halved, or, where there
     are no alleles, shifted by one. Depth alone cannot tell them apart.
     """
-    found: list[Parameters] = []
+    found: list[TumourParameters] = []
     taken = [own for _, own in rough]
     for _, own in sorted(rough, key=lambda one: -one[0])[:N_ALIASED]:
         shifts = [] if data.has_alleles else [(1.0, -0.5), (1.0, 0.5)]
@@ -310,7 +318,9 @@ def _aliases(rough: list[tuple[float, Parameters]], data: TumourData, bounds: Bo
     return found
 
 
-def _alias(own: Parameters, factor: float, shift: float, doubled: bool, bounds: Bounds) -> Parameters | None:
+def _alias(
+    own: TumourParameters, factor: float, shift: float, doubled: bool, bounds: Bounds
+) -> TumourParameters | None:
     """The same levels with copies apart by `factor` of their steps of depth, and shifted by some copies of them; None
     if the purity is out of bounds. Half the step: every copy number is doubled.
     """
@@ -335,7 +345,7 @@ def halved_and_doubled(found: Sequence[Explained], bounds: Sequence[Bounds]) -> 
     return aliases
 
 
-def _combined(alone: Sequence[Sequence[Parameters]], doubled: bool) -> list[Joint]:
+def _combined(alone: Sequence[Sequence[TumourParameters]], doubled: bool) -> list[Joint]:
     """The best explanations of the samples by themselves side by side, then others of one sample at a time; without
     their subclones.
     """
@@ -363,7 +373,7 @@ def _chosen_together(rough: Sequence[tuple[float, Joint]], n_clones: int) -> lis
 def _far_apart(ranked: Sequence[Joint]) -> list[Joint]:
     """Without explanations with about the purities and shares of a better one."""
 
-    def alike(one: Parameters, other: Parameters) -> bool:
+    def alike(one: TumourParameters, other: TumourParameters) -> bool:
         shares = zip(one.fractions, other.fractions, strict=True)
         return abs(one.purity - other.purity) < OTHER_PURITY and all(abs(a - b) < OTHER_SHARE for a, b in shares)
 
@@ -375,7 +385,7 @@ def _far_apart(ranked: Sequence[Joint]) -> list[Joint]:
     return kept
 
 
-def _with_new(own: Parameters, share: float) -> Parameters:
+def _with_new(own: TumourParameters, share: float) -> TumourParameters:
     """A sample with a subclone more, in place of a share of all other clones."""
     return replace(own, fractions=(*(other * (1 - share) for other in own.fractions), share))
 
@@ -388,7 +398,7 @@ def _with_share(joint: Joint, number: int, subclone: int, share: float) -> Joint
     return (*joint[:number], replace(joint[number], fractions=fractions), *joint[number + 1 :])
 
 
-def _of_main_clone(pieces: Columns, states: CopyStates, own: Parameters) -> Floats:
+def _of_main_clone(pieces: CopyColumns, states: CopyStates, own: TumourParameters) -> Floats:
     """(C, S) likelihood of a sample in the states of the main clone, averaged over the changes of its subclones."""
     found, _ = likelihoods(pieces, states, own)
     for _ in own.fractions:
@@ -396,7 +406,9 @@ def _of_main_clone(pieces: Columns, states: CopyStates, own: Parameters) -> Floa
     return np.ascontiguousarray(found)
 
 
-def _best_given(pieces: Columns, states: CopyStates, bounds: Bounds, like: Parameters, known: Floats) -> Parameters:
+def _best_given(
+    pieces: CopyColumns, states: CopyStates, bounds: Bounds, like: TumourParameters, known: Floats
+) -> TumourParameters:
     """Purity and scale of a sample with one clone, given the likelihoods (C, S) of samples that share it.
 
     like : parameters of one of them; levels err as much in this one, until more is known.
