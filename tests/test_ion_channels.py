@@ -15,11 +15,13 @@ import scipy
 
 import chiasma as ch
 from chiasma import atomic
-from chiasma.channels.analysis import analyse
+from chiasma.channels.analysis import analyse, dwells_apart
 from chiasma.channels.exports import write_answer
-from chiasma.channels.kinetics import Dwells, Ensemble, log_bins, rates_of_switch
-from chiasma.channels.page import histograms, page, thinned, trace
+from chiasma.channels.kinetics import Dwells, Ensemble, Kinetics, Scheme, log_bins
+from chiasma.channels.page import histograms, page, thinned, trace, write_page
 from chiasma.channels.recordings import Recording, read_recording
+from chiasma.sampling.learning import Learning
+from test_browser import opened
 
 DATA = Path(os.environ.get("CHIASMA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 STEP = 1e-3
@@ -101,6 +103,21 @@ def test_read__saturated_samples_are_missing(tmp_path):
         read_recording(tmp_path / "b.npy", rate=1000)
 
 
+@pytest.mark.parametrize("sweeps", [1, 3])
+def test_read__axon_files_gap_free_and_episodic(tmp_path, sweeps):
+    writer = pytest.importorskip(
+        "pyabf.abfWriter", reason="pyabf is not installed: pip install 'chiasma-fhmm[channels]'"
+    )
+    y = np.random.default_rng(1).normal(size=(sweeps, 4000))
+    writer.writeABF1(y, str(tmp_path / "a.abf"), 10_000.0, units="pA")
+    found = read_recording(tmp_path / "a.abf")
+    np.testing.assert_allclose(found.current, y.ravel(), atol=1e-3)
+    assert found.starts.tolist() == [4000 * i for i in range(sweeps)]
+    assert (found.unit, found.step) == ("pA", pytest.approx(1e-4))
+    with pytest.raises(ch.InvalidInput, match=r"channels 0\.\.0"):
+        read_recording(tmp_path / "a.abf", channel=1)
+
+
 def test_read__abf_is_the_table_of_the_same_recording():
     folder = DATA / "ion"
     if not folder.exists():
@@ -140,16 +157,66 @@ def test_survivor__of_one_switch_is_exponential():
 
 
 def test_dwells__do_not_join_sweeps():
-    found = Dwells.of(np.array([0, 1, 1, 1, 0, 0]), np.array([0, 3]), 1.0)
+    found = Dwells.of(np.array([0, 1, 1, 1, 0, 0]), np.zeros(6, int), np.array([0, 3]), 1.0)
     assert found.seconds.tolist() == [1, 2, 1, 2]
     assert not found.whole.any()
 
 
-def test_rates__are_those_of_the_matrix_logarithm():
-    enter, leave = 0.2, 0.3
-    found = rates_of_switch(enter, leave, 0.5)
-    rates = scipy.linalg.logm(np.array([[1 - enter, enter], [leave, 1 - leave]])) / 0.5
-    np.testing.assert_allclose(found, [rates[0, 1], rates[1, 0]])
+@pytest.mark.parametrize(
+    ("text", "states", "n_moves"),
+    [("C-O", ("C", "O"), 2), ("c-c-o", ("C1", "C2", "O"), 4), ("C1-C2-O, C1-O", ("C1", "C2", "O"), 6)],
+)
+def test_scheme__is_parsed(text, states, n_moves):
+    scheme = Scheme.parse(text)
+    assert scheme.states == states
+    assert len(scheme.moves) == len(scheme.names) == n_moves
+    rates = scheme.rates(np.arange(1.0, n_moves + 1))
+    np.testing.assert_allclose(rates.sum(axis=1), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", ["", "C", "C-C", "C-X", "O-O", "C1-C1-O", "C-C-C-C-C-C-O"])
+def test_scheme__refuses(text):
+    with pytest.raises(ch.InvalidInput, match=r"scheme|state"):
+        Scheme.parse(text)
+
+
+@pytest.mark.parametrize("text", ["C-O", "C-C-O", "C1-C2-O,C1-O", "C-S-O"])
+def test_kinetics__slopes_are_differences(text):
+    scheme = Scheme.parse(text)
+    row = ch.Row(scheme.values, Kinetics(scheme), copies=2, weight=ch.HalfNormal(2.0).shared("unit"))
+    model = ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=ch.HalfNormal(1.0)))
+    learning = Learning(model, ch.Observations(np.random.default_rng(1).normal(size=60), starts=[20]))
+    free = learning.parameters.to_free(learning.parameters.centre) + 0.1 * np.arange(learning.parameters.n_free)
+    slope = learning.value_and_slope(free, 1.0)[1]
+    steps = 1e-5 * np.eye(len(free))
+    found = [(learning.log_density(free + e, 1.0) - learning.log_density(free - e, 1.0)) / 2e-5 for e in steps]
+    np.testing.assert_allclose(slope, found, rtol=1e-5, atol=1e-5)
+
+
+def test_survivor__in_samples_is_that_of_the_sampled_chain():
+    """By hand for one channel: a dwell goes on with the probability of staying."""
+    rates = np.array([[-20.0, 20.0], [50.0, -50.0]])
+    one = Ensemble.of(rates, np.array([False, True]), 1)
+    stay = scipy.linalg.expm(rates * 0.01)[1, 1]
+    np.testing.assert_allclose(one.survivor_in_samples(1, 4, 0.01), stay ** np.arange(5))
+
+
+def test_dwells__tell_a_wrong_scheme():
+    """False alarms: fewer than one in ten thousand by construction."""
+    right = Scheme.parse("C-C-O")
+    rates = np.array([0.01, 0.02, 0.3, 0.2])
+    row = ch.Row([0, 0, 1.0], Kinetics(right, rates), name="channel", copies=2)
+    model = ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=0.2))
+    _, y = model.simulate(4000, seed=1)
+    data = ch.Observations(y)
+    assert dwells_apart(model, data, Ensemble.of(right.rates(rates), right.conducts, 2), right, 1.0) is None
+    wrong = Scheme.parse("C-O")
+    other = ch.FactorialHMM(
+        rows=[ch.Row([0, 1.0], Kinetics(wrong, np.array([0.08, 0.2])), name="channel", copies=2)],
+        emission=ch.Gaussian(sd=0.2),
+    )
+    ensemble = Ensemble.of(wrong.rates(np.array([0.08, 0.2])), wrong.conducts, 2)
+    assert dwells_apart(other, data, ensemble, wrong, 1.0) is not None
 
 
 def test_bins__hold_every_dwell():
@@ -171,23 +238,29 @@ def test_analyse__finds_the_channels_under_a_drift(answer):
     assert answer.promised_accuracy == pytest.approx(accuracy, abs=0.015)
     known = {one.name: one for one in answer.estimates}
     assert known["unit current"].low < 1.0 < known["unit current"].high
-    assert known["opening rate"].low < rates_of_switch(0.02, 0.04, STEP)[0] < known["opening rate"].high
+    opening = scipy.linalg.logm(np.array([[0.98, 0.02], [0.04, 0.96]]))[0, 1] / STEP
+    assert known["opening rate"].low < opening < known["opening rate"].high
     assert answer.trust != "none"
 
 
 def test_analyse__noise_alone_has_no_channels():
-    y = np.random.default_rng(3).normal(size=1500)
+    y = np.random.default_rng(3).normal(size=500)
     found = analyse(Recording(current=y, step=STEP), channels=(0, 1), progress=False)
     assert found.n_channels == 0
 
 
-@pytest.mark.parametrize("current", [np.ones(100), np.full(100, np.nan)])
-def test_analyse__refuses_what_has_no_activity(current):
-    with pytest.raises(ch.InvalidInput):
+@pytest.mark.parametrize(
+    ("current", "told"),
+    [(np.ones(200), "no channel activity"), (np.full(200, np.nan), "missing"), (np.arange(50.0), "at least")],
+)
+def test_analyse__refuses_what_has_no_activity(current, told):
+    with pytest.raises(ch.InvalidInput, match=told):
         analyse(Recording(current=current, step=STEP), progress=False)
 
 
-@pytest.mark.parametrize("options", [{"channels": (3, 2)}, {"channels": (0, 0)}, {"polarity": "sideways"}])
+@pytest.mark.parametrize(
+    "options", [{"channels": (3, 2)}, {"channels": (0, 0)}, {"polarity": "sideways"}, {"scheme": "C-Q"}]
+)
 def test_analyse__refuses(options):
     y, _ = simulated(columns=100)
     with pytest.raises(ch.InvalidInput):
@@ -229,3 +302,19 @@ def test_thinned__keeps_the_extremes():
     places = thinned(y)
     assert len(places) <= 1_000_000
     assert {7, 1234567} <= set(places.tolist())
+
+
+def test_page__zooms_to_single_samples_and_reads_dwells(browser, answer, tmp_path):
+    write_page(answer, tmp_path, "chiasma channels")
+    with opened(browser, tmp_path / "report.html") as page:
+        shown = page.locator(".tools output").first
+        for _ in range(12):
+            page.get_by_role("button", name="Zoom in").click()
+        page.wait_for_function("document.querySelector('.tools output').textContent.startsWith('10 samples')")
+        box = page.locator("canvas.detail").bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        first = float(shown.text_content().split(", ")[1].split(" ")[0])
+        sample = int((first + 5 * STEP) / STEP + 1e-6)
+        begin = answer.dwells.begin.searchsorted(sample * STEP + 1e-9) - 1
+        read = page.locator(".reading").text_content()
+        assert f"{answer.dwells.n_open[begin]} open for {answer.dwells.seconds[begin] * 1e3:.4g} ms" in read

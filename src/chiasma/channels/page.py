@@ -61,7 +61,7 @@ def page(answer: ChannelAnswer, command: str = "") -> str:
         about={
             "command": command,
             "settings": None,
-            "facts": {"chiasma": chiasma.__version__, "found": "; ".join(answer.found) or "no mains hum"},
+            "facts": {"chiasma": chiasma.__version__, "scheme": str(answer.scheme), "hum": answer.mains.text},
         },
         width=WIDTH,
         height=HEIGHT,
@@ -84,9 +84,8 @@ def verdicts(answer: ChannelAnswer) -> list[Verdict]:
 
 def trace(answer: ChannelAnswer) -> dict[str, Any]:
     """What the script draws: samples, offset and idealised level on one scale of 16 bits, and probabilities."""
-    y, offset = answer.recording.current, answer.offset
-    known = {one.name: one.value for one in answer.estimates}
-    unit = known.get("unit current", 0.0) * _sign(answer)
+    recording, offset = answer.recording, answer.offset
+    y = recording.current
     chosen = thinned(y)
     low, high = float(np.nanmin(y)), float(np.nanmax(y))
     pad = 0.05 * (high - low) or 1.0
@@ -100,18 +99,16 @@ def trace(answer: ChannelAnswer) -> dict[str, Any]:
         "n": len(chosen),
         "low": low,
         "high": high,
-        "step": answer.recording.step * len(y) / len(chosen),
-        "unit": answer.recording.unit,
+        "step": recording.step * len(y) / len(chosen),
+        "unit": recording.unit,
         "thinned": len(chosen) < len(y),
         "y": packed(y[chosen]),
         "offset": packed(offset[chosen]),
-        "level": packed((offset + unit * answer.n_open)[chosen]),
+        "level": packed(answer.level[chosen]),
+        "open": _base64(answer.n_open[chosen].astype("u1")),
+        "starts": np.searchsorted(chosen, recording.starts).tolist(),
         "probability": _base64(np.round(answer.probability[chosen] * 255).astype("u1")),
     }
-
-
-def _sign(answer: ChannelAnswer) -> float:
-    return float(np.sign(answer.best.optimum.model.rows.given[0].values[1])) if answer.n_channels else 0.0
 
 
 def thinned(y: Floats) -> npt.NDArray[np.int64]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,7 @@ class Recording:
     unit : of the current; empty if the file does not say.
     name : for titles.
     notes : what was noticed in reading.
+    is_abf : whether it comes from an Axon file.
 
     Examples
     --------
@@ -55,6 +56,7 @@ class Recording:
     unit: str = ""
     name: str = "recording"
     notes: tuple[str, ...] = ()
+    is_abf: bool = False
 
     @property
     def seconds(self) -> float:
@@ -202,6 +204,7 @@ def _read_abf(file: Path, rate: float | None, channel: int) -> Recording:
         unit=unit if unit.isascii() and unit.isalpha() else "",
         name=file.name,
         notes=(*notes, f"{rate or found:,.4g} samples per second"),
+        is_abf=True,
     )
 
 
@@ -226,7 +229,7 @@ def without_clipping(recording: Recording) -> Recording:
     note = f"the amplifier was saturated at {clipped.sum():,} samples ({clipped.mean():.1%}); they count as missing"
     if clipped.mean() > 0.5:
         raise InvalidInput(f"{recording.name}: {note}, and too few are left; record with a lower gain")
-    return Recording(**(vars(recording) | {"current": np.where(clipped, np.nan, y), "notes": (*recording.notes, note)}))
+    return replace(recording, current=np.where(clipped, np.nan, y), notes=(*recording.notes, note))
 
 
 def _longest_run(flags: npt.NDArray[np.bool_]) -> int:

@@ -31,6 +31,10 @@ def channels(
         str | None, typer.Option(help="Column of the current in a table, by name or number.", show_default=False)
     ] = None,
     channel: Annotated[int, typer.Option(min=0, help="Channel of the amplifier in an ABF file.")] = 0,
+    scheme: Annotated[
+        str,
+        typer.Option(help="States of a channel: C closed, O open, S partly open; such as C-C-O or C1-C2-O,C1-O."),
+    ] = "C-O",
     polarity: Annotated[str, typer.Option(help="Whether openings go up or down.")] = "up",
     knots: Annotated[
         int | None, typer.Option(min=1, help="Coefficients of the drift. Default: six per second.", show_default=False)
@@ -66,6 +70,7 @@ def channels(
     answer = analyse(
         read,
         channels=limits,
+        scheme=scheme,
         polarity="up" if polarity == "up" else "down",
         knots=knots,
         seed=seed,
@@ -74,11 +79,17 @@ def channels(
     )
     write_answer(answer, out, seed)
     if not tables_only:
-        write_page(answer, out, f"chiasma channels {shlex.quote(recording.name)} --channels {numbers} --seed {seed}")
+        write_page(answer, out, _command(recording, numbers, scheme, polarity, knots, seed))
     if as_json:
         typer.echo(json.dumps(summary(answer, seed), indent=2))
     elif not quiet:
         _print(answer, out, tables_only)
+
+
+def _command(recording: Path, numbers: str, scheme: str, polarity: str, knots: int | None, seed: int) -> str:
+    own = "" if knots is None else f" --knots {knots}"
+    options = f"--channels {numbers} --scheme {shlex.quote(scheme)} --polarity {polarity}{own} --seed {seed}"
+    return f"chiasma channels {shlex.quote(recording.name)} {options}"
 
 
 def _limits(given: str) -> tuple[int, int]:
@@ -110,7 +121,6 @@ def _print(answer: ChannelAnswer, out: Path, tables_only: bool) -> None:
     for one in answer.estimates:
         table.add_row(one.name, f"{one.value:.4g}", f"{one.low:.4g} to {one.high:.4g}", one.unit)
     console.print(table)
-    for text in answer.found:
-        console.print(f"{text}.", markup=False)
+    console.print(f"{answer.mains.text}.", markup=False)
     files = "idealised.tsv, dwells.tsv, rates.tsv and summary.json"
     console.print(f"Wrote {files if tables_only else f'report.html, {files}'} to {out}/", soft_wrap=True, markup=False)

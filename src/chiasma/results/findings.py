@@ -16,7 +16,7 @@ from chiasma.errors import InvalidInput
 
 Severity = Literal["note", "limited", "none"]
 Trust = Literal["good", "limited", "none"]
-About = Literal["run", "evidence", "fit", "parameters", "tumour"]
+About = Literal["run", "evidence", "fit", "parameters", "channels", "tumour"]
 Place = Callable[[int, int], str]
 # The order in which findings are listed; the worst first.
 SEVERITIES: tuple[Severity, ...] = ("none", "limited", "note")
@@ -133,6 +133,17 @@ CODES = {
     "prior-conflict": Code(
         "parameters",
         "The data and the prior disagree about {names}; the row may explain something else than was meant.",
+    ),
+    # ion channels
+    "number-unsure": Code("channels", "The number of channels is not settled: {n} has a probability of {share:.2f}."),
+    "never-all-open": Code(
+        "channels",
+        "At most {most} of {n} channels were open at once, so their number rests on the kinetics alone.",
+    ),
+    "dwell-times": Code(
+        "channels",
+        "Dwell times with {k} open channels do not follow the scheme {scheme}: the distributions differ by "
+        "{distance:.2f}. Rates and their intervals describe another scheme.",
     ),
     # tumours
     "flat": Code("tumour", "Two copies everywhere explain the data as well; the solutions are not to be trusted."),

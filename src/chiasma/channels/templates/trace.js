@@ -4,11 +4,12 @@
   const data = JSON.parse(document.getElementById("trace-data").textContent);
   const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
   const words = (text) => new Uint16Array(bytes(text).buffer);
-  const y = words(data.y), offset = words(data.offset), level = words(data.level), chance = bytes(data.probability);
+  const y = words(data.y), offset = words(data.offset), level = words(data.level), chance = bytes(data.probability), open = bytes(data.open);
   const MISSING = 65535, FULL = 65000;
   const box = document.querySelector(".trace");
   const detail = box.querySelector(".detail"), overview = box.querySelector(".overview");
-  const output = document.querySelector(".tools output");
+  const [output, reading] = document.querySelectorAll(".tools output");
+  const begins = new Set(data.starts);
   const state = { from: 0, to: data.n, subtract: false };
   const value = (code) => data.low + (code / FULL) * (data.high - data.low);
 
@@ -73,12 +74,34 @@
     lines(pen, offset, base, from, to, width, place, "#56b4e9", null);
     lines(pen, level, base, from, to, width, place, "#d55e00", chance);
     axis(pen, ink, place, height);
+    times(pen, from, to, width, height);
+  }
+
+  // A number of the size of `rough` that is 1, 2 or 5 times a power of ten.
+  function round(rough) {
+    const power = 10 ** Math.floor(Math.log10(rough));
+    return [1, 2, 5, 10].find((one) => one * power >= rough) * power;
+  }
+
+  // Round times at the lower edge.
+  function times(pen, from, to, width, height) {
+    const step = round(((to - from) * data.step) / Math.max(width / 110, 2));
+    const [unit, scale] = step >= 0.5 ? ["s", 1] : [step >= 5e-4 ? "ms" : "µs", step >= 5e-4 ? 1e3 : 1e6];
+    pen.globalAlpha = 0.8;
+    pen.textBaseline = "bottom";
+    pen.textAlign = "center";
+    for (let at = Math.ceil((from * data.step) / step) * step; at <= to * data.step; at += step) {
+      const x = ((at / data.step - from) / (to - from)) * width;
+      pen.fillRect(x, height - 5, 1, 5);
+      if (x > 60 && x < width - 30) pen.fillText(`${Number((at * scale).toPrecision(8))} ${unit}`, x, height - 6);
+    }
+    pen.textAlign = "start";
+    pen.globalAlpha = 1;
   }
 
   // Round values of the current at the left edge.
   function axis(pen, ink, place, height) {
-    const span = data.high - data.low, rough = span / 5, power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((one) => one * power >= rough);
+    const span = data.high - data.low, step = round(span / 5);
     const shift = state.subtract ? value(FULL / 4) : 0;
     pen.fillStyle = ink;
     pen.strokeStyle = ink;
@@ -169,10 +192,19 @@
   detail.addEventListener("pointermove", (event) => {
     const t = Math.floor(state.from + across(detail, event) * (state.to - state.from));
     if (t < 0 || t >= data.n) return;
+    read(t);
+  });
+  // The dwell around a sample.
+  function read(t) {
     const unit = data.unit ? ` ${data.unit}` : "";
     const current = y[t] === MISSING ? "missing" : `${value(y[t]).toPrecision(4)}${unit}`;
-    detail.title = `${(t * data.step).toFixed(5)} s: ${current}, P = ${(chance[t] / 255).toFixed(2)}`;
-  });
+    let from = t, to = t + 1;
+    while (from > 0 && open[from - 1] === open[t] && !begins.has(from)) from--;
+    while (to < data.n && open[to] === open[t] && !begins.has(to)) to++;
+    const length = ((to - from) * data.step * 1e3).toPrecision(4);
+    reading.textContent = `${(t * data.step).toFixed(5)} s: ${current}; ${open[t]} open for ${Number(length)} ms, ` +
+      `P = ${(chance[t] / 255).toFixed(2)}`;
+  }
   detail.addEventListener("pointerup", (event) => {
     const end = across(detail, event), begin = pressed;
     pressed = null;
@@ -208,4 +240,5 @@
   window.addEventListener("resize", show);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   show();
+  document.documentElement.dataset.ready = "true";
 })();
