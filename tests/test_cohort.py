@@ -878,7 +878,11 @@ def test_local_workers__ctrl_c_then_resume(inputs, serial, tmp_path, client):
 def test_examples__run(inputs, tmp_path, monkeypatch):
     """Those of the help; workers are threads here, and there are no figures."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("distributed.LocalCluster", lambda **given: LocalCluster(**given | {"processes": False}))
+
+    def in_threads(config, **given):
+        return LocalCluster(**given | {"processes": False})
+
+    monkeypatch.setattr("distributed.LocalCluster", in_threads)
     shutil.copy(inputs / "model.toml", "genome.toml")
     write_table(Path("sheet.tsv"), ["sample", "path"], [[name, inputs / f"{name}.tsv"] for name in ("a", "d")])
     tumour = simulated_bins(simulate_tumour(1, n_bins=60, purity=0.7, doubled=False, clones=1))
