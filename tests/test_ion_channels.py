@@ -27,7 +27,7 @@ DATA = Path(os.environ.get("CHIASMA_DATA", Path(__file__).resolve().parents[2] /
 STEP = 1e-3
 
 
-def simulated(n: int = 2, columns: int = 4000, seed: int = 1, drift: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+def simulated(n: int = 2, columns: int = 2000, seed: int = 1, drift: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     """(T,) current and how many channels are open."""
     channel = ch.Row([0, 1.0], ch.Switch(0.02, 0.04), copies=n)
     states, y = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.25)).simulate(columns, seed=seed)
