@@ -14,7 +14,7 @@ import chiasma as ch
 from chiasma.kernels.layout import pack_states, unpack_codes
 from chiasma.models.additive import Additive
 from chiasma.models.observations import Observations
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.learning import Learning
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine

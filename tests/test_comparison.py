@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import chiasma as ch
-from chiasma.results.evidence import Evidence
+from chiasma.results.ladder_stats import Evidence
 
 JIT = not numba.config.DISABLE_JIT
 

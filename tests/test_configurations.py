@@ -15,7 +15,7 @@ from chiasma.kernels.codes import smallest_dtype, unpack
 from chiasma.kernels.layout import make_layout
 from chiasma.results import configurations, segments
 from chiasma.results.arrays import per_draw
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.results.posterior import Posterior
 from chiasma.results.row_groups import Merging
 from chiasma.results.segments import Segment, modal_codes

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import poisson
 
 import chiasma as ch
-from chiasma.results.evidence import Evidence, batch_error, chain_error, ladder_evidence
+from chiasma.results.ladder_stats import Evidence, batch_error, chain_error, ladder_evidence
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="long runs of compiled kernels")

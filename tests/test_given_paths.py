@@ -13,7 +13,7 @@ from scipy.stats import dirichlet
 import chiasma as ch
 from chiasma.kernels.layout import pack_states
 from chiasma.models.observations import Observations
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.sampling.given_paths import CHAINS, LEVELS, GivenPaths
 from chiasma.sampling.learning import Learning
 from joint import model_of

@@ -15,7 +15,7 @@ from scipy.stats import multivariate_t
 
 import chiasma as ch
 from chiasma.models.observations import Observations
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.results.optima import connection_findings
 from chiasma.results.parameters import named_parameters
 from chiasma.sampling import laplace

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.kernels import ensemble
-from chiasma.results.evidence import batch_error
-from chiasma.results.exchange_stats import barrier, pair_lengths, suggested_size
+from chiasma.results.ladder_stats import barrier, batch_error, pair_lengths, suggested_size
 from chiasma.sampling import running
 from chiasma.sampling.engines import CompiledEngine, Engine, StepEngine
 from chiasma.sampling.ladder import (

@@ -18,7 +18,7 @@ import chiasma as ch
 from chiasma.kernels.ensemble import swap_probability
 from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.sampling import given_paths
 from chiasma.sampling.gradient_engine import WeightedMoments
 from chiasma.sampling.learning import Learning

@@ -20,7 +20,7 @@ import branches
 import chiasma as ch
 from chiasma.kernels import lumping
 from chiasma.models.axes import Group, Unlumping, n_count_states
-from chiasma.models.row_chains import Markov, Switch
+from chiasma.models.chains import Markov, Switch
 
 pytestmark = pytest.mark.jit_off
 

@@ -21,9 +21,9 @@ from chiasma.datasets.genome import tumour_genome
 from chiasma.io.prior_settings import prior_names
 from chiasma.io.row_settings import PLAIN
 from chiasma.io.settings import Settings, settings_of
+from chiasma.models.chains import ROW_CHAINS
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS
-from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.results import fit_checks, misfit
 from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.misfit import IMPROBABLE

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chiasma as ch
+from chiasma.models.chains import Markov, Sticky, Switch
 from chiasma.models.parameters import Parameters
 from chiasma.models.priors import DirichletRows
-from chiasma.models.row_chains import Markov, Sticky, Switch
 from reference import log_slope, to_free
 
 pytestmark = pytest.mark.jit_off

@@ -10,7 +10,7 @@ import chiasma as ch
 from chiasma.kernels.layout import pack_states, unpack_codes
 from chiasma.models.labels import CanonicalOrder, RowSizes, exchangeable_blocks
 from chiasma.models.observations import Observations
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.results.parameter_checks import label_findings
 from chiasma.results.parameters import named_parameters
 from chiasma.sampling.laplace import orders

@@ -13,7 +13,7 @@ from chiasma.errors import InvalidInput
 from chiasma.io.row_settings import read_rows, write_rows
 from chiasma.io.settings import Settings, settings_of
 from chiasma.models.labels import CanonicalOrder, exchangeable_blocks
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.results.provenance import describe_model, rebuild_model
 
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="long runs of compiled kernels")

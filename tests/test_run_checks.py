@@ -10,8 +10,8 @@ import pytest
 
 import chiasma as ch
 from chiasma.results.convergence import RHAT, Convergence
-from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Set, Use
+from chiasma.results.ladder_stats import Evidence
 from chiasma.results.provenance import RunInfo
 from chiasma.results.run_checks import (
     DISCONNECTED,

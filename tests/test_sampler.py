@@ -20,7 +20,7 @@ import pytest
 import chiasma as ch
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import unpack
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.sampling import engines, running, sampler
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.threads import WaitingInterrupts

@@ -18,8 +18,8 @@ import chiasma as ch
 from chiasma.results import summary
 from chiasma.results.arrays import per_draw
 from chiasma.results.convergence import convergence
-from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, Set
+from chiasma.results.ladder_stats import Evidence
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.summary import some_sites, tied
 from test_configurations import by_hand

@@ -20,7 +20,7 @@ from intervals import HIGH, LOW, genome_model, grid_mass, rivals
 from scipy.stats import binom
 
 import chiasma as ch
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.laplace import Proposals
 

@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom
 
 import chiasma as ch
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 
 if TYPE_CHECKING:
     from run import Report

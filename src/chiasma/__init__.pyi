@@ -8,7 +8,7 @@ from .cohort import cohort as cohort
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
 from .models.additive import Additive
 from .models.arguments import Argument
-from .models.chains import Switches
+from .models.chains import Markov, Sticky, Switch, Switches
 from .models.density import BlockModes, Density
 from .models.emissions import (
     Custom,
@@ -24,11 +24,10 @@ from .models.factorial import FactorialHMM, log_joint
 from .models.observations import Observations
 from .models.offsets import Covariates, Periodic, Smooth
 from .models.priors import Beta, Dirichlet, DirichletRows, Gamma, HalfNormal, LogNormal, Normal, Prior, Uniform
-from .models.row_chains import Markov, Sticky, Switch
 from .models.rows import Row
 from .results import diagnostics as diagnostics
-from .results.evidence import Evidence
 from .results.findings import Finding
+from .results.ladder_stats import Evidence
 from .results.model_checks import check
 from .results.optima import Optima, Optimum
 from .results.posterior import Posterior

@@ -19,13 +19,13 @@ from chiasma import exact
 from chiasma.channels.kinetics import Dwells, Ensemble, Kinetics, Scheme, stationary
 from chiasma.channels.recordings import Recording
 from chiasma.errors import InvalidInput
+from chiasma.models.chains import Switch
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.hum import Mains, find_mains
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import Periodic, Smooth
 from chiasma.models.priors import HalfNormal
-from chiasma.models.row_chains import Switch
 from chiasma.models.rows import Row
 from chiasma.results.findings import Finding, Set, Trust, in_order, trust_in
 from chiasma.results.optima import Optimum

@@ -20,9 +20,8 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.models.arguments import Argument
-from chiasma.models.chain_slopes import stationary_slopes
+from chiasma.models.chains import RowChain, stationary_slopes
 from chiasma.models.priors import Beta, LogNormal, Prior, mixed
-from chiasma.models.row_chains import RowChain
 from chiasma.types import Floats, Integers
 
 # Bins of a histogram of dwell times per factor of ten, as the field draws them.

@@ -22,8 +22,8 @@ from typing import Any
 
 from chiasma.errors import InvalidInput
 from chiasma.io.prior_settings import read_numbers, write_prior
+from chiasma.models.chains import ROW_CHAINS
 from chiasma.models.priors import Prior
-from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.models.rows import Row
 
 PLAIN = ("name", "values", "copies", "fixed", "weight", "spread")

@@ -173,7 +173,7 @@ class Unlumping:
 
     Examples
     --------
-    >>> from chiasma.models.row_chains import Switch
+    >>> from chiasma.models.chains import Switch
     >>> rows = Unlumping(Group(3, 2), Switch(0.1, 0.2).matrices(2, np.array([np.inf, 1.0])))
     >>> path, edge = np.array([1, 1, 2]), np.array([0, 1, 1], np.int32)
     >>> rows.best(path, edge).tolist()

@@ -21,11 +21,10 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import Layout, make_layout
 from chiasma.limits import MOST_BITS
 from chiasma.models.arguments import Argument, Learnable, shallow_copy
-from chiasma.models.chains import Switches
+from chiasma.models.chains import RowChain, Switch, Switches
 from chiasma.models.display import html_table, value_text
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Dirichlet, DirichletRows, Prior, mixed
-from chiasma.models.row_chains import RowChain, Switch
 from chiasma.types import Floats, as_floats, is_a, is_count, shown
 
 

@@ -12,8 +12,7 @@ from chiasma.models.density import Density
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.arrays import per_draw
-from chiasma.results.evidence import Evidence, bridge_evidence, ladder_evidence
-from chiasma.results.exchange_stats import as_dataset, pair_stats
+from chiasma.results.ladder_stats import Evidence, as_dataset, bridge_evidence, ladder_evidence, pair_stats
 from chiasma.results.parameters import named_parameters
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import RunInfo

@@ -19,7 +19,7 @@ import xarray as xr
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import pack, subset_sums
 from chiasma.kernels.layout import Layout, on_bits, unpack_codes
-from chiasma.results.evidence import batch_error
+from chiasma.results.ladder_stats import batch_error
 from chiasma.types import Floats, Integers
 
 Codes = npt.NDArray[Any]

@@ -28,9 +28,9 @@ from chiasma.results import configurations, export, misfit, segments, summary
 from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
 from chiasma.results.convergence import convergence
-from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, Trust, in_order
 from chiasma.results.fit_checks import Traits, fit_findings
+from chiasma.results.ladder_stats import Evidence
 from chiasma.results.optima import connection_findings
 from chiasma.results.parameter_checks import (
     conflict_findings,

@@ -16,14 +16,13 @@ import numpy as np
 
 import chiasma
 from chiasma.models.arguments import Learnable
-from chiasma.models.chains import Switches
+from chiasma.models.chains import ROW_CHAINS, Switches
 from chiasma.models.density import Density
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import describe_offset, rebuild_offset
 from chiasma.models.priors import Prior, prior_of
-from chiasma.models.row_chains import ROW_CHAINS
 from chiasma.models.rows import Row, SwitchRows
 
 

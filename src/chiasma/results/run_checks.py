@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from chiasma.results.convergence import RHAT, Convergence
-from chiasma.results.evidence import Evidence
-from chiasma.results.exchange_stats import suggested_size
 from chiasma.results.findings import Finding, Remedy, Set, Severity, Use
+from chiasma.results.ladder_stats import Evidence, suggested_size
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.provenance import RunInfo
 from chiasma.types import Floats

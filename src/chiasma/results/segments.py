@@ -15,7 +15,7 @@ import xarray as xr
 from chiasma.kernels.codes import add_counts
 from chiasma.kernels.layout import Layout, n_bits, on_bits, unpack_codes
 from chiasma.results.configurations import equal_runs, pieces, state_name, state_text
-from chiasma.results.evidence import BATCHES
+from chiasma.results.ladder_stats import BATCHES
 from chiasma.results.row_groups import Merging
 from chiasma.types import Floats, Integers
 

@@ -17,8 +17,8 @@ import xarray as xr
 
 from chiasma.models.display import Shown
 from chiasma.results.convergence import Convergence, rhat_text
-from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, Place, Say, Trust, headline, in_python, site_text, trust_in
+from chiasma.results.ladder_stats import Evidence
 from chiasma.results.misfit import FitStatistics
 from chiasma.results.parameters import ParameterSummary
 from chiasma.results.provenance import RunInfo

@@ -18,8 +18,8 @@ from chiasma.exact.passes import MEMORY
 from chiasma.models.display import Shown
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.results.evidence import Evidence
 from chiasma.results.findings import Finding, trust_in
+from chiasma.results.ladder_stats import Evidence
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.plan import EXACT_SECONDS, as_budget, exact_cost
 from chiasma.sampling.sampler import sample

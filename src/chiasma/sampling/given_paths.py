@@ -21,12 +21,12 @@ from chiasma.kernels.layout import unpack_codes
 from chiasma.kernels.priors import NORMAL
 from chiasma.kernels.transitions import Matrices, count_moves
 from chiasma.models.additive import Additive
+from chiasma.models.chains import Markov, RowChain, Sticky, Switch
 from chiasma.models.emissions import Gaussian
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.parameters import Slot
 from chiasma.models.priors import Beta, Dirichlet, DirichletRows, Mixed, Normal
-from chiasma.models.row_chains import Markov, RowChain, Sticky, Switch
 from chiasma.models.rows import SwitchRows
 from chiasma.sampling.slices import LogDensity, SliceLines
 from chiasma.types import Floats, Integers

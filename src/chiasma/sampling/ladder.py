@@ -14,7 +14,7 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.limits import MOST_RUNGS
-from chiasma.results.exchange_stats import barrier, suggested_size
+from chiasma.results.ladder_stats import barrier, suggested_size
 from chiasma.types import as_floats, is_count, shown
 
 # Range of ladder sizes that adaptation chooses from when no size is given.

@@ -16,7 +16,7 @@ from threading import Event, Lock
 
 from numba.core.event import Listener, register, unregister
 
-from chiasma.results.exchange_stats import rejections
+from chiasma.results.ladder_stats import rejections
 from chiasma.sampling.engines import Engine
 from chiasma.sampling.ladder import Ladder, adapted_betas, resized
 from chiasma.sampling.progress import Progress

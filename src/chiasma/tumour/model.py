@@ -40,9 +40,9 @@ from chiasma.kernels.copy_number import (
 from chiasma.kernels.copy_paths import cell_likelihoods, forward, posterior, run_evidence
 from chiasma.models.additive import Additive
 from chiasma.models.arguments import WEIGHTS, Argument
+from chiasma.models.chains import Sticky
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.models.row_chains import Sticky
 from chiasma.models.rows import Row
 from chiasma.stopping import look
 from chiasma.tumour.copy_states import CopyStates

@@ -32,10 +32,10 @@ from scipy.special import logsumexp
 
 from chiasma.exact.inference import map_states
 from chiasma.kernels.copy_number import TAILS, add_counts, add_fractions
+from chiasma.models.chains import Sticky
 from chiasma.models.emissions import Custom, StudentT
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.models.row_chains import Sticky
 from chiasma.models.rows import Row
 from chiasma.tumour.bins import Alleles, Bins
 from chiasma.types import Floats, Integers
