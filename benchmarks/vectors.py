@@ -48,6 +48,11 @@ def normal_prior(size: int, sd: float) -> dict[str, Any]:
     }
 
 
+def gradients(of_lik: Callable[[np.ndarray], np.ndarray], sd: float) -> dict[str, Any]:
+    """Options of a density with a normal prior of standard deviation sd."""
+    return {"gradient": of_lik, "prior_gradient": lambda x: -x / sd**2}
+
+
 def modes_32() -> Target:
     """32 normal modes in 10 dimensions, of unequal weights."""
     import jax.numpy as jnp
@@ -61,11 +66,18 @@ def modes_32() -> Target:
     exact /= exact.sum()
     square, log_w = (means**2).sum(axis=1), np.log(weights)
 
+    def parts(x):
+        return log_w - 0.5 * ((x**2).sum(axis=1)[:, None] - 2 * x @ means.T + square) / sd**2
+
     def log_lik(x):
-        apart = (x**2).sum(axis=1)[:, None] - 2 * x @ means.T + square
-        a = log_w - 0.5 * apart / sd**2
+        a = parts(x)
         top = a.max(axis=1)
         return top + np.log(np.exp(a - top[:, None]).sum(axis=1))
+
+    def slope(x):
+        a = parts(x)
+        shares = np.exp(a - a.max(axis=1, keepdims=True))
+        return (shares @ means / shares.sum(axis=1, keepdims=True) - x) / sd**2
 
     def nearest(x):
         return ((x[:, None, :] - means * var / sd**2) ** 2).sum(axis=2).argmin(axis=1)
@@ -73,7 +85,7 @@ def modes_32() -> Target:
     return Target(
         "32 modes in 10 dimensions", 10, log_lik, **normal_prior(10, wide),
         quantities=lambda x: nearest(x)[:, None] == np.arange(32), exact=exact, variance=exact * (1 - exact),
-        modes=nearest, n_modes=32,
+        modes=nearest, n_modes=32, options=gradients(slope, wide),
         jax=(
             lambda x: jnp.log(jnp.sum(jnp.exp(log_w - 0.5 * ((x - means) ** 2).sum(axis=1) / sd**2) + 1e-300)),
             lambda x: -0.5 * (x**2).sum() / wide**2,
@@ -92,6 +104,11 @@ def blocks() -> Target:
         low, high = (-0.5 * (sums[0] + sign * 2 * at * sums[1] + 5 * at**2) / sd**2 for sign in (1, -1))
         return np.logaddexp(low, high + np.log(2)).sum(axis=1)
 
+    def slope(x):
+        b = x.reshape(len(x), 10, 5)
+        upper = 1 / (1 + np.exp(-np.clip(2 * at * b.sum(axis=2) / sd**2 + np.log(2), -700, 700)))
+        return ((at * (2 * upper[:, :, None] - 1) - b) / sd**2).reshape(x.shape)
+
     def signs(x):
         return x.reshape(len(x), 10, 5).sum(axis=2) > 0
 
@@ -103,16 +120,19 @@ def blocks() -> Target:
     return Target(
         "50 dimensions in 10 blocks", 50, log_lik, **normal_prior(50, wide), quantities=signs, exact=np.full(10, 2 / 3),
         variance=np.full(10, 2 / 9), modes=lambda x: signs(x) @ (1 << np.arange(10)), n_modes=1024,
+        options=gradients(slope, wide),
         jax=(one, lambda x: -0.5 * (x**2).sum() / wide**2),
     )  # fmt: skip
 
 
 def volatility() -> Target:
-    """A bimodal path: an AR(1) process of which only the size is seen, 60 times."""
+    """A bimodal path: an AR(1) process of which only the size is seen, 60 times. Its mean is just above zero, so that
+    one sign is the more probable.
+    """
     import jax.numpy as jnp
 
     rng = np.random.default_rng(3)
-    n, phi, sd, noise = 60, 0.95, 0.3, 0.5
+    n, mean, phi, sd, noise = 60, 0.08, 0.95, 0.3, 0.5
     h = np.zeros(n)
     h[0] = 1.5
     for t in range(1, n):
@@ -123,32 +143,45 @@ def volatility() -> Target:
 
     def draw(rng):
         x = np.empty(n)
-        x[0] = first * rng.normal()
+        x[0] = mean + first * rng.normal()
         for t in range(1, n):
-            x[t] = phi * x[t - 1] + sd * rng.normal()
+            x[t] = mean + phi * (x[t - 1] - mean) + sd * rng.normal()
         return x
 
     def log_prior(x):
-        return -0.5 * (x[:, 0] / first) ** 2 - 0.5 * ((x[:, 1:] - phi * x[:, :-1]) ** 2).sum(axis=1) / sd**2
+        z = x - mean
+        return -0.5 * (z[:, 0] / first) ** 2 - 0.5 * ((z[:, 1:] - phi * z[:, :-1]) ** 2).sum(axis=1) / sd**2
 
     def prior_gradient(x):
-        out = np.zeros(x.shape)
-        out[:, 0] -= x[:, 0] / first**2
-        rest = (x[:, 1:] - phi * x[:, :-1]) / sd**2
+        z, out = x - mean, np.zeros(x.shape)
+        out[:, 0] -= z[:, 0] / first**2
+        rest = (z[:, 1:] - phi * z[:, :-1]) / sd**2
         out[:, 1:] -= rest
         out[:, :-1] += phi * rest
         return out
 
+    # The exact probabilities of x > 0: forwards and backwards over a fine grid.
+    grid = np.linspace(-8, 8, 1600)
+    step = np.exp(-0.5 * ((grid - mean) - phi * (grid[:, None] - mean)) ** 2 / sd**2)
+    seen = np.exp(-0.5 * (y[:, None] - np.abs(grid)) ** 2 / noise**2)
+    forward, backward = [np.exp(-0.5 * ((grid - mean) / first) ** 2) * seen[0]], [np.ones(len(grid))]
+    for t in range(1, n):
+        forward.append(forward[-1] @ step * seen[t])
+        backward.append(step @ (backward[-1] * seen[n - t]))
+        forward[-1] /= forward[-1].sum()
+        backward[-1] /= backward[-1].sum()
+    both = np.array(forward) * np.array(backward[::-1])
+    exact = (both[:, grid > 0].sum(axis=1) / both.sum(axis=1))[::10]
+
     return Target(
         "path seen by its size", n, lambda x: -0.5 * ((y - np.abs(x)) ** 2).sum(axis=1) / noise**2, log_prior, draw,
-        quantities=lambda x: x[:, ::10] > 0, exact=np.full(6, 0.5), variance=np.full(6, 0.25),
+        quantities=lambda x: x[:, ::10] > 0, exact=exact, variance=exact * (1 - exact),
         modes=lambda x: (x.mean(axis=1) > 0).astype(int), n_modes=2,
-        options={
-            "gradient": lambda x: np.sign(x) * (y - np.abs(x)) / noise**2, "prior_gradient": prior_gradient,
-        },
+        options={"gradient": lambda x: np.sign(x) * (y - np.abs(x)) / noise**2, "prior_gradient": prior_gradient},
         jax=(
             lambda x: -0.5 * ((y - jnp.abs(x)) ** 2).sum() / noise**2,
-            lambda x: -0.5 * (x[0] / first) ** 2 - 0.5 * ((x[1:] - phi * x[:-1]) ** 2).sum() / sd**2,
+            lambda x: -0.5 * ((x[0] - mean) / first) ** 2
+            - 0.5 * (((x[1:] - mean) - phi * (x[:-1] - mean)) ** 2).sum() / sd**2,
         ),
     )  # fmt: skip
 
@@ -214,6 +247,12 @@ def banana() -> Target:
         # The target is the twisted normal itself: the prior is divided out.
         return -0.5 * ((straight(x) / scale) ** 2).sum(axis=1) + 0.5 * (x**2).sum(axis=1) / wide**2
 
+    def slope(x):
+        y = straight(x) / scale
+        out = x / wide**2 - y / scale
+        out[:, 0] -= 2 * bend * x[:, 0] * y[:, 1]
+        return out
+
     def one(x):
         y1 = x[1] + bend * (x[0] ** 2 - sd**2)
         rest = (x[2:] ** 2).sum()
@@ -222,6 +261,7 @@ def banana() -> Target:
     return Target(
         "banana", n, log_lik, **normal_prior(n, wide), quantities=lambda x: x[:, :3],
         exact=np.zeros(3), variance=np.array([sd**2, 1 + 2 * bend**2 * sd**4, 1.0]), modes=None, n_modes=0,
+        options=gradients(slope, wide),
         jax=(one, lambda x: -0.5 * (x**2).sum() / wide**2),
     )  # fmt: skip
 
@@ -237,10 +277,12 @@ class Count:
         return self.function(x, *others)
 
 
-def ours(target: Target, seed: int, **options: Any) -> tuple[np.ndarray, int, float]:
+def ours(target: Target, seed: int, gradient: bool = True, **options: Any) -> tuple[np.ndarray, int, float]:
     """Draws, evaluations and CPU seconds of ch.sample with its defaults. Local changes count as evaluations."""
     counts = {"log_density": Count(target.log_lik)}
     own = dict(target.options)
+    if not gradient:
+        own = {name: own[name] for name in own if "gradient" not in name}
     for name in ("gradient", "local"):
         if name in own:
             own[name] = counts[name] = Count(own[name])

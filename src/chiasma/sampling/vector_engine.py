@@ -27,6 +27,9 @@ from chiasma.types import Floats, Integers
 LONGEST, NUMBERS = 64, 2**18
 # Iterations between whole evaluations, where log-densities are added up from changes.
 REFRESH = 1000
+# Evaluations of crossovers, as a share of those of updates: on a ladder from the prior, whose swaps find the modes by
+# themselves, and on a shorter one (benchmarks/results/vectors.md).
+SHARE, SHORT_SHARE = 0.2, 1.0
 # A crossover that is hardly ever taken is still tried a hundredth as often as one that always is.
 RAREST = 0.01
 # Crossovers of a pair before their share of successes says something.
@@ -66,7 +69,8 @@ class VectorEngine(Engine):
         n_replicas = len(self.betas)
         candidates = self.problem.n_sites * max(n_replicas - 1, 1 + (n_replicas == 2))
         updates = n_replicas * self.step.evaluations * self.every
-        return max(1, int(np.ceil(candidates / (updates * max(taken, RAREST)))))
+        share = SHARE if self.betas[0] == 0 else SHORT_SHARE
+        return max(1, int(np.ceil(candidates / (share * updates * max(taken, RAREST)))))
 
     def _take_over(self, nearest: Integers) -> None:
         super()._take_over(nearest)
@@ -105,13 +109,19 @@ class VectorEngine(Engine):
         normals = self.streams.batch(1).standard_normal((n, n_replicas, step.n_normals))
         every = self.every if self.problem.exchange is not None and n_replicas > 1 else 0
         start = self.iteration
-        turns = (start + n) // every - start // every if every else 0
+        # Replicas swap between the parts of a step, too, for swaps evaluate nothing.
+        self.n_turns = step.n_parts if self.swaps and every == 1 else 1
+        turns = self.n_turns * ((start + n) // every - start // every) if every else 0
         n_cross = 0 if self.crosses is None else self.crosses.n_uniforms
         pair_uniforms = self.streams.batch(2).random((turns, n_replicas - 1, 1 + n_cross))
         turn = kept = 0
         self.sums, self.counts = pack(self.tally)
         for i in range(n):
-            step(replicas, uniforms[i], normals[i])
+            for part in range(step.n_parts):
+                step.do(part, replicas, uniforms[i], normals[i])
+                if part < step.n_parts - 1 and every and self.n_turns > 1:
+                    self._swap(pair_uniforms[turn, :, 0])
+                    turn += 1
             if not thin:
                 step.adapt(replicas, normals[i])
             done = start + i + 1
@@ -123,20 +133,19 @@ class VectorEngine(Engine):
                 draws.log_prior[kept] = replicas.log_prior[-1]
                 kept += 1
             if every and done % every == 0:
-                self._exchange(pair_uniforms[turn])
+                self._exchange(done // every, pair_uniforms[turn])
                 turn += 1
         self.tally = unpack(self.sums, self.counts)
         self.iteration += n
         return kept
 
-    def _exchange(self, uniforms: Floats) -> None:
-        """One exchange step of the pairs of the current parity; uniforms (R - 1, ...) of all pairs."""
+    def _exchange(self, turn: int, uniforms: Floats) -> None:
+        """The exchange step that ends the iteration; uniforms (R - 1, ...) of all pairs."""
         replicas, tally = self.replicas, (self.sums, self.counts)
-        steps = int(self.counts[0])
         # Two in a row, so that pairs of both parities cross over.
-        if self.crosses is not None and (steps // 2 % self.spacing == 0 or not self.swaps):
+        if self.crosses is not None and (turn // 2 % self.spacing == 0 or not self.swaps):
             n_replicas = len(self.betas)
-            pairs = np.arange(first_pair(steps, n_replicas), n_replicas - 1, 2)
+            pairs = np.arange(first_pair(turn if self.swaps else int(self.counts[0]), n_replicas), n_replicas - 1, 2)
             before = replicas.log_lik.copy()
             differ = np.count_nonzero(replicas.states[pairs] != replicas.states[pairs + 1], axis=1)
             moved = self.crosses(replicas, pairs, uniforms[pairs, 1:])
@@ -144,10 +153,16 @@ class VectorEngine(Engine):
             self.tried[pairs] += 1
             self.taken[pairs] += (moved > 0) & (moved < differ)
         elif self.swaps:
-            vectors.swap_pairs(
-                self.betas, replicas.states, replicas.log_lik, replicas.log_prior, uniforms[:, 0], *tally, self.order
-            )
-            replicas.reorder(self.order)
+            self._swap(uniforms[:, 0])
+
+    def _swap(self, uniforms: Floats) -> None:
+        """Swaps of the pairs of the current parity; uniforms (R - 1,)."""
+        replicas = self.replicas
+        vectors.swap_pairs(
+            self.betas, replicas.states, replicas.log_lik, replicas.log_prior, uniforms, self.sums, self.counts,
+            self.order,
+        )  # fmt: skip
+        replicas.reorder(self.order)
 
     def checkpoint(self) -> dict[str, Any]:
         learned = {f"learned_{name}": values for name, values in self.learned.items()}

@@ -23,6 +23,10 @@ from chiasma.types import Floats, as_floats, is_count, shown
 
 # Acceptance that adaptation aims at: a single leapfrog step, and several.
 WANTED_LANGEVIN, WANTED_HAMILTONIAN = 0.574, 0.8
+# Leapfrog steps of long and short trajectories, and the share of long ones on a ladder. Short ones explore separated
+# modes three to four times as fast per evaluation (modes_32 and blocks of benchmarks/vectors.py), long ones narrow and
+# bent densities twice as fast (volatility, banana). The mixture gives about equal parts of the work to both.
+LONG, SHORT, LONG_SHARE = 8, 2, 0.2
 # Shares of steps that stretch and that jump, the others being a random walk; share of jumps that go all the way.
 STRETCHES, JUMPS, FULL_JUMPS = 0.4, 0.4, 0.1
 # Kept vectors of every rung that the stretch move refers to.
@@ -37,7 +41,8 @@ class Hamiltonian(VectorUpdate):
 
     Parameters
     ----------
-    steps : leapfrog steps of a trajectory, each one gradient.
+    steps : leapfrog steps of a trajectory, each one gradient; default: 8, and 2 on a ladder, whose swaps need no more
+        than a short trajectory in between; one in five has 8 there, too.
     step_size : where adaptation begins, in units of the scale of a coordinate.
     adapt : whether warm-up adapts.
 
@@ -53,12 +58,12 @@ class Hamiltonian(VectorUpdate):
     True
     """
 
-    steps: int = 8
+    steps: int | None = None
     step_size: float = 0.2
     adapt: bool = True
 
     def __post_init__(self) -> None:
-        if not is_count(self.steps):
+        if self.steps is not None and not is_count(self.steps):
             raise InvalidInput(f"steps must be a whole number of at least 1, got {shown(self.steps)}")
         size = as_floats("step_size", self.step_size)
         if size.shape != () or not 0 < size < np.inf:
@@ -74,13 +79,15 @@ class Hamiltonian(VectorUpdate):
 class HamiltonianStep(MetropolisStep):
     """Leapfrog trajectories of all replicas side by side."""
 
-    n_uniforms = 2
+    n_uniforms = 3
 
     def __init__(self, update: Hamiltonian, density: Density, betas: Floats, n_free: int):
         super().__init__(density, betas, n_free)
         self.update = update
         self.n_normals = density.size
-        self.evaluations = update.steps
+        self.longest = update.steps or LONG
+        self.shortest = update.steps or (LONG if len(betas) == 1 else SHORT)
+        self.evaluations = 1 + LONG_SHARE * self.longest + (1 - LONG_SHARE) * self.shortest
         shape = len(betas), density.size
         self.hot = betas[:, None] == 0
         self.learned["step_size"] = np.full(len(betas), float(update.step_size))
@@ -97,7 +104,7 @@ class HamiltonianStep(MetropolisStep):
         """(R, size) gradients of the targets of the rungs."""
         return slopes[:, 1] + np.where(self.hot, 0.0, self.betas[:, None] * slopes[:, 0])
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         if not replicas.carried:
             replicas.carried.append(np.zeros((len(self.betas), 2, self.density.size)))
         known, stale = replicas.carried[0], replicas.stale
@@ -106,13 +113,14 @@ class HamiltonianStep(MetropolisStep):
             stale[:] = False
         # A jittered step avoids trajectories that return to where they began.
         step = (self.learned["step_size"] * (0.8 + 0.4 * uniforms[:, 1]))[:, None] * self.learned["scale"]
+        n_steps = self.longest if uniforms[0, 2] < LONG_SHARE else self.shortest
         x, p = replicas.states.astype(float), normals.copy()
         with np.errstate(invalid="ignore", over="ignore"):
             p += 0.5 * step * self.tempered(known)
-            for i in range(self.update.steps):
+            for i in range(n_steps):
                 x += step * p
                 slopes = self.slopes(x)
-                p += (1.0 if i < self.update.steps - 1 else 0.5) * step * self.tempered(slopes)
+                p += (1.0 if i < n_steps - 1 else 0.5) * step * self.tempered(slopes)
             correction = 0.5 * ((normals**2).sum(axis=1) - (p**2).sum(axis=1))
         lost = ~(np.isfinite(x).all(axis=1) & np.isfinite(correction))
         x[lost], correction[lost] = replicas.states[lost], -np.inf
@@ -125,7 +133,7 @@ class HamiltonianStep(MetropolisStep):
         if not self.update.adapt:
             return
         self.n_adapted += 1
-        wanted = WANTED_LANGEVIN if self.update.steps == 1 else WANTED_HAMILTONIAN
+        wanted = WANTED_LANGEVIN if self.longest == 1 else WANTED_HAMILTONIAN
         gain = 2.0 * (self.n_adapted + 3) ** (-0.6)
         self.learned["step_size"][self.n_free :] *= np.exp(gain * (self.chance - wanted))[self.n_free :]
         seen, moments = self.learned["seen"], self.learned["moments"]
@@ -192,7 +200,7 @@ class StretchStep(MetropolisStep):
         self.rows = np.arange(len(betas))
         self.jumps = self.walks = np.zeros(len(betas), bool)
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         kept, n_kept = self.learned["kept"], self.learned["n_kept"]
         a, b = (kept[self.rows, (uniforms[:, i] * n_kept).astype(int)] for i in (1, 2))
         x = replicas.states
@@ -281,7 +289,7 @@ class InformedStep(VectorStep):
         current = self.ranks[np.searchsorted(self.letters, states, sorter=self.ranks)]
         return self.letters[(current[:, self.sites] + self.further) % len(self.letters)]
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         if not replicas.carried:
             replicas.carried.append(np.zeros((len(self.betas), 2, self.n_changes)))
         if replicas.stale.any():

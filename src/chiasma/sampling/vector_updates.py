@@ -40,6 +40,7 @@ class VectorStep(ABC):
     n_normals = 0
     evaluations = 1.0  # vectors evaluated per replica and step
     exact = True  # log densities are evaluated, and not added up from changes
+    n_parts = 1  # of a step, between which replicas may swap
 
     def __init__(self, density: Density, betas: Floats):
         self.density = density
@@ -47,9 +48,14 @@ class VectorStep(ABC):
         self.learned: dict[str, Floats] = {}  # arrays (R, ...)
         self.n_adapted = 0
 
-    @abstractmethod
     def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         """Change the replicas in place."""
+        for part in range(self.n_parts):
+            self.do(part, replicas, uniforms, normals)
+
+    @abstractmethod
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        """One part of the step, with the random numbers of the whole step."""
 
     def adapt(self, replicas: Replicas, normals: Floats) -> None:  # noqa: B027 - most steps learn nothing
         """Learn from the step just made; only ever called in warm-up."""
@@ -187,6 +193,7 @@ class SiteGibbsStep(VectorStep):
         self.letters = letters
         self.classes = density.colours() if sites is None else []
         self.random = sites
+        self.n_parts = len(self.classes) or sites or 1
         self.n_uniforms = density.size if sites is None else 2 * sites
         self.evaluations = (density.size if sites is None else sites) * (len(letters) - 1)
         self.exact = not density.has_local and all(len(sites) == 1 for sites in self.classes)
@@ -196,15 +203,14 @@ class SiteGibbsStep(VectorStep):
         self.weights = np.empty(len(letters))
         self.rows = np.arange(len(betas))[:, None]
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
-        shape = len(self.betas), 1
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        n_replicas = len(self.betas)
         if self.random is None:
-            for sites in self.classes:
-                self.draw(replicas, np.repeat(sites[None], shape[0], axis=0), uniforms[:, sites])
-            return
-        for n in range(self.random):
-            sites = np.array([int(u * self.density.size) for u in uniforms[:, 2 * n]]).reshape(shape)
-            self.draw(replicas, sites, uniforms[:, 2 * n + 1 : 2 * n + 2])
+            sites = self.classes[part]
+            self.draw(replicas, np.repeat(sites[None], n_replicas, axis=0), uniforms[:, sites])
+        else:
+            random = (uniforms[:, 2 * part, None] * self.density.size).astype(int)
+            self.draw(replicas, random, uniforms[:, 2 * part + 1, None])
 
     def draw(self, replicas: Replicas, sites: Integers, uniforms: Floats) -> None:
         """Draw coordinates sites (R, m) given the others."""
@@ -264,7 +270,7 @@ class RandomWalkStep(MetropolisStep):
         self.proposed = np.empty(shape)
         self.learned["scale"] = begin[:, :, None] * np.eye(density.size) if self.full else begin.copy()
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         scale = self.learned["scale"]
         if self.full:
             vectors.walk(replicas.states, scale, normals, self.proposed)
@@ -303,7 +309,7 @@ class SiteWalkStep(VectorStep):
         self.chances = np.zeros((sites, len(betas)))
         self.no_correction = np.zeros(len(betas))
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         scale = self.learned["scale"]
         self.chosen[:] = (uniforms[:, 0::2] * self.density.size).astype(int).T
         for n, sites in enumerate(self.chosen):
@@ -333,7 +339,7 @@ class OwnStep(VectorStep):
         self.function = function
         self.rngs = [generators(r) for r in range(len(betas))]
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         for x, beta, rng in zip(replicas.states, self.betas.tolist(), self.rngs, strict=True):
             x[:] = self.density.as_state(self.function(x.copy(), beta, rng), "what update returns")
         replicas.log_lik[:], replicas.log_prior[:] = self.density.parts(replicas.states)
@@ -348,18 +354,19 @@ class WithPrior(VectorStep):
         self.step = step
         self.rng = rng
         self.n_uniforms, self.n_normals, self.evaluations = step.n_uniforms, step.n_normals, step.evaluations
+        self.n_parts = step.n_parts
         self.exact, self.learned = step.exact, step.learned
 
     def draw(self) -> Vector:
         assert self.density.prior_draw is not None
         return self.density.as_state(self.density.prior_draw(self.rng), "what prior_draw returns")
 
-    def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+    def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         if isinstance(self.step, MetropolisStep):
             self.step.drawn[0] = self.draw()
-            self.step(replicas, uniforms, normals)
+            self.step.do(part, replicas, uniforms, normals)
         else:
-            self.step(replicas, uniforms, normals)
+            self.step.do(part, replicas, uniforms, normals)
             replicas.states[0] = self.draw()
             replicas.stale[0] = True
             replicas.log_lik[:1], replicas.log_prior[:1] = self.density.parts(replicas.states[:1])
