@@ -22,7 +22,7 @@ from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
 from chiasma.report import charts, report, report_page
 from chiasma.report.answers import answers, apart_text, same_level_text
-from chiasma.report.figures.sites import Stretch
+from chiasma.report.figures.sites import SiteRange
 from chiasma.report.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
 from chiasma.report.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
 from chiasma.results.configurations import code_text
@@ -525,7 +525,7 @@ def test_charts__time_stamps_are_dates_on_the_axis():
     labels = {"position": 1714550400 + np.arange(3.0), "axis": "time"}
     for zone, ahead in ((None, None), (UTC, 0.0), (timezone(timedelta(hours=2)), 7200.0)):
         known = ch.plots.Labels(**labels, zone=zone)
-        stretch = Stretch(None, 0, 3, known)
+        stretch = SiteRange(None, 0, 3, known)
         sites = charts.Along(
             stretch=stretch, data=Observations([1.0, 2.0, 1.0]), band=None, rows=[("row_0", np.zeros((1, 3)))],
             places=["", "", ""], states=["s0"] * 3, shares=np.ones(3), value="watts",

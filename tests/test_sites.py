@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import chiasma as ch
-from chiasma.report.figures.sites import BRIDGED, Labels, Stretch
+from chiasma.report.figures.sites import BRIDGED, Labels, SiteRange
 
 STARTS = [0, 6]
 POSITION = np.r_[np.arange(6) * 1e6, np.array([0.0, 1e6, 2e6, 9e6])]
@@ -18,32 +18,32 @@ def data(y=None):
 
 
 def test_names_are_those_of_the_data():
-    assert [piece.name for piece in Stretch(data(), 0, 10, LABELS).pieces] == ["1", "X"]
-    assert [piece.name for piece in Stretch(data(), 7, 10, LABELS).pieces] == ["X"]
-    assert [piece.name for piece in Stretch(data(), 0, 10).pieces] == ["1", "2"]
-    assert Stretch(data(), 7, 10, LABELS).axis_name == "chromosome X, position (Mb)"
-    assert Stretch(data(), 0, 10, LABELS).axis_name == "chromosome"
-    assert Stretch(data(), 0, 10).axis_name == "site"
+    assert [piece.name for piece in SiteRange(data(), 0, 10, LABELS).pieces] == ["1", "X"]
+    assert [piece.name for piece in SiteRange(data(), 7, 10, LABELS).pieces] == ["X"]
+    assert [piece.name for piece in SiteRange(data(), 0, 10).pieces] == ["1", "2"]
+    assert SiteRange(data(), 7, 10, LABELS).axis_name == "chromosome X, position (Mb)"
+    assert SiteRange(data(), 0, 10, LABELS).axis_name == "chromosome"
+    assert SiteRange(data(), 0, 10).axis_name == "site"
     times = Labels(position=np.arange(10.0))
-    assert Stretch(data(), 0, 5, times).axis_name == "position"
-    assert Stretch(data(), 0, 10, times).axis_name == "sequence"
-    assert Stretch(data(), 0, 5, Labels(position=np.arange(10.0), axis="seconds")).axis_name == "seconds"
+    assert SiteRange(data(), 0, 5, times).axis_name == "position"
+    assert SiteRange(data(), 0, 10, times).axis_name == "sequence"
+    assert SiteRange(data(), 0, 5, Labels(position=np.arange(10.0), axis="seconds")).axis_name == "seconds"
 
 
 def test_places__in_megabases_one_chromosome_after_the_other():
-    whole = Stretch(data(), 0, 10, LABELS)
+    whole = SiteRange(data(), 0, 10, LABELS)
     np.testing.assert_allclose(whole.left, [0, 1, 2, 3, 4, 5, 6, 7, 8, 15])
     np.testing.assert_allclose(whole.right, [1, 2, 3, 4, 5, 6, 7, 8, 9, 16])
     assert whole.pieces[1][1:] == (6.0, 16.0, 0.0)
-    alone = Stretch(data(), 7, 10, LABELS)
+    alone = SiteRange(data(), 7, 10, LABELS)
     np.testing.assert_allclose(alone.left, [1, 2, 9])
     assert alone.ends == (1.0, 10.0)
-    numbers = Stretch(data(), 3, 8)
+    numbers = SiteRange(data(), 3, 8)
     assert numbers.ends == (2.5, 7.5)
 
 
 def test_steps__are_empty_between_sites_that_are_apart_and_between_chromosomes():
-    stretch = Stretch(data(), 0, 10, LABELS)
+    stretch = SiteRange(data(), 0, 10, LABELS)
     values, edges = stretch.steps(np.arange(10.0))
     assert len(edges) == len(values) + 1
     assert np.all(np.diff(edges) >= 0)
@@ -57,10 +57,10 @@ def test_steps__are_empty_between_sites_that_are_apart_and_between_chromosomes()
 def test_long_gaps_are_blank_and_short_ones_are_not():
     y = np.zeros(10)
     y[[1, 2]] = np.nan
-    assert not Stretch(data(y), 0, 10).blank.any()
+    assert not SiteRange(data(y), 0, 10).blank.any()
     y[1 : 2 + BRIDGED] = np.nan
-    assert Stretch(data(y), 0, 10).blank.tolist() == [1 <= t < 2 + BRIDGED for t in range(10)]
-    values, _ = Stretch(data(y), 0, 6).steps(np.ones(6))
+    assert SiteRange(data(y), 0, 10).blank.tolist() == [1 <= t < 2 + BRIDGED for t in range(10)]
+    values, _ = SiteRange(data(y), 0, 6).steps(np.ones(6))
     assert np.isnan(values).sum() == BRIDGED + 1
 
 
@@ -73,7 +73,7 @@ def test_blocks__keep_the_lowest_and_the_highest(values, most, starts):
     y = np.array(values)
     n = len(y)
     inside = sorted(start for start in starts if start < n)
-    stretch = Stretch(ch.Observations(y, starts=[0, *inside]), 0, n, most=most)
+    stretch = SiteRange(ch.Observations(y, starts=[0, *inside]), 0, n, most=most)
     low, high, mean = stretch.lowest(y), stretch.highest(y), stretch.mean(y)
     assert len(stretch.first) <= most + len(inside)
     assert set(inside) <= set(stretch.first.tolist())

@@ -56,7 +56,7 @@ def posterior(problem: Problem, ladder: ch.Ladder, draws: int, seed: int) -> ch.
         ladder=ladder,
         draws=draws,
         warmup=WARMUP,
-        rows=CHAINS,
+        chains=CHAINS,
         seed=seed,
         workers=1,
         progress=False,

@@ -17,7 +17,7 @@ from chiasma.kernels.sweeps import Tables, run_program
 from chiasma.kernels.transitions import log_prior, path_log_likelihood
 
 
-class Replicas(NamedTuple):
+class PathReplicas(NamedTuple):
     """Targets and states of the replicas."""
 
     betas: np.ndarray  # (R,)

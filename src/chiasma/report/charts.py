@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from chiasma.extras import extra
 from chiasma.models.observations import Observations
-from chiasma.report.figures.sites import Labels, Stretch
+from chiasma.report.figures.sites import Labels, SiteRange
 from chiasma.report.figures.style import BLACK, BLUE, LOOKS, ORANGE, SKY, VERMILLION, block_means, robust_limits
 
 with extra("report"):
@@ -152,7 +152,7 @@ def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
 class Along:
     """What the charts along the sites show. rows: names, and (S - 1, T) probabilities of the states 1, 2, ..."""
 
-    stretch: Stretch
+    stretch: SiteRange
     data: Observations
     band: Band | None
     rows: Sequence[tuple[str, Floats]]
@@ -291,14 +291,14 @@ def _limits(along: Along) -> tuple[float, float]:
     return robust_limits(along.y, [*shown, np.zeros(0)])
 
 
-def _pieces(fig: Any, stretch: Stretch) -> None:
+def _pieces(fig: Any, stretch: SiteRange) -> None:
     """Lines where sequences start."""
     if len(stretch.pieces) > 1:
         at = [piece.left for piece in stretch.pieces[1:]]
         fig.vspan(x=at, line_color=POINTS, line_alpha=0.5, line_dash="dotted")
 
 
-def _band(fig: Any, stretch: Stretch, band: Band) -> None:
+def _band(fig: Any, stretch: SiteRange, band: Band) -> None:
     low, high, mean = stretch.lowest(band.low), stretch.highest(band.high), stretch.mean(band.mean)
     shown = ~stretch.blank
     runs = _runs(stretch, shown, low, high)
@@ -353,7 +353,7 @@ def _data(fig: Any, along: Along) -> None:
     fig.add_layout(fig.legend[0], "above")
 
 
-def _beyond(fig: Any, stretch: Stretch, y: Floats, limits: tuple[float, float]) -> None:
+def _beyond(fig: Any, stretch: SiteRange, y: Floats, limits: tuple[float, float]) -> None:
     """Triangles at the edge for values that are outside of the axis at first."""
     low, high = stretch.lowest(y), stretch.highest(y)
     with np.errstate(invalid="ignore"):
@@ -423,7 +423,7 @@ def _shade(state: int, highest: int) -> str:
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
-def _axis_along_sites(fig: Any, stretch: Stretch) -> None:
+def _axis_along_sites(fig: Any, stretch: SiteRange) -> None:
     fig.xaxis.axis_label = stretch.axis_name if stretch.labels.unit == "" else "chromosome, and position (Mb) in it"
     if not stretch.has_positions:
         fig.xaxis.formatter = NumeralTickFormatter(format="0,0")
@@ -445,7 +445,7 @@ def _seconds_ahead(zone: tzinfo | None) -> float | None:
     return None if ahead is None else ahead.total_seconds()
 
 
-def _runs(stretch: Stretch, shown: npt.NDArray[np.bool_], a: Floats, b: Floats) -> dict[str, Floats]:
+def _runs(stretch: SiteRange, shown: npt.NDArray[np.bool_], a: Floats, b: Floats) -> dict[str, Floats]:
     """Neighbouring blocks with the same a and b as one: their left, right, a and b."""
     same = np.zeros(len(a), bool)
     close = stretch.left[1:] <= stretch.right[:-1] + 1e-9 * max(1.0, abs(stretch.ends[1]))
@@ -466,7 +466,7 @@ def as_numbers(values: Floats, digits: int = 5) -> list[float | None]:
     return [None if np.isnan(value) else float(f"{value:.{digits}g}") for value in values.tolist()]
 
 
-def region_points(stretch: Stretch, y: Floats) -> Mapping[str, list[float | None]]:
+def region_points(stretch: SiteRange, y: Floats) -> Mapping[str, list[float | None]]:
     """The data of a stretch as points: each block by its lowest and its highest value."""
     low, high = stretch.lowest(y), stretch.highest(y)
     # Seconds since 1970 have ten digits before the point.

@@ -31,7 +31,7 @@ from chiasma.report.charts import (
     trace_chart,
 )
 from chiasma.report.figures.parameters import histogram, prior_density
-from chiasma.report.figures.sites import Stretch
+from chiasma.report.figures.sites import SiteRange
 from chiasma.report.page import Verdict, link, render, words
 from chiasma.report.run_tables import SCHEMA
 from chiasma.results.convergence import rhat_text
@@ -116,7 +116,7 @@ def _lead(found: Found) -> str:
 def _signal(found: Found, models: dict[str, Any]) -> dict[str, Any]:
     posterior, data = found.posterior, found.signal.data
     n = data.n_columns
-    stretch = Stretch(data, 0, n, found.labels, MOST_BLOCKS if n > MOST_SITES else None)
+    stretch = SiteRange(data, 0, n, found.labels, MOST_BLOCKS if n > MOST_SITES else None)
     rows = [(_row_label(row), row.probabilities) for row in row_probabilities(posterior)]
     owner = np.repeat(np.arange(len(found.regions)), [one.segment.n_sites for one in found.regions])
     edges = np.append(stretch.first, n)
@@ -236,14 +236,14 @@ def _region(found: Found, region: Region) -> dict[str, Any]:
 def _regions(found: Found) -> list[dict[str, Any]]:
     """The regions for report.js: where they are in both charts, their data, and the signals of their explanations."""
     data = found.signal.data
-    whole = Stretch(data, 0, data.n_columns, found.labels)
+    whole = SiteRange(data, 0, data.n_columns, found.labels)
     y = data.y.reshape(data.n_columns, -1)[:, 0]
     known = []
     for one in found.doubtful[:SHOWN_REGIONS]:
         start, stop = one.segment.start, one.segment.stop
         first, end = _around(data.starts, start, stop, data.n_columns)
-        near = Stretch(data, first, end, found.labels, REGION_BLOCKS)
-        exact = Stretch(data, first, end, found.labels)
+        near = SiteRange(data, first, end, found.labels, REGION_BLOCKS)
+        exact = SiteRange(data, first, end, found.labels)
         known.append(
             {
                 "left": float(whole.left[start]),

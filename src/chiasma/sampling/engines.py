@@ -298,7 +298,7 @@ class CompiledEngine(PathEngine):
         else:
             self.move, self.n_pair = exchange.move(target), exchange.n_uniforms(target)
         self.pair_work = moves.make_pair_work(target.n_columns, target.n_axes)
-        self.replicas = ensemble.Replicas(
+        self.replicas = ensemble.PathReplicas(
             self.betas,
             self.problem.tempered(self.betas),
             target.log_lik[None],

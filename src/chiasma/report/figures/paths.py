@@ -14,7 +14,7 @@ from chiasma.errors import InvalidInput
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
-from chiasma.report.figures.sites import Labels, Stretch
+from chiasma.report.figures.sites import Labels, SiteRange
 from chiasma.report.figures.style import (
     BLACK,
     BLUE,
@@ -184,7 +184,7 @@ def plot_row(
     spacing = kept[1] - kept[0] if len(kept) > 1 else 1
     foot = kept[0] - 0.5 * spacing
     heights = foot + np.arange(len(lines) + 1) * per_line * spacing
-    stretch = Stretch(posterior.data, start, stop, labels, HEATMAP_SITES)
+    stretch = SiteRange(posterior.data, start, stop, labels, HEATMAP_SITES)
     if stretch.has_positions:
         grid = np.ma.masked_invalid(np.array([stretch.steps(stretch.mean(line))[0] for line in lines]))
         edges = stretch.steps(stretch.left)[1]
@@ -284,7 +284,7 @@ def marginals_size(posterior: Posterior) -> tuple[float, float]:
     return 11.0, 1.0 + max(0.45, min(0.95, 8 / n_panels)) * n_panels
 
 
-def _counted(ax: Axes, row: RowProbabilities, stretch: Stretch) -> None:
+def _counted(ax: Axes, row: RowProbabilities, stretch: SiteRange) -> None:
     """A heatmap of the probabilities that 0, 1, 2, ... of several equal rows are on."""
     none = 1 - row.probabilities.sum(axis=0, keepdims=True)
     lines = [stretch.steps(stretch.mean(p)) for p in np.concatenate([none, row.probabilities])]
@@ -295,7 +295,7 @@ def _counted(ax: Axes, row: RowProbabilities, stretch: Stretch) -> None:
     whole_ticks(ax.yaxis)
 
 
-def _stacked(ax: Axes, row: RowProbabilities, stretch: Stretch, pixels: bool) -> None:
+def _stacked(ax: Axes, row: RowProbabilities, stretch: SiteRange, pixels: bool) -> None:
     """Probabilities of the states 1, 2, ... of a row on top of each other; what is left to 1 is state 0."""
     foot = np.zeros(len(stretch.first))
     highest = len(row.probabilities)
@@ -348,7 +348,7 @@ def plot_states(
     shown = row_probabilities(posterior)
     n_rows = len(shown)
     ax = axes_for(ax, (9, 0.9 + 0.3 * n_rows))
-    stretch = Stretch(posterior.data, start, stop, labels, MOST_BLOCKS)
+    stretch = SiteRange(posterior.data, start, stop, labels, MOST_BLOCKS)
     shades = []
     for row in shown:
         p = row.probabilities[:, start:stop]
@@ -424,7 +424,7 @@ def plot_configurations(
         height_ratios=[DATA_HEIGHT, *heights] if with_data else heights,
     )
     panels = grid[1:] if with_data else grid
-    stretch = Stretch(None if posterior is None else posterior.data, start, start + length, labels, HEATMAP_SITES)
+    stretch = SiteRange(None if posterior is None else posterior.data, start, start + length, labels, HEATMAP_SITES)
     if with_data:
         assert posterior is not None
         plot_level(posterior, ax=grid[0, 0], start=start, stop=start + length, labels=labels)
@@ -462,7 +462,7 @@ def plot_configurations(
     return fig
 
 
-def _shade_rows(ax: Axes, states: Floats, stretch: Stretch, highest: float = 1.0) -> None:
+def _shade_rows(ax: Axes, states: Floats, stretch: SiteRange, highest: float = 1.0) -> None:
     """A heatmap of states (K, sites): blocks of sites have the mean of their states.
 
     Events too short for a pixel, which the heatmap may lose, are lines as wide as one over it.
@@ -482,7 +482,7 @@ def _shade_rows(ax: Axes, states: Floats, stretch: Stretch, highest: float = 1.0
     ax.set_ylim(n_rows - 0.5, -0.5)
 
 
-def _events(states: Floats, stretch: Stretch) -> tuple[Floats, Floats]:
+def _events(states: Floats, stretch: SiteRange) -> tuple[Floats, Floats]:
     """Where short events are on the axis, and their states: of narrow runs, those that differ from what is around.
 
     At most one per NARROW of the axis, the one that differs most.
@@ -523,9 +523,9 @@ def _data_with_levels(posterior: Posterior) -> Observations:
     return posterior.data
 
 
-def _stretch(posterior: Posterior, start: int, stop: int, labels: Labels | None) -> Stretch:
+def _stretch(posterior: Posterior, start: int, stop: int, labels: Labels | None) -> SiteRange:
     most = MOST_BLOCKS if stop - start > MOST_SITES else None
-    return Stretch(posterior.data, start, stop, labels, most)
+    return SiteRange(posterior.data, start, stop, labels, most)
 
 
 def _with_states(row: RowProbabilities) -> str:

@@ -81,7 +81,7 @@ class Piece(NamedTuple):
     offset: float
 
 
-class Stretch:
+class SiteRange:
     """Sites start..stop-1 as they are drawn.
 
     left, right : (n,) ends of the blocks on the axis. pieces : the sequences. blank : (n,) nothing to draw there.

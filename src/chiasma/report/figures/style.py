@@ -19,7 +19,7 @@ from matplotlib.ticker import Formatter, Locator, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from chiasma.errors import InvalidInput
-from chiasma.report.figures.sites import Stretch
+from chiasma.report.figures.sites import SiteRange
 from chiasma.results.posterior import Posterior
 from chiasma.results.row_groups import names_of_rows
 from chiasma.types import Floats
@@ -169,7 +169,7 @@ def mark_beyond(ax: Axes, x: Floats, y: Floats) -> int:
     return n
 
 
-def mark_starts(ax: Axes, stretch: Stretch, *, names: bool = True) -> None:
+def mark_starts(ax: Axes, stretch: SiteRange, *, names: bool = True) -> None:
     """Dotted lines where sequences start, and the names of the sequences above; below where the axis has no numbers."""
     if len(stretch.pieces) < 2:
         return
@@ -188,7 +188,7 @@ def mark_starts(ax: Axes, stretch: Stretch, *, names: bool = True) -> None:
     above.spines[:].set_visible(False)
 
 
-def label_sites(ax: Axes, stretch: Stretch) -> None:
+def label_sites(ax: Axes, stretch: SiteRange) -> None:
     """Limits, ticks and name of the x axis: names of chromosomes, or positions within one, or numbers of sites."""
     ax.set_xlim(*stretch.ends)
     if stretch.has_positions and len(stretch.pieces) > 1:
@@ -250,7 +250,7 @@ class MomentFormatter(Formatter):
         return self.offset
 
 
-def _roomy(ax: Axes, stretch: Stretch, points: float) -> tuple[list[float], list[str]]:
+def _roomy(ax: Axes, stretch: SiteRange, points: float) -> tuple[list[float], list[str]]:
     """Centres and names of the sequences; of names that would touch, that of the longest sequence is kept."""
     low, high = stretch.ends
     inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / (high - low)  # type: ignore[union-attr]
