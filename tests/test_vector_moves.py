@@ -254,6 +254,16 @@ def test_neighbours__and_local_changes_keep_the_law(options):
         np.testing.assert_allclose(replicas.log_lik, density.evaluate(replicas.states)[0], atol=1e-9)
 
 
+@pytest.mark.parametrize("size", [5, 6])
+def test_crossovers__reach_every_pair_however_often_swaps_come_between(size):
+    """Swaps come between the classes of coordinates as well, an even or an odd number of times."""
+    problem = VectorProblem(ch.BlockModes(1, size, 0.5), ch.BalancedCrossover())
+    engine = VectorEngine(problem, [0.2, 0.4, 0.7, 1.0], 1, Streams(1, 0), Start())
+    engine.advance(20, thin=0)
+    assert engine.tried.min() >= 2
+    assert engine.tally.steps[0] == 20 * size
+
+
 def test_neighbours__one_call_per_class_of_coordinates():
     sizes: list[int] = []
     density = ising(neighbours=CHAIN)
@@ -297,6 +307,23 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "gradient shape": (
         lambda: ch.sample(mixture(ch.Hamiltonian(), lambda x: x[:, 0]), ladder=[1], exchange=None, progress=False),
         r"gradient must map vectors of shape \(1, 2\)",
+    ),
+    "gradient of no number": (
+        lambda: ch.sample(ch.Density(log_density, 2, np.ones(2), gradient=lambda x: x * np.nan), progress=False),
+        r"gradient must be finite where a run starts, got \[nan nan\] at \[1\. 1\.\]",
+    ),
+    "complex": (
+        lambda: ch.sample(ch.Density(lambda x: 1j * x[:, 0], 2, np.ones(2)), progress=False),
+        "log_density must return real numbers, got complex128",
+    ),
+    "error of an update": (
+        lambda: ch.sample(
+            ch.Density(log_density, 2, np.ones(2), lambda x, beta, rng: float(str(x))),
+            ladder=[1],
+            exchange=None,
+            progress=False,
+        ),
+        r"update fails at \[1\. 1\.\], beta = 1",
     ),
     "neighbours": (lambda: ising(neighbours=[[9]] * 6), r"neighbours must be coordinates in 0\.\.5, got 9 for 0"),
     "neighbours length": (lambda: ising(neighbours=[[1]]), "a list for each of the 6 coordinates"),

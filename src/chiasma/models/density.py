@@ -182,7 +182,9 @@ class Density:
         return state
 
     def check_functions(self, x: Vector) -> None:
-        """Raise InvalidInput if values at x (size,) change when other vectors are evaluated with it, or with time."""
+        """Raise InvalidInput if values at x (size,) change with time or with other vectors of a batch, or if the
+        gradient there is not finite.
+        """
         n = 3 if self.size != 3 else 4
         for name, function in (("log_density", self._log_density), ("log_prior", self._log_prior)):
             if function is None:
@@ -196,6 +198,10 @@ class Density:
                     f"and {apart[0]} in a batch of {n}; sum over axis 1, and for a function of one vector pass "
                     "vectorised=False"
                 )
+        if self.has_gradient:
+            for name, slope in zip(("gradient", "prior_gradient"), self.slopes(x[None]), strict=True):
+                if not np.isfinite(slope).all():
+                    raise InvalidInput(f"{name} must be finite where a run starts, got {_show(slope[0])} at {_show(x)}")
 
     def as_state(self, x: npt.ArrayLike, name: str) -> Vector:
         """A copy of x with the shape and dtype of a state; its density is not checked."""
@@ -407,7 +413,10 @@ def _values(name: str, function: LogDensity, x: Vector) -> Floats:
 def _call(name: str, function: Callable[..., npt.ArrayLike], x: Vector, *others: Vector) -> Floats:
     """The values (n,) of a user's function of vectors (n, size)."""
     try:
-        values = np.asarray(function(x, *others), np.float64)
+        given = np.asarray(function(x, *others))
+        if given.dtype.kind == "c":
+            raise InvalidInput(f"{name} must return real numbers, got {given.dtype}; take the real part, or -inf")
+        values = given.astype(np.float64, copy=False)
     except Exception as error:
         _note_cause(name, function, error, x, *others)
         raise

@@ -341,7 +341,12 @@ class OwnStep(VectorStep):
 
     def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         for x, beta, rng in zip(replicas.states, self.betas.tolist(), self.rngs, strict=True):
-            x[:] = self.density.as_state(self.function(x.copy(), beta, rng), "what update returns")
+            try:
+                new = self.function(x.copy(), beta, rng)
+            except Exception as error:
+                error.add_note(f"update fails at {np.array2string(x, threshold=24, edgeitems=8)}, beta = {beta:g}")
+                raise
+            x[:] = self.density.as_state(new, "what update returns")
         replicas.log_lik[:], replicas.log_prior[:] = self.density.parts(replicas.states)
         replicas.check_possible()
 
