@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numba
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import chiasma as ch
+from chiasma.cli import app
 from chiasma.results.ladder_stats import Evidence
 
 JIT = not numba.config.DISABLE_JIT
@@ -120,3 +124,54 @@ def test_table__says_that_the_largest_model_wins():
     assert "largest" not in str(ch.compare([rows(1), rows(2), rows(3)], y))
     assert ch.compare({"a": rows(2), "b": rows(2)}, y).largest == ""
     assert ch.compare({"a": rows(2)}, y).largest == ""
+
+
+CHANNELS = """
+[model]
+sd = {sd}
+[[row]]
+name = "channel"
+values = [0, 1]
+switch = {{enter = 0.2, leave = 0.2}}
+"""
+
+
+@pytest.fixture
+def recording(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, y = rows(2).simulate(60, seed=1)
+    (tmp_path / "y.csv").write_text("y\n" + "".join(f"{value:.4f}\n" for value in y))
+    for sd in (0.5, 0.9):
+        (tmp_path / f"{sd}.toml").write_text(CHANNELS.format(sd=sd))
+    return np.loadtxt(tmp_path / "y.csv", skiprows=1)
+
+
+def test_command__compares_numbers_of_copies(recording):
+    done = CliRunner().invoke(app, ["compare", "y.csv", "--model", "0.5.toml", "--copies", "channel=1-3", "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    expected = ch.compare([rows(n) for n in (1, 2, 3)], recording)
+    values = [one["log_evidence"] for one in told["models"].values()]
+    np.testing.assert_allclose(values, [one.value for one in expected.evidence])
+    assert list(told["models"])[1] == told["best"] == "0.5.toml, 2 x channel"
+
+
+def test_command__compares_settings(recording):
+    done = CliRunner().invoke(app, ["compare", "y.csv", "--model", "0.5.toml", "--model", "0.9.toml"])
+    assert done.exit_code == 0, done.output
+    assert "0.9.toml" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--model", "0.5.toml"], "needs two models"),
+        (["--model", "0.5.toml", "--model", "0.5.toml"], "given twice"),
+        (["--model", "0.5.toml", "--copies", "lamp=1-2"], "no [[row]] named 'lamp'"),
+        (["--model", "0.5.toml", "--copies", "channel=3-1"], "such as channel=1-4"),
+    ],
+)
+def test_command__refuses(recording, options, told):
+    done = CliRunner().invoke(app, ["compare", "y.csv", *options])
+    assert done.exit_code == 2
+    assert told in done.stderr

@@ -53,6 +53,8 @@ FEWEST = 100
 # A recording that is half as long again is scanned with every number of channels on this many samples first: the
 # stretches that change most over so many samples.
 SCANNED, PIECES, LAG = 24_000, 4, 10
+# Numbers of channels are compared on so many samples, at most half as many again.
+COMPARED = 200_000
 # Coefficients of the drift per second of recording, within these limits.
 KNOTS_PER_SECOND, KNOTS = 6.0, (8, 240)
 # Draws from the normal approximation around the optimum, for intervals of rates.
@@ -105,6 +107,7 @@ class ChannelAnswer:
     estimates : unit current, noise, rates, open probability.
     dwells : stretches of the idealised trace.
     ensemble : the kinetics of all channels together; None without channels.
+    sign : 1 if openings go up, -1 if they go down.
 
     Examples
     --------
@@ -327,9 +330,16 @@ class ChannelSearch:
         """For the numbers of channels around the most probable one, in order.
 
         An excerpt says rather too small a number, because all channels are rarely open in it. So the search goes on
-        from there on the whole recording, upwards until more channels explain no more.
+        from there on the whole recording, upwards until more channels explain no more. Of a very long one, an excerpt
+        decides, and only the best number is fitted to all of it.
         """
-        is_long = len(self.recording.current) > 1.5 * SCANNED
+        samples = len(self.recording.current)
+        if samples > 1.5 * COMPARED:
+            fits = replace(self, recording=_excerpt(self.recording, COMPARED)).fits(least, most)
+            best = max(fits, key=lambda fit: fit.log_evidence)
+            whole = self.carried(best.n_channels, best) if best.n_channels else self.fit(0)
+            return [replace(whole, log_evidence=fit.log_evidence) if fit is best else fit for fit in fits]
+        is_long = samples > 1.5 * SCANNED
         part = replace(self, recording=_excerpt(self.recording, SCANNED)) if is_long else self
         found = part.scan(least, most)
         while (best := _best(found)).n_channels > min(found) and not part.is_supported(best):

@@ -17,6 +17,7 @@ import typer
 
 from chiasma.cli.channels import channels
 from chiasma.cli.cohort import CohortCommand, cohort
+from chiasma.cli.compare import compare
 from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
 from chiasma.cli.fit import FitCommand, fit
@@ -82,5 +83,5 @@ def options(
 
 OWN_OPTIONS: dict[object, type[Command]] = {fit: FitCommand, cohort: CohortCommand}
 
-for command in (demo, tumour, channels, simulate, fit, show, cohort):
+for command in (demo, tumour, channels, simulate, fit, show, compare, cohort):
     app.command(cls=OWN_OPTIONS.get(command, Command))(command)

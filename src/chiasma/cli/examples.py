@@ -23,6 +23,10 @@ EXAMPLES = {
         "chiasma channels recording.csv --rate 10000 --channels 1-2 --out channels",
         "chiasma channels recording.csv --rate 10000 --channels 1 --polarity down --tables-only --out down",
     ),
+    "compare": (
+        "chiasma compare recording.csv --model channels.toml --copies channel=1-4",
+        "chiasma compare genome.tsv --model genome.toml --model other.toml --draws 500",
+    ),
     "simulate": (
         "chiasma simulate genome.tsv --seed 1",
         "chiasma simulate small.tsv --sites 500 --sd 20",
