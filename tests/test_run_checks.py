@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import chiasma as ch
+from chiasma.io.settings import Settings
 from chiasma.results.convergence import RHAT, Convergence
 from chiasma.results.findings import Set, Use
 from chiasma.results.ladder_stats import Evidence
@@ -82,10 +83,7 @@ def taken(remedy):
     """A remedy as an argument of sample()."""
     if isinstance(remedy, Set):
         return {remedy.argument: remedy.value}
-    name, arguments = re.fullmatch(r"ch\.([\w.]+)\((.*)\)", remedy.code).groups()
-    made = ch.Ladder.adapted if name == "Ladder.adapted" else getattr(ch, name)
-    key, _, value = arguments.rpartition("=")
-    return {remedy.argument: made(**{key: int(value)}) if key else made(int(value))}
+    return {remedy.argument: Settings(sampler={remedy.argument: remedy.name}).sampler()[remedy.argument]}
 
 
 @pytest.mark.parametrize("name", CASES)
