@@ -132,7 +132,7 @@ def test_larger_blocks__fit_in_memory(monkeypatch):
 
 
 def test_page__has_the_same_order():
-    words = ("auto", "larger blocks", "jumps be learned", "ladder with crossovers", "more rungs", "more draws")
+    words = ("auto", "blocks", "jumps", "ladder", "rungs", "draws")
     steps = re.findall(r"^\*\*(\d)\. (.*?)\*\*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert [(number, word in title) for (number, title), word in zip(steps, words, strict=True)] == [
         (str(i), True) for i in range(1, 7)
