@@ -219,11 +219,12 @@ def test_dwells__tell_a_wrong_scheme():
     assert dwells_apart(other, data, ensemble, wrong, 1.0) is not None
 
 
-def test_bins__hold_every_dwell():
+def test_bins__hold_every_dwell_and_at_least_one_length():
     edges = log_bins(1e-3, 2.5)
     assert edges[0] < 1e-3
     assert edges[-1] > 2.5
-    np.testing.assert_allclose(np.diff(np.log10(edges)), 1 / 8)
+    np.testing.assert_allclose(edges / 1e-3 % 1, 0.5)  # between whole samples
+    np.testing.assert_allclose(np.diff(np.log10(edges[-8:])), 1 / 8, rtol=0.01)
 
 
 # ---- The answer -----------------------------------------------------------------------------------------------------

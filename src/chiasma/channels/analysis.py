@@ -172,7 +172,12 @@ class ChannelAnswer:
     def findings(self) -> tuple[Finding, ...]:
         """Whether the best model fits the recording, and how sure the number of channels is, the worst first."""
         data = oriented(self.recording, self.sign)
-        found = list(self.best.optimum.check(data))
+        # General remedies are no options here, but one is: a more flexible drift.
+        found = [replace(one, remedies=()) for one in self.best.optimum.check(data)]
+        for i, one in enumerate(found):
+            if one.code == "drift":
+                knots = min(4 * data.n_columns // one.facts["length"], 3 * KNOTS[1])
+                found[i] = replace(one, remedies=(Set("knots", knots),))
         share = self.probabilities[self.n_channels]
         if share < SETTLED:
             found.append(Finding("number-unsure", "limited", {"n": self.n_channels, "share": share}))

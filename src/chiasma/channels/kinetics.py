@@ -268,6 +268,12 @@ class Dwells:
 
 
 def log_bins(step: float, longest: float) -> Floats:
-    """Edges of bins of equal logarithmic width from half a step up."""
-    n = int(np.log10(2 * longest / step) * BINS_PER_DECADE) + 1
-    return np.asarray(step / 2 * 10 ** (np.arange(n + 1) / BINS_PER_DECADE))
+    """Edges of bins of about equal logarithmic width, from half a step up, halfway between whole steps.
+
+    >>> log_bins(1.0, 4.0).tolist()
+    [0.5, 1.5, 2.5, 3.5, 4.5]
+    """
+    n = int(np.log10(4 * longest / step) * BINS_PER_DECADE) + 1
+    whole = np.floor(0.5 * 10 ** (np.arange(n + 1) / BINS_PER_DECADE) + 0.5)
+    edges = (np.unique(whole) + 0.5)[: int(np.searchsorted(np.unique(whole) + 0.5, longest / step)) + 1]
+    return np.asarray(step * np.concatenate([[0.5], edges[edges > 0.5]]))

@@ -18,7 +18,7 @@ import chiasma
 from chiasma import atomic
 from chiasma.channels.analysis import ChannelAnswer
 from chiasma.channels.exports import PAGE
-from chiasma.channels.kinetics import log_bins
+from chiasma.channels.kinetics import BINS_PER_DECADE, log_bins
 from chiasma.channels.summary_text import number_in_words
 from chiasma.report.page import Verdict, judged, render
 from chiasma.results.findings import headline
@@ -56,8 +56,14 @@ def page(answer: ChannelAnswer, command: str = "") -> str:
         answer=answer,
         trace=trace(answer),
         histograms=histograms(answer),
-        probabilities=[(fit.n_channels, answer.probabilities[fit.n_channels], fit.log_evidence) for fit in answer.fits],
-        estimates=[(one.name, one.value, one.low, one.high, one.unit) for one in answer.estimates],
+        probabilities=[
+            (fit.n_channels, f"{answer.probabilities[fit.n_channels]:.3f}", f"{fit.log_evidence:,.1f}")
+            for fit in answer.fits
+        ],
+        estimates=[
+            (f"{one.name} [{one.unit}]" if one.unit else one.name, one.value, one.low, one.high)
+            for one in answer.estimates
+        ],
         about={
             "command": command,
             "settings": None,
@@ -75,8 +81,9 @@ def lead(answer: ChannelAnswer) -> str:
 
 def verdicts(answer: ChannelAnswer) -> list[Verdict]:
     """What to read first."""
-    found = Verdict(tone="note", answer=number_in_words(answer))
-    return judged(answer.findings, headline(answer.findings, answer.promised_accuracy), [found])
+    trust, *why = judged(answer.findings, headline(answer.findings, answer.promised_accuracy))
+    # The headline has the first reason for limited trust already.
+    return [trust, Verdict(tone="note", answer=number_in_words(answer)), *why[answer.trust != "good" :]]
 
 
 # ---- The trace ------------------------------------------------------------------------------------------------------
@@ -146,14 +153,18 @@ def histograms(answer: ChannelAnswer) -> list[Histogram]:
 
 
 def _histogram(answer: ChannelAnswer, k: int, dwells: Floats) -> Histogram:
-    """Logarithmic bins, square-root ordinate."""
+    """Logarithmic bins, square-root ordinate.
+
+    Dwells last whole samples, so short bins are wider than the others: counts are those of a bin of the usual width.
+    """
     assert answer.ensemble is not None
     step = answer.recording.step
     edges = log_bins(step, float(dwells.max()))
-    counts = np.histogram(dwells, edges)[0]
+    usual = np.diff(np.log10(edges)) * BINS_PER_DECADE
+    counts = np.histogram(dwells, edges)[0] / usual
     # Only dwells of half a step and more can be seen: what is expected among those that were.
     longer = answer.ensemble.survivor(k, edges)
-    expected = len(dwells) * -np.diff(longer) / max(longer[0] - longer[-1], 1e-12)
+    expected = len(dwells) * -np.diff(longer) / max(longer[0] - longer[-1], 1e-12) / usual
     top = np.sqrt(max(counts.max(), expected.max(), 1.0))
     x = (np.log10(edges) - np.log10(edges[0])) / np.log10(edges[-1] / edges[0]) * WIDTH
     heights = HEIGHT * (1 - np.sqrt(counts) / top)
@@ -166,7 +177,7 @@ def _histogram(answer: ChannelAnswer, k: int, dwells: Floats) -> Histogram:
     decades = range(int(np.ceil(np.log10(edges[0]))), int(np.floor(np.log10(edges[-1]))) + 1)
     scale = WIDTH / np.log10(edges[-1] / edges[0])
     ticks = tuple((float((d - np.log10(edges[0])) * scale), _seconds(10.0**d)) for d in decades)
-    return Histogram(k, len(dwells), f"{bars}L{x[-1]:.1f},{HEIGHT}Z", curve, ticks, int(counts.max()))
+    return Histogram(k, len(dwells), f"{bars}L{x[-1]:.1f},{HEIGHT}Z", curve, ticks, round(counts.max()))
 
 
 def _seconds(value: float) -> str:

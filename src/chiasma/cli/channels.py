@@ -112,9 +112,11 @@ def _print(answer: ChannelAnswer, out: Path, tables_only: bool) -> None:
 
     console = Console(highlight=False)
     console.print(headline(answer.findings, answer.promised_accuracy), soft_wrap=True, markup=False)
-    for finding in answer.findings[1:]:
-        console.print(message(finding), soft_wrap=True, markup=False)
     console.print(number_in_words(answer), soft_wrap=True, markup=False)
+    # The headline has the first reason for limited trust already.
+    for finding in answer.findings[answer.trust != "good" :]:
+        tried = "".join(f" Try {one.option(f'--{one.argument}')}." for one in finding.remedies)
+        console.print(message(finding) + tried, soft_wrap=True, markup=False)
     table = Table()
     for name in ("", "estimate", "90% interval", ""):
         table.add_column(name, justify="right" if name else "left")

@@ -124,7 +124,8 @@
     const scale = width / (to - from);
     if (scale < 0.5) {
       const [low, high] = extremes(series, base, from, to, width);
-      pen.globalAlpha = 0.8;
+      pen.globalAlpha = strength ? 0.4 : 0.8;
+      pen.lineWidth = strength ? 1 : 2;
       pen.beginPath();
       for (let x = 0; x < width; x++) {
         if (high[x] < low[x]) continue;
