@@ -7,6 +7,10 @@ import pytest
 
 import chiasma as ch
 from branches import pair_step, path_step, prove, prove_pair
+from chiasma.io.options import as_sections
+from chiasma.io.settings import Settings
+from chiasma.io.signal import Signal
+from chiasma.io.tables import read_signal
 from chiasma.kernels.layout import pack_states
 from chiasma.models.labels import exchangeable_blocks
 
@@ -211,3 +215,24 @@ def test_impossible_known_states(update):
     data = ch.Observations([0.0, 1.0, 2.0], known={"a": [0, 2, -1]})
     with pytest.raises(ch.ImpossibleData, match="known states"):
         ch.sample(model, data, update=update, draws=5, chains=1, seed=1, progress=False)
+
+
+def test_columns_of_a_file(tmp_path):
+    """Known states and covariates come from columns; settings and the kept copy of the data have them, too."""
+    path = tmp_path / "house.csv"
+    path.write_text("minute,kettle on,gc,watts\n0,1,0.2,9.5\n1,0,0.4,0.1\n2,NA,0.3,0.2\n", encoding="utf-8")
+    options = {"known": ["big kettle=kettle on", "1=2"], "covariate": "gc"}
+    settings = Settings().merged(**as_sections(options))
+    signal = read_signal(path, settings.columns(), guess=True)
+    assert signal.value == "watts"
+    assert list(signal.data.known) == ["big kettle", 1]
+    assert signal.data.known_array.tolist() == [[1, 0, -1], [1, 0, -1]]
+    assert signal.covariates.names == ["gc"]
+    signal.save(tmp_path / "data.npz")
+    again = Signal.load(tmp_path / "data.npz")
+    assert again.data.known.keys() == signal.data.known.keys()
+    assert np.array_equal(again.covariates.matrix, signal.covariates.matrix)
+    settings.write(tmp_path / "settings.toml", "")
+    assert Settings.read(tmp_path / "settings.toml").columns() == settings.columns()
+    with pytest.raises(ch.InvalidInput, match="ROW=COLUMN"):
+        as_sections({"known": ["kettle"]})

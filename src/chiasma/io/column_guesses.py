@@ -16,6 +16,7 @@ from chiasma.io.columns import (
     Columns,
     column_called,
     find_column,
+    find_several,
     is_dated,
     named_values,
     plain_name,
@@ -77,6 +78,8 @@ def _taken(table: Sheet, columns: Columns, found: Mapping[str, str]) -> set[int]
     """Columns that have a use, because they were named or found."""
     taken = {int(number) - 1 for number in found.values()}
     taken |= {find_column(table, name, "") for name in (columns.chromosome, columns.position, columns.end) if name}
+    taken |= {find_column(table, name, "known states") for _, name in columns.known}
+    taken |= set(find_several(table, columns.covariate, "covariate")) if columns.covariate else set()
     return taken | set(named_values(table, columns))
 
 

@@ -36,6 +36,8 @@ class Columns:
     position : its differences are the gaps. Numbers, or dates and times, which become seconds since 1970.
     end : where a site ends, for tables and exports; numbers, or dates and times, as the position.
     sample : the one of several samples in a file (`chiasma.tumour.signals`).
+    known : rows, and the columns of their known states: 0, 1, 2, ..., or NA where a state is not known.
+    covariate : series that the signal depends on, such as GC content; several with commas between.
     gap_unit : the distance that counts as one step of the chains. Default: the median distance.
     delimiter : one character, or "tab", "comma", "semicolon", "space". Default: what all lines agree on.
     """
@@ -45,6 +47,8 @@ class Columns:
     position: str | None = None
     end: str | None = None
     sample: str | None = None
+    known: tuple[tuple[str, str], ...] = ()
+    covariate: str | None = None
     gap_unit: float | None = None
     delimiter: str | None = None
 
@@ -81,8 +85,7 @@ def same_chromosome(name: str) -> str:
 
 def find_values(table: Sheet, wanted: str | None) -> list[int]:
     if wanted is not None:
-        whole = wanted in table.names or "," not in wanted
-        return [find_column(table, name.strip(), "value") for name in ([wanted] if whole else wanted.split(","))]
+        return find_several(table, wanted, "value")
     if len(table.names) == 1:
         return [0]
     for name in VALUE_NAMES:
@@ -91,6 +94,12 @@ def find_values(table: Sheet, wanted: str | None) -> list[int]:
     raise InvalidInput(
         f"{table.path}: which column holds the signal? Name the value column: one of {listed(table.names)}"
     )
+
+
+def find_several(table: Sheet, wanted: str, role: str) -> list[int]:
+    """Columns whose names have commas between."""
+    whole = wanted in table.names or "," not in wanted
+    return [find_column(table, name.strip(), role) for name in ([wanted] if whole else wanted.split(","))]
 
 
 def find_column(table: Sheet, wanted: str, role: str) -> int:

@@ -90,6 +90,19 @@ def parse_fixed(key: str, texts: list[str]) -> dict[str, int]:
     return rows
 
 
+def parse_known(key: str, texts: list[str]) -> dict[str, str]:
+    """["kettle=kettle_on"] as a table.
+
+    >>> parse_known("known", ["kettle=kettle_on"])
+    {'kettle': 'kettle_on'}
+    """
+    pairs = [text.partition("=") for text in texts]
+    for text, (row, _, column) in zip(texts, pairs, strict=True):
+        if not row.strip() or not column.strip():
+            raise InvalidInput(f"{flag(key)} takes ROW=COLUMN such as kettle=kettle_on, got {text!r}")
+    return {row.strip(): column.strip() for row, _, column in pairs}
+
+
 def parse_hum(key: str, text: str) -> float | str:
     """A frequency, or "mains".
 
@@ -187,6 +200,21 @@ DATA = (
     Setting("data", "chromosome", "Column whose changes start a new sequence.", value=Column),
     Setting("data", "position", "Column whose differences are the gaps between sites.", value=Column),
     Setting("data", "end", "Column where a site ends.", value=Column),
+    Setting(
+        "data",
+        "known",
+        "ROW=COLUMN: states of a row that are known, 0, 1, 2, ... (NA: not known). Can be repeated.",
+        list[str],
+        parse_known,
+        value=dict[str, Column],
+    ),
+    Setting(
+        "data",
+        "covariate",
+        "Column of a series that the signal depends on, such as GC content, with an effect to learn; several with "
+        "commas between.",
+        value=Column,
+    ),
     Setting("data", "sample", "The one of several samples in the file.", value=Column),
     Setting(
         "data", "gap_unit", "Distance that is one step of the chains. Default: the median distance.", float, value=float

@@ -47,7 +47,7 @@ from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
-from chiasma.models.offsets import Offset, Periodic, Smooth
+from chiasma.models.offsets import Covariates, Offset, Periodic, Smooth
 from chiasma.models.priors import Prior
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.updates import UPDATES
@@ -135,11 +135,14 @@ class Settings:
         """Which columns of the data file to read."""
         given = self.sections["data"]
         kinds = {setting.key: setting.kind for setting in DATA}
-        values = {key: as_number(key, one) if kinds[key] is float else str(one) for key, one in given.items()}
-        return Columns(**values)  # type: ignore[arg-type]
+        values: dict[str, Any] = {
+            key: as_number(key, one) if kinds[key] is float else str(one) for key, one in given.items()
+        }
+        values["known"] = tuple((row, str(column)) for row, column in given.get("known", {}).items())
+        return Columns(**values)
 
-    def model(self) -> FactorialHMM:
-        """The model; the error message lists all missing settings at once."""
+    def model(self, covariates: Covariates | None = None) -> FactorialHMM:
+        """The model; the error message lists all missing settings at once. covariates: those of the data file."""
         given, priors = self.sections["model"], self._priors()
         name, kind = self._emission()
         emission, chains = parameters_of(kind), chain_parameters()
@@ -151,7 +154,7 @@ class Settings:
                 )
         values: Section = given | priors
         if self.row:
-            return self._model_of_rows(name, kind, emission, values)
+            return self._model_of_rows(name, kind, emission, values, covariates)
         own = emission | chains
         absent = [flag(key) for key, one in own.items() if one.about.required and key not in values]
         _refuse_absent(name, absent)
@@ -165,11 +168,16 @@ class Settings:
             rows=Switches(**_arguments(chains, values)),
             emission=kind(**_arguments(emission, values)),
             fixed=fixed,
-            offset=_offset(given),
+            offset=_offset(given, covariates),
         )
 
     def _model_of_rows(
-        self, name: str, kind: type[Additive], emission: Mapping[str, Parameter], values: Section
+        self,
+        name: str,
+        kind: type[Additive],
+        emission: Mapping[str, Parameter],
+        values: Section,
+        covariates: Covariates | None,
     ) -> FactorialHMM:
         extra = [flag(key) for key in (*chain_parameters(), "fixed") if key in values]
         if extra:
@@ -178,7 +186,7 @@ class Settings:
         absent = [flag(key) for key in needed if key not in values]
         _refuse_absent(name, absent)
         made = kind(**_arguments(emission, values))
-        return FactorialHMM(rows=read_rows(self.row), emission=made, offset=_offset(values))
+        return FactorialHMM(rows=read_rows(self.row), emission=made, offset=_offset(values, covariates))
 
     def emission_class(self) -> type[Additive]:
         """The class of the emission."""
@@ -299,12 +307,12 @@ def _arguments(parameters: Mapping[str, Parameter], values: Section) -> dict[str
     return {parameter.name: values[key] for key, parameter in parameters.items() if key in values}
 
 
-def _offset(given: Section) -> list[Smooth | Periodic]:
-    """The terms that the settings drift and hum ask for."""
-    terms: list[Smooth | Periodic] = [Smooth(knots=given["drift"])] if "drift" in given else []
+def _offset(given: Section, covariates: Covariates | None) -> list[Smooth | Periodic | Covariates]:
+    """The terms that the settings drift, hum and covariate ask for."""
+    terms: list[Smooth | Periodic | Covariates] = [Smooth(knots=given["drift"])] if "drift" in given else []
     if "hum" in given:
         terms.append(Periodic(given["hum"]))
-    return terms
+    return terms if covariates is None else [*terms, covariates]
 
 
 def _offset_section(offset: Offset) -> Section:
@@ -370,12 +378,17 @@ def _toml(value: Any) -> str:
             ) from None
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def _toml_key(key: str) -> str:
+    bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if bare else _toml(key)
 
 
 def _hint(word: str, known: Any) -> str:

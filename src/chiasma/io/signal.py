@@ -13,6 +13,7 @@ from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.io.times import as_zone, duration_text, time_text, times_text
 from chiasma.models.observations import Observations
+from chiasma.models.offsets import Covariates
 from chiasma.results.spacing import Spacing, site_ends
 from chiasma.storage.digests import read_whole
 from chiasma.storage.reading import read_npz
@@ -26,6 +27,7 @@ class Signal:
     value, axis : names of the columns of the signal and of the position; None where the file gives none.
     zone : time zone of positions that were time stamps and are seconds since 1970, see `times`; None for numbers.
     digest : SHA-256 of the data file.
+    covariates : series of the file that the signal depends on.
     notes : what was guessed or converted, one sentence each. hints : those of them that ask the reader to act.
     """
 
@@ -38,6 +40,7 @@ class Signal:
     axis: str | None = None
     zone: str | None = None
     digest: str | None = None
+    covariates: Covariates | None = None
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
 
@@ -133,6 +136,8 @@ class Signal:
         content |= {"step": self.data.step, "unit": self.data.unit}
         if self.data.known:
             content |= {"known": self.data.known_array, "known_rows": np.array(list(map(str, self.data.known)))}
+        if self.covariates is not None:
+            content |= {"covariates": self.covariates.matrix, "covariate_names": np.array(self.covariates.names)}
         with atomic.whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **{key: value for key, value in content.items() if value is not None})
 
@@ -148,10 +153,11 @@ class Signal:
                 content.get("gaps"),
                 step=None if step is None else float(step),
                 unit=None if time is None else str(time),
-                known=dict(zip(content["known_rows"].tolist(), content["known"], strict=True))
+                known={row_of(row): own for row, own in zip(content["known_rows"], content["known"], strict=True)}
                 if "known" in content
                 else None,
             )
+            series = content.get("covariates")
             labels, unit = content.get("chromosome"), content.get("gap_unit")
             position, end = (content.get(key) for key in ("position", "end"))
             value, axis, zone, digest = (content.get(key) for key in ("value", "axis", "zone", "digest"))
@@ -169,12 +175,22 @@ class Signal:
                 axis=None if axis is None else str(axis),
                 zone=None if zone is None else str(zone),
                 digest=None if digest is None else str(digest),
+                covariates=None if series is None else Covariates(series, content["covariate_names"].tolist()),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{path} cannot be read ({error}); it is written when a fit begins: restore it from a backup, or "
                 "delete it and resume the fit"
             ) from error
+
+
+def row_of(name: str) -> int | str:
+    """A row in a file or in settings, by name or number.
+
+    >>> row_of("kettle"), row_of("2")
+    ('kettle', 2)
+    """
+    return int(name) if str(name).isdecimal() else str(name)
 
 
 def position_text(position: float) -> str:

@@ -23,6 +23,7 @@ from chiasma.io.columns import (
     chromosomes_of,
     ends_of,
     find_column,
+    find_several,
     find_values,
     gaps_of,
     is_dated,
@@ -30,8 +31,9 @@ from chiasma.io.columns import (
     times_of,
 )
 from chiasma.io.sheets import Sheet, is_number, listed, read_bytes, read_sheet
-from chiasma.io.signal import Signal
+from chiasma.io.signal import Signal, row_of
 from chiasma.models.observations import Observations
+from chiasma.models.offsets import Covariates
 from chiasma.storage.reading import read_npy
 
 # Written tables: the delimiter is that of the suffix.
@@ -134,17 +136,25 @@ def _from_table(table: Sheet, columns: Columns) -> Signal:
     if columns.chromosome is not None:
         blocks, starts = chromosomes_of(table, find_column(table, columns.chromosome, "chromosome"))
     finish = None if columns.end is None else find_column(table, columns.end, "end")
+    series = [] if columns.covariate is None else find_several(table, columns.covariate, "covariate")
+    covariates = None
+    if series:
+        names = [table.names[column] for column in series]
+        covariates = Covariates(np.stack([table.numbers(column) for column in series], axis=1), names)
+    known = {row_of(row): table.numbers(find_column(table, name, "known states")) for row, name in columns.known}
     value = ", ".join(table.names[column] for column in values) if table.has_header else None
     if columns.position is None:
         end = None if finish is None else ends_of(table, finish)
-        return Signal(data=Observations(y, starts), chromosome=blocks, end=end, value=value)
+        data = Observations(y, starts, known=known)
+        return Signal(data=data, chromosome=blocks, end=end, value=value, covariates=covariates)
     clock = find_column(table, columns.position, "position")
     position, zone = times_of(table, clock)
     gaps, unit = gaps_of(table, clock, position, zone, starts, columns.gap_unit)
     seconds = 1.0 if zone is not None else seconds_per_unit(table.names[clock])
     time = {} if seconds is None else {"step": unit * seconds, "unit": "s"}
     return Signal(
-        data=Observations(y, starts, gaps, **time),  # type: ignore[arg-type]
+        data=Observations(y, starts, gaps, known=known, **time),  # type: ignore[arg-type]
+        covariates=covariates,
         chromosome=blocks,
         position=position,
         end=None if finish is None else ends_of(table, finish, clock, position, zone),

@@ -171,7 +171,7 @@ class Covariates:
             t, p = (int(i) for i in np.argwhere(bad)[0])
             raise InvalidInput(
                 f"covariates must be finite, got {columns[t, p]} at column {t} of series {p}; fill it in, for example "
-                "with the mean, or set y there to NaN as well"
+                "with the mean"
             )
         flat = np.flatnonzero(np.ptp(columns, axis=0) == 0)
         if len(flat):

@@ -83,7 +83,7 @@ def fit_file(
     given = settings
     settings, numbers = estimated(given, signal.data, learn)
     settings = completed(settings.learning(learn))
-    model = settings.model()
+    model = settings.model(signal.covariates)
     begun()
     note(f"{source}: {signal.in_words()}")
     for text in signal.notes:
