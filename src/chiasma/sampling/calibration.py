@@ -79,7 +79,9 @@ def calibration_ranks(
             ties = (drawn[name] == value).sum(axis=0)
             found.setdefault(name, []).append(below + rng.integers(0, ties + 1))
     arrays = {name: np.array(ranks) for name, ranks in found.items()}
-    return xr.Dataset({name: (("replication", "row")[: ranks.ndim], ranks) for name, ranks in arrays.items()})
+    # Every parameter has its own dimensions: an offset has more values than there are rows.
+    dims = {name: ("replication", *(f"{name}_{i}" for i in range(1, ranks.ndim))) for name, ranks in arrays.items()}
+    return xr.Dataset({name: (dims[name], ranks) for name, ranks in arrays.items()})
 
 
 def uniformity(ranks: xr.Dataset, draws: int = 63, bins: int = 8) -> xr.Dataset:
