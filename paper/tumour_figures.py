@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from chiasma import plots
-from chiasma.report.figures.sites import Stretch
+from chiasma.report.figures.sites import SiteRange
 from chiasma.report.figures.style import ORANGE, STATES, entitle, legend_beside, look, mark_starts
 from paper import tumour_cases as cases
 from paper.result import Figure, ResultTable
@@ -80,7 +80,7 @@ def rows(folder: Path, outcome: Outcome, stem: str, what: str) -> Figure:
                 np.concatenate(bands), cmap=STATES, vmin=0, vmax=1, aspect="auto", extent=extent, interpolation="none"
             )
             ax.hlines(range(1, N_FREE), start - 0.5, stop - 0.5, colors=ORANGE, linewidths=0.8)
-            mark_starts(ax, Stretch(outcome.case.data, start, stop), names=False)
+            mark_starts(ax, SiteRange(outcome.case.data, start, stop), names=False)
             ax.set_yticks(np.arange(N_FREE) + 0.5, labels=[f"row {k}" for k in range(N_FREE)])
             entitle(ax, name)
         line[0].set_xlabel(f"site (chromosome {first})" if first == last else f"site (chromosomes {first}, {last})")
@@ -121,7 +121,7 @@ def level(folder: Path, outcome: Outcome) -> Figure:
         own = look(i - 1)._replace(colour="0.6", line="-") if name == EXACT else look(i - 1)
         ax.plot(np.arange(start, stop), total, color=own.colour, ls=own.line, label=name, lw=1.2 if i else 4)
     ax.set_xlim(start - 0.5, stop - 0.5)
-    mark_starts(ax, Stretch(outcome.case.data, start, stop), names=False)
+    mark_starts(ax, SiteRange(outcome.case.data, start, stop), names=False)
     for chromosome in (20, 21, 22):
         first, end = outcome.case.span(chromosome)
         ax.annotate(str(chromosome), ((first + end) / 2, 1.02), xycoords=ax.get_xaxis_transform(), ha="center")

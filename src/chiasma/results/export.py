@@ -48,7 +48,7 @@ def to_datatree(posterior: Posterior, weights: Floats | xr.DataArray | None) -> 
         if data is not None and data.n_columns == posterior.draws.sizes["site"]:
             if isinstance(posterior.model, FactorialHMM):
                 groups["log_likelihood"] = xr.Dataset({"y": _log_likelihood(posterior, posterior.model, data)})
-            if level is not None and (drawn := _predictive(posterior, data, level)) is not None:
+            if level is not None and (drawn := _predictive(posterior, data)) is not None:
                 groups["posterior_predictive"] = xr.Dataset({"y": drawn})
     groups["posterior"] = xr.Dataset({str(variable.name): variable for variable in own})
     groups["sample_stats"] = xr.Dataset({"lp": posterior.log_joint, "log_likelihood": posterior.log_likelihood})
@@ -73,7 +73,7 @@ def _time_on(posterior: Posterior) -> xr.DataArray:
         on = on_bits(codes, layout)
         return np.stack([(on >> k & 1).mean(axis=-1) for k in range(len(layout.sizes))], axis=-1)
 
-    found: xr.DataArray = _by_path(shares, posterior.codes, [["site"]], ["row"], {"row": len(layout.sizes)})
+    found = _by_path(shares, posterior.codes, [["site"]], {"row": len(layout.sizes)})
     names = posterior.info.get("row_names") or range(len(layout.sizes))
     return found.assign_coords(row=list(names)).rename("time_on")
 
@@ -86,64 +86,65 @@ def _log_likelihood(posterior: Posterior, model: FactorialHMM, data: Observation
         return target.likelihood.at(target.reduce(path)[:, None])[:, 0]
 
     # A missing column has no likelihood, and leave-one-out cannot leave it out.
-    return _by_draw(one, posterior.codes, ["site"]).isel(site=~data.missing)
+    return _by_draw(one, posterior.codes, {"site": data.n_columns}).isel(site=~data.missing)
 
 
-def _predictive(posterior: Posterior, data: Observations, level: xr.DataArray) -> xr.DataArray | None:
+def _predictive(posterior: Posterior, data: Observations) -> xr.DataArray | None:
     """None if the emission cannot draw a signal."""
-    seed = posterior.info.get("seed") or 0
+    seed, layout = posterior.info.get("seed") or 0, posterior.layout
 
-    def one(own: Floats, chain: int, draw: int) -> Floats:
+    def one(path: npt.NDArray[Any], chain: int, draw: int) -> Floats:
         model = posterior.model_at(chain, draw)
         assert isinstance(model.emission, Additive)
-        y = model.emission.sample(own, np.random.default_rng([seed, chain, draw]))
+        adds = model.rows.contributions(model.emission.weights)
+        codes = path.astype(np.int64)
+        states = (codes >> shift & mask for shift, mask in zip(layout.shifts, layout.masks, strict=True))
+        level = sum((own[state] for own, state in zip(adds, states, strict=True)), np.zeros(adds[0].shape[1:]))
+        y = model.emission.sample(level, np.random.default_rng([seed, chain, draw]))
         return y if model.offset is None else y - model.offset.subtracted(data.with_signal(np.zeros_like(data.y))).y
 
     try:
-        one(level[0, 0].values, 0, 0)
+        one(posterior.codes[0, 0].values, 0, 0)
     except (InvalidInput, NotImplementedError, IndexError):  # a density of the user's; no draws
         return None
-    return _by_draw(one, level, [str(name) for name in level.dims[2:]])
+    return _by_draw(one, posterior.codes, dict(zip(("site", "channel"), data.y.shape, strict=False)))
 
 
-def _by_draw(one: Callable[[npt.NDArray[Any], int, int], Floats], paths: xr.DataArray, core: list[str]) -> xr.DataArray:
-    """A function of every path, its chain and its draw."""
-    n_chains, n_draws = paths.sizes["chain"], paths.sizes["draw"]
-    number = paths[:, :, 0].drop_vars(["site"], errors="ignore")
-    while number.ndim > 2:
-        number = number[..., 0]
-    number = number.copy(data=np.arange(n_chains * n_draws).reshape(n_chains, n_draws))
+def _by_draw(
+    one: Callable[[npt.NDArray[Any], int, int], Floats], codes: xr.DataArray, out: dict[str, int]
+) -> xr.DataArray:
+    """A function of every path, its chain and its draw. out: the dimensions of its result."""
+    n_draws = codes.sizes["draw"]
+    number = codes.isel(site=0, drop=True)
+    number = number.copy(data=np.arange(number.size).reshape(number.shape))
 
     def several(part: npt.NDArray[Any], numbers: npt.NDArray[np.integer]) -> Floats:
-        out = np.empty(part.shape)
+        found = np.empty((*numbers.shape, *out.values()))
         for place in np.ndindex(numbers.shape):
-            out[place] = one(part[place], *divmod(int(numbers[place]), n_draws))
-        return out
+            found[place] = one(part[place], *divmod(int(numbers[place]), n_draws))
+        return found
 
-    found: xr.DataArray = _by_path(several, paths, [core, []], core, {}, number)
-    return found
+    return _by_path(several, codes, [["site"], []], out, number).assign_coords(site=codes["site"])
 
 
 def _by_path(
     function: Callable[..., Floats],
-    paths: xr.DataArray,
+    codes: xr.DataArray,
     core: list[list[str]],
-    out: list[str],
-    sizes: dict[str, int],
+    out: dict[str, int],
     *others: xr.DataArray,
 ) -> xr.DataArray:
     """Apply a function to whole paths, lazily if they are lazy or the result would be large."""
-    lazy = lazy_if_large(paths, 8 * paths.size)
-    options = {"output_sizes": sizes, "allow_rechunk": True}
     found: xr.DataArray = xr.apply_ufunc(
         function,
-        lazy,
+        lazy_if_large(codes, 8 * codes.size),
         *others,
         input_core_dims=core,
-        output_core_dims=[out],
+        output_core_dims=[list(out)],
+        exclude_dims={"site"},
         dask="parallelized",
         output_dtypes=[np.float64],
-        dask_gufunc_kwargs=options,
+        dask_gufunc_kwargs={"output_sizes": out, "allow_rechunk": True},
     )
     return found
 
