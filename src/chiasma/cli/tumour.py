@@ -199,7 +199,7 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.table import Table
 
     from chiasma.results.findings import headline, on_command_line
-    from chiasma.tumour.exports import chance, joint_findings, patient_verdict, solution_entries
+    from chiasma.tumour.exports import chance, interval, joint_findings, patient_verdict, solution_entries
     from chiasma.tumour.families import family
 
     console = Console(highlight=False)
@@ -227,7 +227,7 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
                 "" if i else str(entry["rank"]),
                 *(["" if i else chance(entry["probability"])] if likely else []),
                 *([sample] if several else []),
-                f"{entry['purity']:.2f} ({entry['purity_low']:.2f}-{entry['purity_high']:.2f})",
+                f"{entry['purity']:.2f} ({interval(entry)})",
                 f"{entry['ploidy']:.2f}",
                 " + ".join(f"{share:.0%}" for share in list(entry["clone_fractions"].values())[1:]),
                 "" if i else f"{entry['doubled']:.0%}",

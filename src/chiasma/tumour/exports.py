@@ -161,6 +161,17 @@ def chance(probability: float) -> str:
     return f"{probability:.3f}" if probability > 0.99 else f"{probability:.2g}"
 
 
+def interval(entry: Mapping[str, Any]) -> str:
+    """The 90% interval of the purity, with a digit more if it is narrow.
+
+    >>> interval({"purity_low": 0.5512, "purity_high": 0.6}), interval({"purity_low": 0.887, "purity_high": 0.894})
+    ('0.55-0.60', '0.887-0.894')
+    """
+    low, high = entry["purity_low"], entry["purity_high"]
+    digits = 3 if high - low < 0.02 else 2
+    return f"{low:.{digits}f}-{high:.{digits}f}"
+
+
 # ---- Tables ----------------------------------------------------------------------------------------------------------
 
 Lines = tuple[list[str], Iterable[Iterable[Any]]]

@@ -68,12 +68,12 @@ class Relative:
 
 
 def decided(lead: Decision, rank: int) -> str:
-    """What decides between solution 1 and another one, in a sentence.
+    """What decides between solution 1 and another one, in a sentence; leads are those that probabilities follow from.
 
     >>> decided(Decision(fit=0.4, plausibility=6.2), rank=2)
     'The data fit both (+0.4 nats); the prior favours solution 1 (+6.2).'
     """
-    fit, prior = f"{lead.fit:+.1f} nats", f"{lead.plausibility:+.1f}"
+    fit, prior = f"{lead.fit / lead.tempered:+.1f} nats", f"{lead.plausibility / lead.tempered:+.1f}"
     if lead.by == "data":
         return f"The data favour solution 1 ({fit}; prior {prior})."
     if lead.by == "neither":
