@@ -10,6 +10,7 @@ import pkgutil
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from typer.main import get_command
 
 import chiasma as ch
+from branches import pair_step, prove_pair
 from chiasma.cli import app
 from chiasma.cohort.api import begin_cohort, cohort_settings
 from chiasma.cohort.workers import run_task, task_of
@@ -25,6 +27,7 @@ from chiasma.io import plugins
 from chiasma.io.options import all_settings, parameters_of
 from chiasma.io.prior_settings import prior_names, read_prior, write_prior
 from chiasma.io.settings import Settings, settings_of
+from chiasma.kernels.layout import Layout, n_bits, unpack_codes
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS
 from chiasma.models.chains import Switches
@@ -32,7 +35,7 @@ from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS, Coefficients, Mixed, Prior
 from chiasma.report.run_directory import RunDirectory
 from chiasma.results.provenance import describe_model, rebuild_model
-from chiasma.sampling.exchanges import EXCHANGES, Exchange
+from chiasma.sampling.exchanges import EXCHANGES, Exchange, PairStep
 from chiasma.sampling.updates import UPDATES, Update
 from chiasma.tumour.model import CopyNumber, Samples
 from test_cli import refused, run
@@ -204,9 +207,34 @@ class Laplace(ch.Additive):
         return level
 
 
+class DealStep(PairStep):
+    """Two paths, with targets and betas of their own, exchange one column, by Metropolis-Hastings."""
+
+    n_uniforms, is_swap = 2, False
+
+    def __init__(self, targets, betas):
+        self.targets, self.betas = targets, betas
+
+    def log_density(self, *paths) -> float:
+        parts = zip(self.targets, self.betas, paths, strict=True)
+        return sum(target.log_prior(path) + beta * target.log_likelihood(path) for target, beta, path in parts)
+
+    def __call__(self, a, b, uniforms) -> int:
+        t = int(uniforms[0] * len(a))
+        c, d = a.copy(), b.copy()
+        c[t], d[t] = b[t], a[t]
+        if a[t] == b[t] or uniforms[1] >= np.exp(min(0.0, self.log_density(c, d) - self.log_density(a, b))):
+            return 0
+        a[t], b[t] = c[t], d[t]
+        return 1
+
+
 @dataclass(frozen=True, kw_only=True)
-class Deal(ch.MosaicCrossover):
-    """A mosaic crossover under another name."""
+class Deal(Exchange):
+    """An exchange of one's own: no kernel knows it."""
+
+    def bind(self, target_i, target_j, betas) -> DealStep:
+        return DealStep((target_i, target_j), betas)
 
 
 @pytest.fixture
@@ -297,13 +325,46 @@ def test_new_exchange__by_its_name(here, monkeypatch):
     assert "'augmented', 'mosaic' or an object, got \"deal\"" in refused(*fit, "--exchange", "deal", "--out", "none")
     monkeypatch.setitem(EXCHANGES, "deal", Deal)
     assert "augmented, mosaic or deal." in fit_help()
-    for name in ("deal", "mosaic"):
-        result = run(*fit, "--exchange", name, "--out", name)
-        assert result.exit_code == 0, result.output
-    deal, mosaic = (ch.open_posterior(f"{name}/run.zarr") for name in ("deal", "mosaic"))
-    np.testing.assert_array_equal(deal.codes.values, mosaic.codes.values)
-    assert "Deal exchanges" in deal.info["plan"]
+    result = run(*fit, "--exchange", "deal", "--out", "deal")
+    assert result.exit_code == 0, result.output
+    assert "Deal exchanges" in ch.open_posterior("deal/run.zarr").info["plan"]
     assert "'mosaic', 'deal' or an object" in refused(*fit, "--exchange", "dealt", "--out", "none")
+
+
+BINARY = ch.FactorialHMM(rows=ch.Switches(0.3, 0.2), emission=ch.Gaussian([1.0, 2.0], sd=0.7))
+STATES = [ch.Row([0, 1, 3], ch.Sticky(0.3)), ch.Row([0, 2], ch.Switch(0.2, 0.3), copies=2)]
+OWN_MODELS = {
+    "binary": BINARY,
+    "states": ch.FactorialHMM(rows=STATES, emission=ch.Gaussian(sd=0.7)),
+    "learned": ch.FactorialHMM(rows=STATES, emission=ch.Gaussian(sd=ch.HalfNormal(1))),
+    "learned rates": ch.FactorialHMM(rows=ch.Switches(ch.Beta(1, 9), 0.2), emission=ch.Gaussian([1.0, 2.0], sd=0.7)),
+}
+
+
+@pytest.mark.parametrize("model", OWN_MODELS.values(), ids=OWN_MODELS)
+def test_new_exchange__serves_every_model(model, monkeypatch):
+    monkeypatch.setitem(EXCHANGES, "deal", Deal)
+    options = {"update": "row", "exchange": "deal", "ladder": [1, 3], "chains": 1, "seed": 1, "progress": False}
+    posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1, 0.2], draws=30, warmup=4, **options)
+    assert posterior.exchange_stats["columns"].values[0] > 0
+
+
+@pytest.mark.parametrize("rows", [ch.Switches(0.3, 0.2), STATES[:1]], ids=["binary", "states"])
+def test_new_exchange__is_proved_as_ours_are(rows):
+    """And so can a wrong one be rejected, which forgets a temperature."""
+    emission, y, betas = ch.Gaussian([1.0] if isinstance(rows, list) else [1.0, 2.0], sd=0.7), [0.4, 2.2], (1.0, 0.3)
+    target = ch.FactorialHMM(rows=rows, emission=emission).target(y)
+    paths = [path for path in product(range(2 ** n_bits(target.layout)), repeat=2) if possible(path, target.layout)]
+    codes = [np.array(path) for path in paths]
+    density = [[target.log_prior(path) + beta * target.log_likelihood(path) for path in codes] for beta in betas]
+    cold, hot = (dict(zip(paths, np.exp(own) / np.sum(np.exp(own)), strict=True)) for own in density)
+    right, wrong = (DealStep((target, target), own) for own in (betas, (1.0, 1.0)))
+    assert prove_pair(pair_step(right), cold, hot, right.n_uniforms).error <= 1e-12
+    assert prove_pair(pair_step(wrong), cold, hot, wrong.n_uniforms).error > 1e-6
+
+
+def possible(path: tuple[int, ...], layout: Layout) -> bool:
+    return bool(np.all(unpack_codes(np.array(path), layout) < layout.sizes[:, None]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from chiasma.kernels import ensemble, moves
 from chiasma.kernels.gaussian_blocks import gaussian_run
 from chiasma.kernels.layout import Layout
 from chiasma.models.checked_target import check_codes
-from chiasma.sampling.exchanges import PairStep
+from chiasma.sampling.exchanges import KernelExchange, PairStep, Swap
 from chiasma.sampling.problems import PathProblem, Problem, Start, State
 from chiasma.sampling.progress import Progress
 from chiasma.sampling.streams import Streams
@@ -284,6 +284,7 @@ class CompiledEngine(PathEngine):
             problem.target.binary
             and problem.target.tabulated
             and not isinstance(problem.update, Exact | GaussianBlocks)
+            and isinstance(problem.exchange, KernelExchange | None)
         )
 
     def _bind(self) -> None:
@@ -292,11 +293,10 @@ class CompiledEngine(PathEngine):
         self.program = make_program(steps)
         self.work = make_work(target, steps)
         self.n_sweep = np.array([uniforms_per_sweep(target, steps, beta) for beta in self.betas])
-        exchange = self.problem.exchange
-        if exchange is None:
-            self.move, self.n_pair = moves.Move(moves.SWAP, np.arange(target.n_axes), False, False, 0, False), 0
-        else:
-            self.move, self.n_pair = exchange.move(target), exchange.n_uniforms(target)
+        exchange = self.problem.exchange or Swap()
+        assert isinstance(exchange, KernelExchange)
+        self.move = exchange.move(target)
+        self.n_pair = 0 if self.problem.exchange is None else exchange.n_uniforms(target)
         self.pair_work = moves.make_pair_work(target.n_columns, target.n_axes)
         self.replicas = ensemble.PathReplicas(
             self.betas,

@@ -75,7 +75,7 @@ class CheckedPair(PairStep):
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange(ABC):
-    """Base class of the moves.
+    """Base class of the exchanges. A new one defines `bind`; it then serves every model.
 
     rows : "all" exchanges all rows together (the paper's choice); also a list of rows, or "random": a new subset
         for every move, which includes each row with probability one half. Equal rows are exchanged together; one of
@@ -88,11 +88,30 @@ class Exchange(ABC):
         """Bind to two replicas over the same columns and rows."""
         for target in (target_i, target_j):
             check_target(target)
-        pair = self._bind(target_i, target_j, (check_beta(beta_i), check_beta(beta_j)))
+        check_pair(target_i, target_j)
+        pair = self.bind(target_i, target_j, (check_beta(beta_i), check_beta(beta_j)))
         return CheckedPair(target_i, pair) if is_checked(target_i, target_j) else pair
 
-    def _bind(self, target_i: Target, target_j: Target, betas: tuple[float, float]) -> PairStep:
-        check_pair(target_i, target_j)
+    @abstractmethod
+    def bind(self, target_i: Target, target_j: Target, betas: tuple[float, float]) -> PairStep:
+        """The step of two replicas with these targets at these betas."""
+
+    def order(self, target: Target) -> Integers:
+        """The axes that may be exchanged."""
+        if isinstance(self.rows, str):
+            if self.rows not in ("all", "random"):
+                raise InvalidInput(f'rows must be "all", "random" or a list of free rows, got "{self.rows}"')
+            return np.arange(target.n_axes)
+        if not are_rows(self.rows, target.free):
+            raise InvalidInput(f"rows must be distinct free rows, here of {list(target.free)}, got {shown(self.rows)}")
+        return target.axes_of(self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelExchange(Exchange):
+    """Base class of the exchanges that `kernels.moves` makes: also inside whole compiled iterations."""
+
+    def bind(self, target_i: Target, target_j: Target, betas: tuple[float, float]) -> PairStep:
         move, n_uniforms = self.move(target_i), self.n_uniforms(target_i)
         compiled = target_i.binary and target_i.tabulated and target_j.tabulated
         pair: type[TabulatedPair] | type[LoopPair] = TabulatedPair if compiled else LoopPair
@@ -112,20 +131,11 @@ class Exchange(ABC):
     def _move(
         self, target: Target, kind: int, across_rows: bool = False, points: int = 0, flipped: bool = False
     ) -> moves.Move:
-        order = np.arange(target.n_axes)
-        if not isinstance(self.rows, str):
-            if not are_rows(self.rows, target.free):
-                raise InvalidInput(
-                    f"rows must be distinct free rows, here of {list(target.free)}, got {shown(self.rows)}"
-                )
-            order = target.axes_of(self.rows)
-        elif self.rows not in ("all", "random"):
-            raise InvalidInput(f'rows must be "all", "random" or a list of free rows, got "{self.rows}"')
-        return moves.Move(kind, order, self.rows == "random", across_rows, points, flipped)
+        return moves.Move(kind, self.order(target), self.rows == "random", across_rows, points, flipped)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swap(Exchange):
+class Swap(KernelExchange):
     """Swap of the whole paths (of the chosen rows) with a Metropolis-Hastings test, as in parallel tempering.
 
     Parameters
@@ -153,7 +163,7 @@ class Swap(Exchange):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Crossover(Exchange):
+class _Crossover(KernelExchange):
     """axis : "sites" cuts along the sequence, "rows" between rows."""
 
     axis: Literal["sites", "rows"] = "sites"
@@ -230,7 +240,7 @@ class AugmentedCrossover(_Crossover):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MosaicCrossover(Exchange):
+class MosaicCrossover(KernelExchange):
     """Exact Gibbs draw among all 2^T ways of exchanging columns between the two replicas; no rejection.
 
     Parameters
