@@ -312,7 +312,6 @@ def test_decimals__in_prose_are_settings_or_held_by_a_test():
 
 def test_tumour_page__has_the_limits_of_the_code():
     page = " ".join(read("docs/examples/tumour.md").split())
-    assert "powers {:g}, {:g} and {:g} are compared".format(*RESPONSES) in page
     assert f"about like their power {min(RESPONSES):g}" in page
     assert f"difference of less than about {CLEAR:g} is" in page
     assert f"by {Bounds().clones[1]} unless `--clones` says" in page

@@ -850,8 +850,6 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
     assert (tmp_path / "tables" / "solution_1" / "segments.tsv").exists()
     done = run(app, ["tumour", "t.bb", *narrow, "--out", "answer"])
     assert "report.html and figures/ are those of an earlier answer" in done.stderr
-    help_text = " ".join(run(app, ["tumour", "--help"]).output.replace("│", " ").split())
-    assert "the first one is called main: the others are told by where they differ from it" in help_text
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     for arguments, what in (
