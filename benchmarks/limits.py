@@ -158,7 +158,7 @@ def exact_filter(report: Report, most: float = 4.0) -> None:
 def filter_only(model: ch.FactorialHMM, data: ch.Observations) -> Callable[[], None]:
     """The filter over all columns, with likelihoods that are there already."""
     target = model.target(data)
-    n_states = 1 << target.n_rows
+    n_states = target.n_states
     step = max(1, CHUNK // n_states)
     n_together = min(step, target.n_columns)
     # Aligned as in `chiasma.exact.passes`.

@@ -20,6 +20,7 @@ import pytest
 import chiasma as ch
 import test_store
 from chiasma import _kernel_cache as cache
+from chiasma.kernels.codes import count_bits
 
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="nothing is compiled")
@@ -109,6 +110,11 @@ def test_cache__names_kernels_by_content(module):
     # Of another length: Python takes a module edited within one second, and as long as before, from its bytecode.
     (copy / "kernel.py").write_text(KERNEL.replace("3 *", "20 *"))
     assert loaded(copy) == (280, 0)
+
+
+@needs_jit
+def test_kernels_are_pickled_by_name():
+    assert pickle.loads(pickle.dumps(count_bits)) is count_bits
 
 
 def test_cache__digest_depends_on_imported_modules(tmp_path, monkeypatch):

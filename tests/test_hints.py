@@ -25,6 +25,9 @@ Y = np.zeros(4)
         (lambda: ch.FactorialHMM(n_components=2, emission=ch.Gaussian([1.0])), "rows"),
         (lambda: ch.FactorialHMM(row=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0])), "rows"),
         (lambda: MODEL.row_number("row_7"), "row_1"),
+        (lambda: ch.Gaussian([1.0], sigma=2.0), "sd"),
+        (lambda: ch.Switches(0.1, 0.1, startprob=0.5), "initial"),
+        (lambda: ch.Markov(transmat=[[0.9, 0.1], [0.1, 0.9]]), "transition"),
     ],
 )
 def test_mistake__names_the_fix(call, fix):
@@ -55,6 +58,40 @@ def test_repr__shows_the_numbers():
     assert repr(ch.Gaussian([1.0, 2.0], sd=0.5)).startswith("Gaussian(weights=[1.0, 2.0], ")
     assert "sd=HalfNormal(2)" in repr(ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
     assert "shape (40,)" in repr(ch.Poisson(np.ones(40)))
+
+
+def test_repr__of_a_row_can_be_evaluated():
+    row = ch.Row([0, 1, 2], ch.Sticky(0.1), name="washer", copies=2)
+    assert repr(eval(repr(row), vars(ch))) == repr(row)
+
+
+def test_seed__is_a_number_a_generator_or_a_sequence():
+    """Generators and sequences in the same state give the same draws, and others give others."""
+    options = {"draws": 40, "chains": 1, "progress": False}
+    seeds = (np.random.default_rng, np.random.SeedSequence, lambda seed: seed)
+    for make in seeds:
+        first, same, other = (ch.sample(MODEL, Y, seed=make(n), **options).codes for n in (5, 5, 6))
+        assert np.array_equal(first, same)
+        assert not np.array_equal(first, other)
+        assert np.array_equal(MODEL.simulate(9, seed=make(5))[1], MODEL.simulate(9, seed=make(5))[1])
+        assert np.array_equal(ch.exact.draws(MODEL, Y, 3, seed=make(5)), ch.exact.draws(MODEL, Y, 3, seed=make(5)))
+    with pytest.raises(ch.InvalidInput, match=r"default_rng"):
+        ch.exact.draws(MODEL, Y, 3, seed=np.random.Generator(np.random.MT19937(1)))
+
+
+def test_states__takes_the_names_that_tables_print():
+    posterior = ch.sample(MODEL, Y, seed=1, draws=10, progress=False)
+    assert np.array_equal(posterior.states("row_1"), posterior.states(1))
+    with pytest.raises(ch.InvalidInput, match="'row_0', 'row_1'"):
+        posterior.states("row_2")
+
+
+def test_dir__has_public_names_only():
+    import chiasma.tumour
+
+    modules = (ch, ch.exact, ch.datasets, ch.channels, ch.plots, ch.diagnostics, ch.calibration, chiasma.tumour)
+    assert all(sorted(dir(module)) == sorted(module.__all__) for module in modules)
+    assert dir(ch.cohort) == ["cohort"]
 
 
 def test_row_number__knows_printed_names():

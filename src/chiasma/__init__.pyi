@@ -4,6 +4,7 @@ from . import channels as channels
 from . import datasets as datasets
 from . import exact as exact
 from . import plots as plots
+from . import tumour as tumour
 from .cohort import cohort as cohort
 from .errors import BudgetExceeded, ChiasmaError, ImpossibleData, InvalidInput, StoreError
 from .models.additive import Additive
@@ -123,4 +124,5 @@ __all__ = [
     "plots",
     "register_emission",
     "sample",
+    "tumour",
 ]

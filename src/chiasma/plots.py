@@ -23,3 +23,7 @@ __all__ = [
     "plot_row",
     "plot_states",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,6 +12,7 @@ from chiasma.limits import MOST_COUNT
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Seed = int | np.random.Generator | np.random.SeedSequence | None
 
 
 def as_floats(name: str, values: Any) -> Floats:
@@ -52,9 +53,13 @@ def as_count(name: str, value: Any, least: int = 1, most: int = MOST_COUNT) -> i
 def as_random(seed: Any) -> np.random.Generator:
     """A generator from a seed, or from itself."""
     try:
+        if isinstance(seed, bool):
+            raise TypeError("a truth value")
         return np.random.default_rng(seed)
     except Exception as error:
-        raise InvalidInput(f"seed must be a whole number of at least 0, or None, got {shown(seed)}") from error
+        raise InvalidInput(
+            f"seed must be a whole number of at least 0, a NumPy Generator or SeedSequence, or None, got {shown(seed)}"
+        ) from error
 
 
 def count(n: int, noun: str) -> str:

@@ -209,7 +209,7 @@ class FitWorkflow(Workflow):
         sample(
             model,
             first,
-            update=plan.update,
+            update=plan.update or "auto",
             exchange=plan.exchange,
             ladder=plan.ladder,
             draws=4,

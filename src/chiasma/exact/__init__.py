@@ -26,3 +26,7 @@ __all__ = [
     "probabilities",
     "value_and_gradient",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

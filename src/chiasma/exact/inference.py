@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from chiasma.errors import InvalidInput
 from chiasma.exact.passes import MEMORY, Passes, draw_paths
 from chiasma.kernels.layout import unpack_codes
 from chiasma.limits import check_memory
 from chiasma.models.factorial import FactorialHMM, target_of
 from chiasma.models.observations import Observations
 from chiasma.models.target import Target
-from chiasma.types import Floats, as_count, as_random
+from chiasma.types import Floats, Seed, as_count, as_random, shown
 
 Data = Observations | npt.ArrayLike
 
@@ -207,7 +208,7 @@ def draws(
     model: FactorialHMM,
     data: Data,
     n: int,
-    seed: int | np.random.SeedSequence | np.random.PCG64 | None = None,
+    seed: Seed | np.random.PCG64 = None,
     beta: float = 1.0,
     memory: int = MEMORY,
 ) -> npt.NDArray[np.unsignedinteger]:
@@ -220,8 +221,8 @@ def draws(
     model : FactorialHMM without priors; `model.at(values)` sets those that it has.
     data : Observations, or the signal as an array (T,) or (T, D).
     n : int, number of draws.
-    seed : int, SeedSequence or PCG64. The same seed gives the same draws for any `memory`. A bit generator is advanced
-        past the last number that was used.
+    seed : int, Generator, SeedSequence or PCG64. The same seed gives the same draws for any `memory`. A bit
+        generator is advanced past the last number that was used.
     beta : float, the power of the likelihood: 1 for the posterior, 0 for the prior.
     memory : int, bytes that the messages may take. Buffers for the draws take up to a quarter of it more, or 32 MiB.
 
@@ -243,7 +244,8 @@ def draws(
     check_memory(f"{n:,} draws of {target.n_columns:,} columns", n * width, "take fewer draws at a time")
     passes = Passes(target, beta, memory=memory, stay=True)
     stream = seed if isinstance(seed, np.random.PCG64) else as_random(seed).bit_generator
-    assert isinstance(stream, np.random.PCG64)
+    if not isinstance(stream, np.random.PCG64):
+        raise InvalidInput(f"seed must be a Generator of PCG64, got {shown(seed)}; pass np.random.default_rng(...)")
     # Which rows of a group are in which state is drawn from a stream of its own.
     arrangements = np.random.Generator(stream.jumped())
     out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), target.record_dtype)

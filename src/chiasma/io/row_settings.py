@@ -33,7 +33,7 @@ def read_rows(tables: Any) -> list[Row]:
     """The rows of [[row]] tables.
 
     >>> read_rows([{"name": "lamp", "values": [0, 100], "switch": {"enter": 0.01, "leave": 0.02}}])
-    [Row('lamp', values=[0.0, 100.0], chain=Switch(enter=0.01, leave=0.02))]
+    [Row(values=[0.0, 100.0], chain=Switch(enter=0.01, leave=0.02), name='lamp')]
     """
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise InvalidInput(f"rows must be [[row]] tables, got {tables!r}")

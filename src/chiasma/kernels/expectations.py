@@ -176,7 +176,7 @@ def _count_general(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
 # columns first..first+n-1 and the one that enters column 0. alpha (n, S) and gamma (S,) as in passes.smooth_block.
 # smoothed (n, S), the smoothed distributions, may be alpha itself, and have no rows if it is not wanted.
 # scratch (K + 1, S).
-count_block = by_form(count_binary, _count_general, {})
+count_block = by_form(count_binary, _count_general, inlined=False)
 
 
 # ---- In logarithms ---------------------------------------------------------------------------------------------------

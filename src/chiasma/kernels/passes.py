@@ -144,7 +144,7 @@ def _filter_binary(trans, lik, edge, first, message, alpha, stay, diagonal):
     return math.log(total * scale) - math.log(before) - LOG_RESCALE * n_rescaled
 
 
-_filter = by_form(_filter_binary, _filter_general, {})
+_filter = by_form(_filter_binary, _filter_general, inlined=False)
 
 
 @njit

@@ -281,7 +281,7 @@ def _general_pick_far(trans, ratios, alpha, i, e, index, chance, uniform, left, 
 
 
 # pick_far(trans, odds, alpha, i, e, s, chance, uniform, left, weights): the draw among the others.
-pick_far = by_form(_binary_pick_far, _general_pick_far, {})
+pick_far = by_form(_binary_pick_far, _general_pick_far, inlined=False)
 
 
 def _binary_dot(trans, n, a, i, b, j):
@@ -408,4 +408,4 @@ def _add(values, out):
 
 # row_marginals(trans, weights, out, scratch): the probability of every state of every row, one row after the other,
 # into out (sum_k S_k,), for weights (S,) that add up to 1. Folds the highest row first: O(S). scratch (S,).
-row_marginals = by_form(_binary_marginals, _general_marginals, {})
+row_marginals = by_form(_binary_marginals, _general_marginals, inlined=False)

@@ -230,7 +230,7 @@ def _general_stay_products(trans, e, out):
 
 
 # stay_products(trans, e, out): out[s] = probability that all rows keep their state, for every index s.
-stay_products = by_form(_binary_stay_products, _general_stay_products, {})
+stay_products = by_form(_binary_stay_products, _general_stay_products, inlined=False)
 
 
 def _binary_into_products(trans, e, code, out):
@@ -261,7 +261,7 @@ def _general_into_products(trans, e, index, out):
 
 
 # into_products(trans, e, index, out): out[s] = probability of the move s -> index, for every index s.
-into_products = by_form(_binary_into_products, _general_into_products, {})
+into_products = by_form(_binary_into_products, _general_into_products, inlined=False)
 
 
 @njit

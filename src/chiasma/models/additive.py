@@ -8,13 +8,12 @@ from copy import copy
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.limits import MOST_BITS
 from chiasma.models.arguments import WEIGHTS, Argument, Learnable
 from chiasma.models.observations import Observations
-from chiasma.models.priors import Prior, check_prior, mixed
+from chiasma.models.priors import Numbers, Prior, check_prior, mixed
 from chiasma.types import Floats, Integers, as_floats, shown
 
 # Parameters whose squares would overflow or vanish are refused: the data would silently have no say.
@@ -104,7 +103,7 @@ class Additive(Emission):
     # Whether they do: then a level has two channels, the signal and the variance that the states add, and y has one.
     spreads: bool = False
 
-    def __init__(self, weights: npt.ArrayLike | Prior | None = None):
+    def __init__(self, weights: Numbers | None = None):
         if weights is None:
             self.default_weights = True
             self.weights: Floats = np.empty(0)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 import numpy as np
 
 from chiasma.errors import InvalidInput
+from chiasma.hints import hinted
 from chiasma.models.priors import Beta, Dirichlet, Gamma, Independent, LogNormal, Normal, Prior
 from chiasma.types import Floats, as_floats, is_a, shown
 
@@ -214,6 +215,11 @@ class Learnable:
 
     arguments: ClassVar[Mapping[str, Argument]] = {}
     priors: Mapping[str, Prior] = {}  # of the parameters that are learned
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = hinted(cls.__init__)  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         given = {name: self.given(name) for name in self.arguments}

@@ -28,7 +28,7 @@ from chiasma.kernels.gaussian import Factors, filter_gaussian, gaussian_log_like
 from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step, filled
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
-from chiasma.models.priors import Prior
+from chiasma.models.priors import Numbers, Prior
 from chiasma.types import Floats, Integers, as_floats, is_a, shown
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
@@ -120,7 +120,7 @@ class Gaussian(NormalNoise):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior | None = None,
+        weights: Numbers | None = None,
         depth: npt.ArrayLike | Prior = 1.0,
         sd: npt.ArrayLike | Prior = 1.0,
     ):
@@ -245,7 +245,7 @@ class IntegratedDepth(NormalNoise):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior | None = None,
+        weights: Numbers | None = None,
         depth_mean: float | Prior = 1.0,
         depth_sd: float | Prior = 0.0,
         sd: float | Prior = 1.0,
@@ -302,7 +302,7 @@ class StudentT(Additive):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior | None = None,
+        weights: Numbers | None = None,
         depth: float | Prior = 1.0,
         sd: float | Prior = 1.0,
         df: float | Prior = 4.0,
@@ -375,7 +375,7 @@ class Counts(Additive):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior | None = None,
+        weights: Numbers | None = None,
         depth: float | Prior = 1.0,
         background: float | Prior = 0.0,
     ):
@@ -493,7 +493,7 @@ class NegativeBinomial(Counts):
 
     def __init__(
         self,
-        weights: npt.ArrayLike | Prior | None = None,
+        weights: Numbers | None = None,
         depth: float | Prior = 1.0,
         dispersion: float | Prior = 0.1,
         background: float | Prior = 0.0,
@@ -582,7 +582,7 @@ class Custom(Additive):
     def __init__(
         self,
         function: Callable[[Floats, Floats], Floats],
-        weights: npt.ArrayLike | Prior | None = None,
+        weights: Numbers | None = None,
         derivative: Callable[[Floats, Floats], Floats] | None = None,
     ):
         super().__init__(weights)

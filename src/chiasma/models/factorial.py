@@ -30,7 +30,7 @@ from chiasma.models.parameters import Parameters
 from chiasma.models.priors import check_prior
 from chiasma.models.rows import Row, Rows, SwitchRows
 from chiasma.models.target import TABLE_BYTES, Target, check_beta
-from chiasma.types import Floats, Integers, as_array, as_count, as_random, is_a, is_count, shown
+from chiasma.types import Floats, Integers, Seed, as_array, as_count, as_random, is_a, is_count, shown
 
 NO_PARAMETERS = Parameters({}, {})
 # States of fixed rows, by their number or name.
@@ -368,7 +368,7 @@ class FactorialHMM:
     def simulate(
         self,
         n_columns: int,
-        seed: int | np.random.Generator | None = None,
+        seed: Seed = None,
         starts: npt.ArrayLike | None = None,
         gaps: npt.ArrayLike | None = None,
     ) -> tuple[npt.NDArray[Any], Floats]:
@@ -379,7 +379,7 @@ class FactorialHMM:
         Parameters
         ----------
         n_columns : int, the length T of the signal.
-        seed : int or Generator; the same seed gives the same signal.
+        seed : int, Generator or SeedSequence; the same seed gives the same signal.
         starts, gaps : as for ch.Observations.
 
         Returns
@@ -442,7 +442,8 @@ class FactorialHMM:
 
     def __repr__(self) -> str:
         fixed = f", fixed={self.fixed}" if self.fixed else ""
-        return f"FactorialHMM({self.n_rows} rows, {self.rows}, {type(self.emission).__name__}{fixed})"
+        offset = f", offset={self.offset}" if self.offset is not None else ""
+        return f"FactorialHMM(rows={self.rows}, emission={self.emission!r}{fixed}{offset})"
 
     def _repr_html_(self) -> str:
         facts = [("fixed rows", str(self.fixed))] if self.fixed and not self.rows.given else []

@@ -8,7 +8,7 @@ entry for the simplex. `chiasma.kernels.priors` computes them from the `entries`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -598,6 +598,10 @@ class Mixed(Prior):
 
     def __repr__(self) -> str:
         return repr(self.described(lambda part: part)).replace(".0,", ",").replace(".0]", "]")
+
+
+# What an argument with several entries takes: numbers, a prior of all of them, or both in one list.
+Numbers = Prior | npt.NDArray[Any] | float | Sequence[float | Prior | Sequence[float | Prior]]
 
 
 def mixed(name: str, given: Any) -> Any:

@@ -24,7 +24,7 @@ from chiasma.models.arguments import Argument, Learnable, shallow_copy
 from chiasma.models.chains import RowChain, Switch, Switches
 from chiasma.models.display import html_table, value_text
 from chiasma.models.observations import Observations
-from chiasma.models.priors import Dirichlet, DirichletRows, Prior, mixed
+from chiasma.models.priors import Dirichlet, DirichletRows, Numbers, Prior, mixed
 from chiasma.types import Floats, as_floats, is_a, is_count, shown
 
 
@@ -51,7 +51,7 @@ class Row(Learnable):
     --------
     >>> import chiasma as ch
     >>> ch.Row(values=[0, 150, 2000], chain=ch.Sticky(renew=0.01), name="washer")
-    Row('washer', values=[0.0, 150.0, 2000.0], chain=Sticky(renew=0.01))
+    Row(values=[0.0, 150.0, 2000.0], chain=Sticky(renew=0.01), name='washer')
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = {
@@ -62,7 +62,7 @@ class Row(Learnable):
 
     def __init__(
         self,
-        values: npt.ArrayLike | Prior,
+        values: Numbers,
         chain: RowChain | None = None,
         name: str | None = None,
         copies: int = 1,
@@ -193,7 +193,8 @@ class Row(Learnable):
         weight = self.priors.get("weight", self.weight)
         parts += [] if isinstance(weight, np.ndarray) and weight == 1 else [f"weight={weight}"]
         parts += [f"spread={self.priors.get('spread', self.spread.tolist())}"] if self.spreads else []
-        return f"Row({', '.join([*([] if self.name is None else [repr(self.name)]), *parts])})"
+        parts += [] if self.name is None else [f"name={self.name!r}"]
+        return f"Row({', '.join(parts)})"
 
 
 class Rows:

@@ -18,6 +18,12 @@ from chiasma.models.density import BlockModes
 from chiasma.results.posterior import Posterior
 from chiasma.types import Floats
 
+__all__ = ["ModeCounts", "hamming_distances", "mode_jumps", "predicted_round_trips", "round_trip_rate"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def hamming_distances(posterior: Posterior, lags: npt.ArrayLike = (1, 10, 50)) -> xr.DataArray:
     """(chain, lag, draw): share of entries in which a draw differs from the draw `lag` later.

@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy  # submodules load on first use
 
 from chiasma.models.additive import Additive
 from chiasma.models.density import Density
@@ -189,4 +189,4 @@ def _by_level(found: FitStatistics, traits: Traits) -> list[Finding]:
 
 def _is_excess(share: float, large: float, expected: float, n: int) -> bool:
     """Whether a share is large, and larger than the expected one by more than chance."""
-    return share > large and float(stats.binom.sf(np.floor(share * n) - 1, n, expected)) < RARE
+    return share > large and float(scipy.special.bdtrc(np.floor(share * n) - 1, n, expected)) < RARE

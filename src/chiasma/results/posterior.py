@@ -651,7 +651,7 @@ class Posterior:
         """The number of a row given by its number or its own name: copies are equal, and none stands for all."""
         copies = self._copies(row)
         if copies:
-            names = self.info.get("row_names") or []
+            names = self._names
             first, last = names[copies[0]], names[copies[-1]]
             raise InvalidInput(
                 f"{row!r} is the name of {len(copies)} rows, {first} to {last}: give the name of one, or ask how many "
@@ -661,17 +661,16 @@ class Posterior:
 
     def _copies(self, row: int | str) -> list[int]:
         """The rows NAME_1, NAME_2, ... where NAME is given, and no row has that name itself."""
-        names = self.info.get("row_names") or []
+        names = self._names
         return [] if row in names else [k for k, name in enumerate(names) if name.removeprefix(f"{row}_").isdigit()]
 
     def _row(self, row: int | str) -> int:
         """The number of a row given by its number or name; the name of several copies is that of the first."""
-        names = self.info.get("row_names") or []
+        names = self._names
         if isinstance(row, str):
             found = [names.index(row)] if row in names else self._copies(row)
             if not found:
-                known = ", ".join(map(repr, names)) or f"numbers 0..{self._rows() - 1} only"
-                raise InvalidInput(f"there is no row {row!r}; this posterior has {known}")
+                raise InvalidInput(f"there is no row {row!r}; this posterior has {', '.join(map(repr, names))}")
             return found[0]
         if not 0 <= row < self._rows():
             raise InvalidInput(f"row must be in 0..{self._rows() - 1}, got {row}")
@@ -681,6 +680,11 @@ class Posterior:
     def n_rows(self) -> int | None:
         """Rows of a path; None for plain vectors."""
         return self.info.get("n_rows")
+
+    @property
+    def _names(self) -> list[str]:
+        """Names of the rows as tables print them."""
+        return self.info.get("row_names") or [f"row_{k}" for k in range(self._rows())]
 
     def _rows(self) -> int:
         if self.n_rows is None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy  # submodules load on first use
 import xarray as xr
-from scipy.stats import chisquare
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.codes import pack
@@ -18,6 +18,12 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.labels import CanonicalOrder
 from chiasma.models.observations import Observations
 from chiasma.sampling.sampler import sample
+
+__all__ = ["calibration_ranks", "uniformity"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def calibration_ranks(
@@ -111,6 +117,6 @@ def uniformity(ranks: xr.Dataset, draws: int = 63, bins: int = 8) -> xr.Dataset:
 
     def p_value(column: np.ndarray) -> float:
         counts = np.bincount(column.astype(int) * bins // (draws + 1), minlength=bins)
-        return float(chisquare(counts).pvalue)
+        return float(scipy.stats.chisquare(counts).pvalue)
 
     return xr.apply_ufunc(p_value, ranks, input_core_dims=[["replication"]], vectorize=True)

@@ -42,7 +42,7 @@ from chiasma.sampling.progress import Progress
 from chiasma.sampling.starts import SignalTraits, look_at, start_from_data
 from chiasma.sampling.streams import fresh_entropy
 from chiasma.sampling.threads import Pool
-from chiasma.types import Floats, as_count
+from chiasma.types import Floats, Seed, as_count
 
 # Iterations of the first climb of every start, and of the second of the best.
 FIRST_CLIMB, LAST_CLIMB = 50, 150
@@ -86,7 +86,7 @@ def optimise(
     model: FactorialHMM,
     data: Observations | npt.ArrayLike,
     starts: int = 32,
-    seed: int | None = None,
+    seed: Seed = None,
     *,
     workers: int | None = None,
     progress: bool = True,
@@ -99,7 +99,7 @@ def optimise(
     data : Observations, or the signal as an array (T,) or (T, D).
     starts : draws from the prior; every second one is moved to what the signal suggests (its noise, the range of its
         levels, how often it jumps).
-    seed : the same seed gives the same optima for any number of workers.
+    seed : a number, a Generator or a SeedSequence. The same seed gives the same optima for any number of workers.
     workers : threads; default: one per core.
     progress : say how far it is, on stderr.
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from chiasma.errors import InvalidInput
 from chiasma.hints import hinted
 from chiasma.kernels.ensemble import Tally
 from chiasma.limits import MOST_CHAINS
@@ -29,9 +28,10 @@ from chiasma.results.arrays import per_draw
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import describe_data, describe_model, run_info, versions
 from chiasma.sampling.engines import Engine, ExactEngine, path_engine
-from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.exchanges import Exchange, Swap
 from chiasma.sampling.gradient_engine import GradientEngine
 from chiasma.sampling.jump_learning import SCOUTS, learn_jumps
+from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.learning_engines import CollapsedEngine, ConditionalEngine
 from chiasma.sampling.optimise import as_optima
 from chiasma.sampling.pilot import decide, saves_a_table
@@ -50,7 +50,7 @@ from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.reading import RunLayout
 from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
 from chiasma.storage.trace import MemoryTrace, Trace
-from chiasma.types import Floats, Integers, as_count, shown
+from chiasma.types import Floats, Integers, Seed, as_count
 
 Model = FactorialHMM | Density
 
@@ -64,9 +64,9 @@ def sample(
     model: Model,
     data: Observations | npt.ArrayLike | None = None,
     *,
-    update: Any = "auto",
-    exchange: Any = "auto",
-    ladder: Any = "auto",
+    update: str | Update = "auto",
+    exchange: str | Exchange | None = "auto",
+    ladder: str | Sequence[float] | Floats | Ladder = "auto",
     exchange_every: int = 1,
     exact_seconds: float = EXACT_SECONDS,
     evidence: bool = False,
@@ -75,7 +75,7 @@ def sample(
     chains: int = 4,
     thin: int = 1,
     init: npt.ArrayLike | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
     workers: int | None = None,
     store: str | Path | None = None,
     resume: bool = False,
@@ -103,7 +103,7 @@ def sample(
     thin : keep every thin-th iteration.
     init : states (K, T) or codes (T,) from which every replica starts; default: a draw from the prior. For a model with
         priors, also a dictionary with some or all initial values: {"states": ..., "sd": 2.0}.
-    seed : the same seed gives the same draws for any number of workers.
+    seed : a number, a Generator or a SeedSequence. The same seed gives the same draws for any number of workers.
     workers : threads; default: one per core, at most one per chain.
     store : a path for a Zarr store, to which draws are written while sampling; ch.open_posterior reads it.
     resume : continue the run in `store` up to `draws`, as if it had never stopped; starts a new run if there is none.
@@ -196,14 +196,15 @@ class Drawn:
 
 def validate(
     model: Any, data: Any, update: Any, exchange: Any, ladder: Any, exchange_every: int, exact_seconds: float,
-    evidence: Any, draws: int, warmup: int, chains: int, thin: int, init: Any, seed: int | None, workers: int | None,
+    evidence: Any, draws: int, warmup: int, chains: int, thin: int, init: Any, seed: Seed, workers: int | None,
     store: str | Path | None, resume: bool, durable: bool, client: Any = None,
 ) -> Request:  # fmt: skip
     """Check what does not depend on the model; whether a store is new is checked before anything is computed."""
     as_count("chains", chains, most=MOST_CHAINS)
-    _check_counts(1, draws=draws, thin=thin, exchange_every=exchange_every)
-    _check_counts(1, workers=1 if workers is None else workers)
-    _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
+    counts = {"draws": draws, "thin": thin, "exchange_every": exchange_every}
+    for name, number in (counts if workers is None else counts | {"workers": workers}).items():
+        as_count(name, number)
+    as_count("warmup", warmup, least=0)
     if client is not None:
         check_client(client)
     path = None if store is None else Path(store)
@@ -426,11 +427,3 @@ def new_trace(
         if data.known:
             static["known"] = (data.known_array.T, "site labelled")
     return ZarrTrace.create(request.store, layout, static, about, log_evidence, request.durable, chains.elapsed)
-
-
-def _check_counts(least: int, **counts: Any) -> None:
-    for name, count in counts.items():
-        if name != "seed" or not isinstance(count, int):  # a seed may be as large as it likes
-            as_count(name, count, least)
-        elif isinstance(count, bool) or count < 0:
-            raise InvalidInput(f"seed must be a whole number of at least 0, got {shown(count)}")

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from chiasma.types import Seed, as_random
+
 _INITIAL, _REPLICA, _PAIR, _ARRANGEMENT, _BATCH = range(5)
 
 
-def fresh_entropy(seed: int | None) -> int:
-    """The seed itself, or one from the operating system."""
-    return int(np.random.SeedSequence(seed).entropy)  # type: ignore[arg-type]
+def fresh_entropy(seed: Seed) -> int:
+    """The seed itself if it is a number; otherwise one drawn from it, or from the operating system."""
+    rng = as_random(seed)
+    return int(seed) if isinstance(seed, int | np.integer) else int(rng.integers(2**63))
 
 
 class Streams:

@@ -6,3 +6,7 @@ from chiasma.tumour.landscape import Bounds
 from chiasma.tumour.solutions import Answer, Patient, solve
 
 __all__ = ["Alleles", "Answer", "Bins", "Bounds", "Patient", "attach_alleles", "read_bins", "solve"]
+
+
+def __dir__() -> list[str]:
+    return __all__
