@@ -31,8 +31,9 @@ class BalancedCrossover(AugmentedCrossover):
     """Swaps, and in between augmented crossovers: as often as they are worth their evaluations.
 
     A swap of whole vectors evaluates nothing. A crossover evaluates its candidates, so the steps that cross over are
-    spaced out until crossovers take at most as many evaluations as the updates; warm-up spaces them further by the
-    share of them that exchange a part of a vector, at the pair of rungs where that share is least.
+    spaced out until crossovers take at most as many evaluations as the updates, and on a ladder from the prior a fifth
+    as many. Warm-up spaces them further by the share of them that exchange a part of a vector, at the pair of rungs
+    where that share is least. Vectors also swap between the parts of an update, such as the classes of ch.SiteGibbs.
 
     Parameters
     ----------
