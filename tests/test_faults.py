@@ -76,14 +76,14 @@ def begun(data: Path, out: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)], ids=lambda one: str(one)
+    ("number", "code", "again"), [(signal.SIGHUP, 129, signal.SIGTERM), (signal.SIGINT, 130, None)], ids=str
 )
-def test_signal__keeps_every_draw_and_ends_with_its_code(number, code, data, tmp_path, light_pictures):
+def test_signal__keeps_every_draw_and_ends_with_its_code(number, code, again, data, tmp_path, light_pictures):
     process = begun(data, tmp_path / "run")
     process.send_signal(number)
-    if number == signal.SIGTERM:
-        process.send_signal(number)  # some systems send it twice
-    told, errors = process.communicate(timeout=60)
+    if again is not None:
+        process.send_signal(again)  # some systems send several; the first one counts
+    told, errors = process.communicate(timeout=180)
     assert process.returncode == code, errors
     assert told == ""
     assert re.search(r"interrupted: [\d,]+ of 50,000,000 draws per chain are kept; .*--resume", errors)
@@ -119,7 +119,7 @@ def test_signal__a_second_interrupt_ends_at_once():
         time.sleep(0.2)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=120) == 130
 
 
 def test_signal__that_is_ignored_stays_ignored():
