@@ -92,6 +92,14 @@ def test_a_row_fixed_at_either_value_is_conditioned_on_without_a_prior_term(row,
     assert (ch.exact.draws(model, data, 20, seed=0, beta=beta) >> row & 1 == value).all()
 
 
+def test_marginals_are_never_beyond_0_and_1_by_rounding():
+    model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0, 4.0], sd=0.3))
+    for seed in range(6):
+        _, y = model.simulate(300, seed=seed)
+        marginals = ch.exact.marginals(model, y)
+        assert np.isfinite(np.sqrt(marginals * (1.0 - marginals))).all()
+
+
 def test_two_fixed_rows_leave_the_last_one_free():
     problem = reference.random_problem(np.random.default_rng(5), 3, 5)
     problem.fixed = {0: 1, 2: 0}

@@ -160,7 +160,8 @@ def _smoothed_axes(target: Target, beta: float, memory: int) -> list[Floats]:
     smoothed = np.empty((target.n_columns, ends[-1]))
     for segment in passes.backward():
         passes.kernels.smooth(segment.alpha, segment.first, gamma, smoothed)
-    return np.split(smoothed, ends[:-1], axis=1)
+    # Sums may be rounded to more than 1.
+    return np.split(np.clip(smoothed, 0.0, 1.0, out=smoothed), ends[:-1], axis=1)
 
 
 def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:

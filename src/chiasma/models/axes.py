@@ -313,4 +313,4 @@ class Axis:
         """(T, C) probabilities of the axis' states to (S, T) probabilities of the states of any of its rows."""
         if len(self.rows) == 1:
             return np.ascontiguousarray(smoothed.T)
-        return np.asarray(self.group.counts.T @ smoothed.T) / len(self.rows)
+        return np.minimum(np.asarray(self.group.counts.T @ smoothed.T) / len(self.rows), 1.0)
