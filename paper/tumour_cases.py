@@ -24,13 +24,13 @@ from chiasma.datasets import genome
 from chiasma.io.columns import Columns
 from chiasma.io.tables import read_signal
 from chiasma.kernels.codes import pack
-from chiasma.kernels.layout import make_layout
+from chiasma.kernels.layout import make_layout, unpack_codes
 from chiasma.models.chains import Switches
 from chiasma.models.emissions import Gaussian, IntegratedDepth
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results import configurations
-from chiasma.results.configurations import code_text
+from chiasma.results.configurations import state_text
 from chiasma.results.posterior import Posterior
 from chiasma.sampling.sampler import sample
 from chiasma.sampling.updates import HammingBall
@@ -197,7 +197,7 @@ def shares(outcome: Outcome) -> list[Share]:
                 if name == EXACT or top.probability > 0.1:
                     patterns.setdefault(top.states.tobytes(), pack(top.states))
         for pattern in patterns.values():
-            text = " | ".join(code_text(int(code), LAYOUT)[:N_FREE] for code in pattern)
+            text = " | ".join(state_text(states)[:N_FREE] for states in unpack_codes(np.asarray(pattern), LAYOUT).T)
             out.append(Share.of(place, text, {n: (c.values == pattern).all(axis=-1) for n, c in codes.items()}))
     return out
 

@@ -234,18 +234,6 @@ def test_segments__without_data_are_one_sequence():
     assert [(s.start, s.stop) for s in by_hand(codes, starts=[1], data=None).segments()] == [(0, 3)]
 
 
-def test_row_segments__are_where_the_row_is_more_often_on(kept):
-    codes = np.zeros((2, 10, 6), int)
-    for t, n_on in enumerate([6, 10, 8, 5, 4, 7]):
-        codes[:, :n_on, t] = 2
-    found = kept(by_hand(codes, starts=[2])).row_segments(1)
-    assert [(s.start, s.stop, s.row, s.minimum) for s in found] == [(0, 2, 1, 0.6), (2, 3, 1, 0.8), (5, 6, 1, 0.7)]
-    assert found[0].probability == pytest.approx(0.8)
-    assert kept(by_hand(codes)).row_segments(0) == []
-    with pytest.raises(InvalidInput, match=r"row must be in 0\.\.2, got 3"):
-        by_hand(codes).row_segments(3)
-
-
 @pytest.mark.parametrize("n_draws", [200, 45, 7, 4])
 def test_marginals_error__is_that_of_batch_means(kept, n_draws):
     codes = some_codes(n_draws=n_draws)
@@ -273,7 +261,6 @@ def test_summaries__are_the_same_from_dask():
     eager = by_hand(some_codes())
     lazy = replace(eager, draws=eager.draws.chunk())
     assert eager.segments() == lazy.segments()
-    assert eager.row_segments(2) == lazy.row_segments(2)
     xr.testing.assert_identical(eager.marginals(), lazy.marginals().compute())
     xr.testing.assert_identical(eager.marginals_error(), lazy.marginals_error())
     assert repr(eager.top_configurations(0, 3)) == repr(lazy.top_configurations(0, 3))

@@ -18,14 +18,12 @@ from bokeh.models import CustomJSTickFormatter
 import chiasma as ch
 from chiasma.io.regions import find_region
 from chiasma.io.signal import Signal
-from chiasma.kernels.layout import make_layout
 from chiasma.models.observations import Observations
 from chiasma.report import charts, report, report_page
 from chiasma.report.answers import answers, apart_text, same_level_text
 from chiasma.report.figures.sites import SiteRange
 from chiasma.report.report import find, labels_of, place_text, region_text, write_figures, write_region, write_report
 from chiasma.report.run_tables import explanation_columns, parameter_columns, segment_columns, state_columns
-from chiasma.results.configurations import code_text
 from chiasma.results.findings import Finding, Set, message
 from chiasma.results.rivals import CERTAIN
 from test_page import Reader
@@ -299,10 +297,6 @@ def test_place__in_words(fitted):
     assert place_text(labels_of(dated), dated, 12, 15) == "positions 1,767,225,600–1,767,225,900"
     stamped = replace(dated, zone="")  # as --region takes them
     assert place_text(labels_of(stamped), stamped, 12, 15) == "2026-01-01T00:00/00:03:20"
-
-
-def test_code_text():
-    assert code_text(5, make_layout([2, 2, 2])) == "101"
 
 
 # The page; test_browser.py opens it

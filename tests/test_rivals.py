@@ -235,7 +235,7 @@ def test_counts__of_equal_rows_by_the_name_of_copies_or_of_one():
     assert posterior.count_probabilities("oven").sizes == {"count": 2, "site": 40}
     without = replace(posterior, model=None)
     np.testing.assert_array_equal(without.rows_on("lamp"), on)  # by their names alone
-    for method in (posterior.states, posterior.probabilities, posterior.row_segments):
+    for method in (posterior.states, posterior.probabilities):
         with pytest.raises(ch.InvalidInput, match=r"'lamp' is the name of 3 rows, lamp_1 to lamp_3.*rows_on\('lamp'\)"):
             method("lamp")
     with pytest.raises(ch.InvalidInput, match="there is no row 'standb'; this posterior has 'oven', 'lamp_1'"):

@@ -1,7 +1,7 @@
 """Target: a model and its data as arrays for the kernels.
 
 An axis of a target is a free row, or a group of rows that cannot be told apart, which counts as one row whose states
-are counts (`models.groups`). Fixed rows are left out: they enter the likelihood as a constant level and cost no state
+are counts (`models.axes`). Fixed rows are left out: they enter the likelihood as a constant level and cost no state
 space. A column has three forms: exact passes see its index over the axes, updates and exchanges its code over the axes
 (`kernels.layout`), and what is recorded is its code over all rows of the model. `expand` and `reduce` convert between
 the last two. Where all axes have two states, index and code are the same number.

@@ -196,16 +196,6 @@ def state_name(states: Iterable[int]) -> str:
     return f"s{state_text(states)}"
 
 
-def code_text(code: int, layout: Layout) -> str:
-    """The state of a column code, as text.
-
-    >>> from chiasma.kernels.layout import make_layout
-    >>> code_text(3, make_layout([2, 2, 2, 2]))
-    '1100'
-    """
-    return state_text(unpack_codes(np.array([code]), layout)[:, 0])
-
-
 def share_text(probability: float, standard_error: float | None = None, n_draws: int | None = None) -> str:
     """A share of the draws with its error. Where all agree, their number gives a bound, by the rule of three.
 
@@ -274,7 +264,7 @@ def top_configurations(
 ) -> list[Configuration]:
     """The n most frequent configurations of columns start..stop-1, most frequent first; ties go to the one drawn first.
 
-    merge : codes to codes, of columns that count as one (`equal_rows.Merging`).
+    merge : codes to codes, of columns that count as one (`row_groups.Merging`).
     """
     n_sites = codes.shape[2]
     if not 0 <= start < stop <= n_sites:

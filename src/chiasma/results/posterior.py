@@ -58,7 +58,7 @@ from chiasma.results.run_checks import (
     ladder_findings,
     wanted_rungs,
 )
-from chiasma.results.segments import RowSegment, Segment
+from chiasma.results.segments import Segment
 from chiasma.results.summary import Summary
 from chiasma.types import Floats, Integers, count
 
@@ -477,27 +477,6 @@ class Posterior:
         [(0, 1, (0, 0)), (1, 3, (1, 1)), (3, 4, (1, 0))]
         """
         return segments.segments(*self._modes, self.layout, self._starts(), self.seen, min_probability)
-
-    def row_segments(self, row: int | str) -> list[RowSegment]:
-        """Runs of sites where P(row is on) > 0.5; no run crosses a sequence start.
-
-        Parameters
-        ----------
-        row : int or str, number or name of the row.
-
-        Returns
-        -------
-        A list. Each has `start`, `stop`, `probability` (the mean over its sites) and `minimum`.
-
-        Examples
-        --------
-        >>> import chiasma as ch
-        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=0.3))
-        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2, 1.1], draws=100, seed=1, progress=False)
-        >>> [(found.start, found.stop) for found in posterior.row_segments(1)]
-        [(1, 3)]
-        """
-        return segments.row_segments(self.codes, self.layout, self._one_row(row), self._starts())
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -1,7 +1,7 @@
-"""Segmentation of the sites: the most probable code, its runs, runs of a row that is on, and errors of marginals.
+"""Segmentation of the sites: the most probable code, its runs, and errors of marginals.
 
 codes: (chain, draw, site). Draws are counted piece by piece, so memory grows with the sites and not with the draws.
-Columns that differ only by exchanging equal rows are counted as one (`equal_rows.Merging`).
+Columns that differ only by exchanging equal rows are counted as one (`row_groups.Merging`).
 """
 
 from __future__ import annotations
@@ -62,17 +62,6 @@ class Segment:
         return self.n_data * (1 - self.probability)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowSegment:
-    """Sites start..stop-1 at which a row is more probably on than off; mean and least probability that it is on."""
-
-    start: int
-    stop: int
-    row: int
-    probability: float
-    minimum: float
-
-
 def segments(
     mode: Integers,
     share: Floats,
@@ -103,19 +92,6 @@ def _segment(
         minimum=float(judged.min()),
         n_data=int(here.sum()),
     )
-
-
-def row_segments(codes: xr.DataArray, layout: Layout, row: int, starts: Integers) -> list[RowSegment]:
-    """Runs where the row is on in more than half of the draws; no run crosses a start."""
-    count = np.zeros(codes.shape[2], np.int64)
-    for _, _, part in pieces(codes):
-        count += (on_bits(part, layout) >> row & 1).sum(axis=0, dtype=np.int64)
-    share = count / (codes.shape[0] * codes.shape[1])
-    return [
-        RowSegment(start=a, stop=b, row=row, probability=float(share[a:b].mean()), minimum=float(share[a:b].min()))
-        for a, b in equal_runs(share > 0.5, starts)
-        if share[a] > 0.5
-    ]
 
 
 def modal_codes(codes: xr.DataArray, merging: Merging) -> tuple[Integers, Floats]:
