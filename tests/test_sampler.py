@@ -87,7 +87,7 @@ def test_ensembles__have_the_exact_marginals(update, exchange):
     """27 runs of about 100 comparisons each: a false alarm in 0.2% of choices of seeds."""
     model, y = problem()
     posterior = ch.sample(
-        model, y, update=update, exchange=exchange, ladder=[1, 1.6, 3], draws=6000, warmup=500, chains=4, seed=1,
+        model, y, update=update, exchange=exchange, ladder=[1, 1.6, 3], draws=3000, warmup=500, chains=4, seed=1,
         progress=False,
     )  # fmt: skip
     check_marginals(posterior, ch.exact.marginals(model, y))

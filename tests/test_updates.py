@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import numba
@@ -188,8 +189,7 @@ def batch_limit(n_scores: int, false_alarm: float) -> float:
 
 @pytest.mark.slow
 @needs_jit
-@pytest.mark.parametrize("beta", [1.0, 0.4])
-@pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
+@pytest.mark.parametrize(("update", "beta"), [*zip(UPDATES.values(), cycle([1.0, 0.4]), strict=False)], ids=UPDATES)
 def test_marginals__long_run_is_exact(update, beta):
     """K = 4, T = 80: 320 marginals from 20,000 sweeps. Batches of 400 sweeps are many correlation times long, so that
     their means are independent; false alarm for 1 seed in 1,000.
