@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from run import Report
 
 KILLS = 40  # of every kind of run
-COMMAND_KILLS = 20  # of every kind of command
-N_SITES = 200
-COMMON: dict[str, Any] = {"chains": 2, "workers": 2, "seed": 1, "warmup": 40, "progress": False}
+COMMAND_KILLS = 8  # of every kind of command
+N_SITES = 80
+COMMON: dict[str, Any] = {"chains": 2, "workers": 2, "seed": 1, "warmup": 10, "progress": False}
 SWITCHES = ch.Switches(0.02, 0.03)
 LEARNED = ch.Gaussian([1.0, 0.6], sd=ch.HalfNormal(1.0))
 KNOWN = ch.Gaussian([1.0, 0.6, 0.4], sd=0.6)
@@ -50,7 +50,7 @@ KINDS: dict[str, tuple[ch.FactorialHMM, dict[str, Any]]] = {
     ),
     "rows of several states": (
         ch.FactorialHMM(rows=STATES, emission=ch.Gaussian(sd=0.6)),
-        {"update": "row", "draws": 60},
+        {"update": "row", "draws": 20},
     ),
     "an offset": (
         ch.FactorialHMM(rows=SWITCHES, emission=ch.Gaussian([1.0, 0.6], sd=0.6), offset=ch.Smooth(knots=5)),

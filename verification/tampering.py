@@ -159,7 +159,9 @@ def cohort_damages(
         expected, _ = results(whole)
         names = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
         read = [path for path in names if path.name in ("outcome.json", "summaries.npz", "picture.png", "cohort.json")]
-        for n in range(N_DAMAGES):
+        n = 0
+        while merged.tried < N_DAMAGES:
+            n += 1
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(whole, out)
             pool = read if n % 2 else names
@@ -365,6 +367,7 @@ def copies(folder: Path, rng: np.random.Generator) -> tuple[Tally, ...]:
     from faults import expected, is_prefix, sample
 
     from chiasma.storage import store
+    from chiasma.storage.reading import read_header
 
     tally, path, seconds = Tally("run copied while it is written"), folder / "run", store.FLUSH_SECONDS
     whole = expected("ladder")
@@ -375,7 +378,7 @@ def copies(folder: Path, rng: np.random.Generator) -> tuple[Tally, ...]:
             store.FLUSH_SECONDS = -1.0 if n % 2 else 0.2
             writer = threading.Thread(target=sample, args=(path, "ladder"))
             writer.start()
-            while not path.exists():
+            while not (path.exists() and min(read_header(path)["committed"])):
                 time.sleep(0.001)
             time.sleep(0.3 * float(rng.random()))
             copy = folder / f"copy-{n}"
