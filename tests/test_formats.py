@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from chiasma.errors import InvalidInput
-from chiasma.io.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
-from chiasma.io.columns import Columns
+from chiasma.io.columns import CHROMOSOME_NAMES, END_NAMES, START_NAMES, Columns
 from chiasma.tumour import attach_alleles, formats, pileups, read_bins
 from chiasma.tumour.places import SAMPLE_NAMES
 from chiasma.tumour.samples import read_samples

@@ -7,9 +7,8 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.io.options import chain_parameters, parameters_of, parse_names
-from chiasma.io.prior_settings import prior_names, read_prior, write_prior
-from chiasma.io.settings import Settings, settings_of
+from chiasma.io.options import chain_parameters, parameters_of, parse_names, prior_names
+from chiasma.io.settings import Settings, read_prior, settings_of, write_prior
 from chiasma.models.priors import PRIORS
 
 GAUSSIAN = {"weights": [0.2, 0.3, 0.5], "depth": 10.0, "sd": 1.0, "enter": 0.1}
@@ -176,7 +175,7 @@ def test_learning__adds_priors_where_there_are_none():
     ("names", "what"),
     [
         (["weight"], "--learn takes parameters of the model, got 'weight'; did you mean 'weights'?"),
-        (["df"], "--learn takes parameters of the model, got 'df'; it knows weights, depth, sd, enter, leave, initial"),
+        (["df"], "--learn takes parameters of the model, got 'df'; there are weights, depth, sd, enter, leave"),
         (
             ["initial"],
             "--learn initial needs a number to make a prior from: give --initial too, or a prior of initial in "

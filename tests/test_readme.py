@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 import chiasma as ch
 from chiasma.cli import app
 from chiasma.datasets.genome import tumour_genome
-from chiasma.io.prior_settings import prior_names
-from chiasma.io.row_settings import PLAIN
-from chiasma.io.settings import Settings, settings_of
+from chiasma.io.options import prior_names
+from chiasma.io.settings import PLAIN, Settings, settings_of
 from chiasma.models.chains import ROW_CHAINS
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.priors import PRIORS

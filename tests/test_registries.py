@@ -24,9 +24,8 @@ from chiasma.cli import app
 from chiasma.cohort.api import begin_cohort, cohort_settings
 from chiasma.cohort.workers import run_task, task_of
 from chiasma.io import plugins
-from chiasma.io.options import all_settings, parameters_of
-from chiasma.io.prior_settings import prior_names, read_prior, write_prior
-from chiasma.io.settings import Settings, settings_of
+from chiasma.io.options import all_settings, parameters_of, prior_names
+from chiasma.io.settings import Settings, read_prior, settings_of, write_prior
 from chiasma.kernels.layout import Layout, n_bits, unpack_codes
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.arguments import WEIGHTS

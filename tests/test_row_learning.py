@@ -10,8 +10,7 @@ import pytest
 
 import chiasma as ch
 from chiasma.errors import InvalidInput
-from chiasma.io.row_settings import read_rows, write_rows
-from chiasma.io.settings import Settings, settings_of
+from chiasma.io.settings import Settings, read_rows, settings_of, write_rows
 from chiasma.models.labels import CanonicalOrder, exchangeable_blocks
 from chiasma.results.ladder_stats import batch_error
 from chiasma.results.provenance import describe_model, rebuild_model

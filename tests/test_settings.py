@@ -110,7 +110,7 @@ def test_model__refuses(section, what):
         ("[priors]\nsd = 3\n", "sd of [priors] must be a table, got 3"),
         ("[output]\ntables_only = 1\n", "tables_only of [output] must be true or false, got 1"),
         ("[model]\nstd = 1\n", "section [model] has no setting 'std'; did you mean 'sd'?"),
-        ("[sampler]\nqqq = 1\n", "section [sampler] has no setting 'qqq'; it knows draws, warmup"),
+        ("[sampler]\nqqq = 1\n", "section [sampler] has no setting 'qqq'; there are draws, warmup"),
         ("[output]\ntable_only = true\n", "section [output] has no setting 'table_only'; did you mean 'tables_only'?"),
         ("[model\n", "is not a TOML file"),
     ],

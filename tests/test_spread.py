@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import chiasma as ch
-from chiasma.io.row_settings import read_rows, write_rows
+from chiasma.io.settings import read_rows, write_rows
 from chiasma.results.provenance import describe_model, rebuild_model
 from chiasma.sampling.learning import Learning
 

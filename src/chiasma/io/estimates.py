@@ -13,8 +13,7 @@ import numpy as np
 
 from chiasma.errors import ChiasmaError
 from chiasma.io.options import chain_parameters, flag, parameters_of
-from chiasma.io.prior_settings import write_prior
-from chiasma.io.settings import Settings
+from chiasma.io.settings import Settings, write_prior
 from chiasma.models.arguments import SUM_TOLERANCE
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Beta, LogNormal

@@ -7,15 +7,16 @@ the values that a TOML file would hold: "0.2,0.3" is a list, "5=1" a table.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chiasma.errors import InvalidInput
-from chiasma.io.prior_settings import prior_names
 from chiasma.models.additive import Emission
 from chiasma.models.arguments import Argument
 from chiasma.models.chains import Switches
 from chiasma.models.emissions import EMISSIONS
+from chiasma.models.priors import PRIORS, Prior
 from chiasma.sampling.exchanges import EXCHANGES
 from chiasma.sampling.updates import UPDATES
 
@@ -337,6 +338,11 @@ def update_names(with_number: bool = False) -> list[str]:
         names += [] if with_number else [name]
         names += [f"{name}:{kind.number.upper()}"] if kind.number else []
     return names
+
+
+def prior_names() -> dict[str, type[Prior]]:
+    """Prior classes by their names in a file."""
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): kind for name, kind in PRIORS.items()}
 
 
 def learn_help() -> str:

@@ -5,10 +5,37 @@
     [priors]   priors of parameters of the model, which are then learned: sd = {half_normal = 20}
     [sampler]  arguments of chiasma.sample
     [output]   what is written: tables_only = true leaves out report.html and figures
-    [[row]]    rows with any number of states, in place of weights, enter and leave (`chiasma.io.row_settings`)
+    [[row]]    rows with any number of states, in place of weights, enter and leave
 
 `chiasma.io.options` lists every setting. A key is the option of the command line with _ in place of -. A parameter
 with a number and a prior is learned; a number given as an option replaces a prior from a file.
+
+Rows:
+
+    [[row]]
+    name = "washer"
+    values = [0, 150, 2000]
+    sticky = {renew = 0.01, probabilities = [0.8, 0.1, 0.1]}   # or switch = {...}, markov = {...}
+
+    [[row]]
+    name = "lamp"
+    values = [0, 1]
+    weight = {log_normal = [4.6, 0.5]}                         # a prior, as in [priors]: learned, one for all copies
+    switch = {enter = {beta = [1, 99]}, leave = 0.02}
+    copies = 8
+
+A prior with shared = "NAME" is one parameter of all rows that name it: weight = {gamma = [2, 1], shared = "step"}.
+
+Priors:
+
+    sd = {half_normal = 20}
+    depth = {normal = [180, 30]}              # the arguments in order,
+    depth = {normal = {mean = 180, sd = 30}}  # or by name
+    weights = {dirichlet = [1, 1, 1]}
+    enter = {beta = [[1, 1, 1], 99]}          # one value per row
+    weights = [{normal = [0, 1]}, 2.0]        # numbers among priors stay as they are
+
+The name of a prior is that of its class in snake case.
 """
 
 from __future__ import annotations
@@ -17,38 +44,39 @@ import json
 import math
 import secrets
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput
-from chiasma.io.checked_settings import check_content
 from chiasma.io.columns import Columns
 from chiasma.io.options import (
     DATA,
     Parameter,
+    all_settings,
     as_number,
     chain_parameters,
     emission_parameters,
     flag,
     keys,
     parameters_of,
+    prior_names,
     update_names,
 )
-from chiasma.io.prior_settings import read_numbers, read_prior, write_prior
-from chiasma.io.row_settings import read_rows, write_rows
 from chiasma.io.sheets import read_bytes
 from chiasma.limits import MOST_SETTINGS_BYTES
 from chiasma.models.additive import Additive, Emission
-from chiasma.models.chains import Switches
+from chiasma.models.chains import ROW_CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.offsets import Covariates, Offset, Periodic, Smooth
-from chiasma.models.priors import Prior
+from chiasma.models.priors import Mixed, Prior, mixed
+from chiasma.models.rows import Row
 from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.updates import UPDATES
 
@@ -391,6 +419,198 @@ def _toml_key(key: str) -> str:
     return key if bare else _toml(key)
 
 
-def _hint(word: str, known: Any) -> str:
+def _hint(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(known)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+# ---- The content of a file ------------------------------------------------------------------------------------------
+
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+EXPECTED = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+SECTIONS = "[data], [model], [priors], [sampler] and [output], and [[row]] tables"
+
+
+def check_content(path: Path, content: dict[str, Any]) -> None:
+    """Raise InvalidInput, which names the file and the setting, for anything that no setting takes."""
+    kinds = _kinds()
+    sections: dict[str, Any] = {name: (_section(name, own), None) for name, own in kinds.items()}
+    file = create_model("Settings", __config__=STRICT, row=(list[dict[str, Any]], None), **sections)
+    try:
+        file.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidInput(f"{path}: {_message(first['type'], first['loc'], first['input'], kinds)}") from None
+
+
+def _kinds() -> dict[str, dict[str, Any]]:
+    """The type of every key of every section."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in keys()}
+    for setting in all_settings():
+        found[setting.section][setting.key] = setting.value
+    found["priors"] = dict.fromkeys(keys()["priors"], dict[str, Any] | list[Any])
+    return found | {"output": {"tables_only": bool}}
+
+
+def _section(name: str, kinds: dict[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {key: (kind, None) for key, kind in kinds.items()}
+    return create_model(name.title(), __config__=STRICT, **fields)
+
+
+def _message(kind: str, place: tuple[int | str, ...], given: Any, kinds: dict[str, dict[str, Any]]) -> str:
+    section, *key = (str(one) for one in place)
+    if section not in kinds:
+        if section == "row":
+            return f"rows must be [[row]] tables, got {given!r}"
+        return f"there are the sections {SECTIONS}, got {section!r}{_hint(section, kinds)}"
+    if not key:
+        return f"[{section}] must be a section, got {given!r}"
+    if kind == "extra_forbidden":
+        return f"section [{section}] has no setting {key[0]!r}{_hint(key[0], kinds[section])}"
+    expected = EXPECTED.get(kinds[section][key[0]], "numbers" if section == "model" else "a table")
+    expected = "a text or temperatures" if key[0] == "ladder" else expected
+    return f"{key[0]} of [{section}] must be {expected}, got {given!r}"
+
+
+# ---- Rows -----------------------------------------------------------------------------------------------------------
+
+
+PLAIN = ("name", "values", "copies", "fixed", "weight", "spread")
+
+
+def read_rows(tables: Any) -> list[Row]:
+    """The rows of [[row]] tables.
+
+    >>> read_rows([{"name": "lamp", "values": [0, 100], "switch": {"enter": 0.01, "leave": 0.02}}])
+    [Row(values=[0.0, 100.0], chain=Switch(enter=0.01, leave=0.02), name='lamp')]
+    """
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise InvalidInput(f"rows must be [[row]] tables, got {tables!r}")
+    return [_read_row(number, table) for number, table in enumerate(tables, start=1)]
+
+
+def _read_row(number: int, table: dict[str, Any]) -> Row:
+    unknown = sorted(set(table) - set(PLAIN) - set(ROW_CHAINS))
+    if unknown:
+        known = ", ".join((*PLAIN, *ROW_CHAINS))
+        raise InvalidInput(f"[[row]] number {number} has no setting {unknown[0]!r}; it knows {known}")
+    chains = [name for name in ROW_CHAINS if name in table]
+    if len(chains) > 1:
+        raise InvalidInput(f"[[row]] number {number} must have one Markov chain, got {' and '.join(chains)}")
+    if "values" not in table:
+        raise InvalidInput(f"[[row]] number {number} needs values, one per state, such as values = [0, 100]")
+    chain = None
+    for name in chains:
+        kind, given = ROW_CHAINS[name], table[name]
+        if not isinstance(given, dict) or not set(given) <= set(kind.arguments):
+            raise InvalidInput(
+                f"[[row]] number {number}: {name} takes a table of {', '.join(kind.arguments)}, got {given!r}"
+            )
+        try:
+            chain = kind(
+                **{key: read_numbers(f"{key} of [[row]] number {number}", value) for key, value in given.items()}
+            )
+        except TypeError as error:
+            needed = [key for key, about in kind.arguments.items() if about.required and key not in given]
+            raise InvalidInput(f"[[row]] number {number}: {name} needs {' and '.join(needed)}") from error
+    own = {key: read_numbers(f"{key} of [[row]] number {number}", table[key]) for key in PLAIN if key in table}
+    return Row(**own, chain=chain)
+
+
+def write_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The tables that `read_rows` reads."""
+    return [_write_row(row) for row in rows]
+
+
+def _write_row(row: Row) -> dict[str, Any]:
+    table: dict[str, Any] = {} if row.name is None else {"name": row.name}
+    table["values"] = _written(row.given("values"))
+    if "weight" in row.priors or row.weight != 1:
+        table["weight"] = _written(row.given("weight"))
+    if row.spreads:
+        table["spread"] = _written(row.given("spread"))
+    if row.chain is not None:
+        name = next((name for name, kind in ROW_CHAINS.items() if type(row.chain) is kind), None)
+        if name is None:
+            raise InvalidInput(
+                f"settings know the chains {', '.join(ROW_CHAINS)}, got {type(row.chain).__name__}; keep this model as "
+                "Python code"
+            )
+        given = {key: row.chain.given(key) for key in row.chain.arguments}
+        table[name] = {key: _written(value) for key, value in given.items() if value is not None}
+    if row.copies > 1:
+        table["copies"] = int(row.copies)
+    if row.fixed is not None:
+        table["fixed"] = int(row.fixed)
+    return table
+
+
+def _written(value: Any) -> Any:
+    return write_prior(value) if isinstance(value, Prior) else value.tolist()
+
+
+# ---- Priors ---------------------------------------------------------------------------------------------------------
+
+
+def read_prior(key: str, given: Any) -> Prior:
+    """The prior of a parameter, from its table in [priors].
+
+    >>> read_prior("depth", {"normal": [180, 30]})
+    Normal(180, 30)
+    """
+    if isinstance(given, dict) and len(given) == 2 and "shared" in given:
+        return read_prior(key, {name: value for name, value in given.items() if name != "shared"}).shared(
+            given["shared"]
+        )
+    if not isinstance(given, dict) or len(given) != 1:
+        raise InvalidInput(
+            f"the prior of {key} must be a table with one name, such as {{half_normal = 20}}, got {given!r}; put a "
+            "number that is not learned into [model]"
+        )
+    ((name, arguments),) = given.items()
+    known = prior_names()
+    if name not in known:
+        raise InvalidInput(f"the prior of {key}: there is no {name!r}{_hint(name, known)}")
+    return known[name](**_by_name(key, name, known[name].arguments, arguments))
+
+
+def _by_name(key: str, name: str, wanted: tuple[str, ...], given: Any) -> dict[str, Any]:
+    several = f"{{{name} = [{', '.join(wanted)}]}}" if len(wanted) > 1 else f"{{{name} = {wanted[0]}}}"
+    by_name = f"{{{name} = {{{', '.join(f'{argument} = ...' for argument in wanted)}}}}}"
+    if isinstance(given, dict):
+        if set(given) == set(wanted):
+            return given
+    elif len(wanted) == 1:
+        return {wanted[0]: given}
+    elif isinstance(given, list) and len(given) == len(wanted):
+        return dict(zip(wanted, given, strict=True))
+    raise InvalidInput(
+        f"the prior of {key}: {name} takes {' and '.join(wanted)}, got {given!r}; write {several} or {by_name}"
+    )
+
+
+def read_numbers(key: str, given: Any) -> Any:
+    """Numbers or a prior, or a list of both, as a file has them.
+
+    >>> read_numbers("values", [0, {"normal": [150, 30]}, 2000])
+    [0, Normal(150, 30), 2000]
+    """
+    if isinstance(given, list):
+        return mixed(key, [read_numbers(key, one) for one in given])
+    return read_prior(key, given) if isinstance(given, dict) else given
+
+
+def write_prior(prior: Prior) -> Any:
+    """The table from which `read_prior` rebuilds the prior; of numbers and priors, the list for `read_numbers`."""
+    if isinstance(prior, Mixed):
+        return prior.described(write_prior)
+    name = next(name for name, kind in prior_names().items() if kind is type(prior))
+    arguments = [getattr(prior, argument).tolist() for argument in prior.arguments]
+    table = {name: arguments[0] if len(arguments) == 1 else arguments}
+    return table if prior.shared_as is None else table | {"shared": prior.shared_as}

@@ -17,7 +17,6 @@ import numpy as np
 
 from chiasma import atomic
 from chiasma.errors import InvalidInput
-from chiasma.io.column_guesses import guessed
 from chiasma.io.columns import (
     Columns,
     chromosomes_of,
@@ -26,6 +25,7 @@ from chiasma.io.columns import (
     find_several,
     find_values,
     gaps_of,
+    guessed,
     is_dated,
     seconds_per_unit,
     times_of,

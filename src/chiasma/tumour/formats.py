@@ -29,8 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from chiasma.errors import InvalidInput
-from chiasma.io.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
-from chiasma.io.columns import column_called, plain_name
+from chiasma.io.columns import CHROMOSOME_NAMES, END_NAMES, START_NAMES, column_called, plain_name
 from chiasma.io.sheets import Sheet, as_sheet, listed, read_lines, read_sheet
 from chiasma.tumour.bins import Alleles, Bins
 from chiasma.tumour.pileups import amber_bins, facets_bins, is_vcf, seqz_bins, vcf_bins, without_reference_bias

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
-from chiasma.io.column_guesses import CHROMOSOME_NAMES, END_NAMES, START_NAMES
-from chiasma.io.columns import column_called, same_chromosome
+from chiasma.io.columns import CHROMOSOME_NAMES, END_NAMES, START_NAMES, column_called, same_chromosome
 from chiasma.io.sheets import MISSING, Sheet, listed
 from chiasma.types import Floats, Integers
 
