@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy
+from typer.testing import CliRunner
 
 import chiasma as ch
 from chiasma import atomic
@@ -20,6 +21,7 @@ from chiasma.channels.exports import write_answer
 from chiasma.channels.kinetics import Dwells, Ensemble, Kinetics, Scheme, log_bins
 from chiasma.channels.page import histograms, page, thinned, trace, write_page
 from chiasma.channels.recordings import Recording, read_recording
+from chiasma.cli import app
 from chiasma.sampling.learning import Learning
 from test_browser import opened
 
@@ -244,6 +246,16 @@ def test_analyse__finds_the_channels_under_a_drift(answer):
     assert answer.trust != "none"
 
 
+def test_analyse__learns_the_noise_of_open_channels():
+    channel = ch.Row([0, 1.0], ch.Switch(0.02, 0.04), spread=[0, 0.3])
+    _, y = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.15)).simulate(1500, seed=1)
+    found = analyse(Recording(current=-y, step=STEP), channels=(1, 1), open_noise=True, polarity="down", progress=False)
+    known = {one.name: one for one in found.estimates}
+    assert known["noise sd of O"].value == pytest.approx(0.3, rel=0.15)
+    assert known["unit current"].value == pytest.approx(1.0, rel=0.1)
+    assert found.level.min() < -0.8
+
+
 def test_analyse__noise_alone_has_no_channels():
     y = np.random.default_rng(3).normal(size=500)
     found = analyse(Recording(current=y, step=STEP), channels=(0, 1), progress=False)
@@ -303,6 +315,22 @@ def test_thinned__keeps_the_extremes():
     places = thinned(y)
     assert len(places) <= 1_000_000
     assert {7, 1234567} <= set(places.tolist())
+
+
+def test_command__answers_in_files_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    y, _ = simulated(n=1, columns=600, drift=0.0)
+    np.save("a.npy", y)
+    options = ["--rate", "1000", "--channels", "1", "--tables-only", "--json"]
+    done = CliRunner().invoke(app, ["channels", "a.npy", *options, "--out", "answer"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["channels"]["most_probable"] == 1
+    assert sorted(path.name for path in Path("answer").iterdir()) == [
+        *("dwells.tsv", "idealised.tsv", "rates.tsv", "summary.json")
+    ]
+    refused = CliRunner().invoke(app, ["channels", "a.npy", "--out", "other"])
+    assert refused.exit_code == 2
+    assert "--rate" in refused.stderr
 
 
 def test_page__zooms_to_single_samples_and_reads_dwells(browser, answer, tmp_path):

@@ -25,7 +25,7 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.hum import Mains, find_mains
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import Periodic, Smooth
-from chiasma.models.priors import HalfNormal
+from chiasma.models.priors import HalfNormal, mixed
 from chiasma.models.rows import Row
 from chiasma.results.findings import Finding, Set, Trust, in_order, trust_in
 from chiasma.results.optima import Optimum
@@ -178,6 +178,8 @@ class ChannelAnswer:
             if one.code == "drift":
                 knots = min(4 * data.n_columns // one.facts["length"], 3 * KNOTS[1])
                 found[i] = replace(one, remedies=(Set("knots", knots),))
+            elif one.code == "noise-by-level" and "channel.spread" not in self.best.optimum.values:
+                found[i] = replace(one, remedies=(Set("open_noise", True),))
         share = self.probabilities[self.n_channels]
         if share < SETTLED:
             found.append(Finding("number-unsure", "limited", {"n": self.n_channels, "share": share}))
@@ -210,6 +212,7 @@ def analyse(
     *,
     channels: tuple[int, int] = (0, MOST_CHANNELS),
     scheme: str = "C-O",
+    open_noise: bool = False,
     polarity: Polarity = "up",
     knots: int | None = None,
     seed: int = 0,
@@ -224,6 +227,7 @@ def analyse(
     channels : the smallest and the largest number of channels to try.
     scheme : the states of one channel and the moves between them: C closed, O open, S a subconductance, joined by
         dashes. "C-C-O" has two closed states; "C1-C2-O,C1-O" a loop.
+    open_noise : whether open channels add noise, which is then learned.
     polarity : whether openings go "up" or "down". With a baseline that drifts the data cannot tell.
     knots : coefficients of the drift. Default: six per second.
     seed : of the starts of the search.
@@ -257,7 +261,7 @@ def analyse(
     sign = 1.0 if polarity == "up" else -1.0
     display = Progress(progress, "channels", seed)
     search = ChannelSearch(
-        recording, Scheme.parse(scheme), find_mains(recording.data), sign, knots, seed, workers, display
+        recording, Scheme.parse(scheme), find_mains(recording.data), open_noise, sign, knots, seed, workers, display
     )
     try:
         return _answer(search, search.fits(least, most))
@@ -285,6 +289,7 @@ class ChannelSearch:
     recording: Recording
     scheme: Scheme
     mains: Mains
+    open_noise: bool
     sign: float
     knots: int | None
     seed: int
@@ -296,7 +301,9 @@ class ChannelSearch:
         return oriented(self.recording, self.sign)
 
     def model(self, n: int) -> FactorialHMM:
-        return model_of(self.recording, self.data, n, self.scheme, self.mains, self.knots).for_data(self.data)
+        return model_of(self.recording, self.data, n, self.scheme, self.mains, self.open_noise, self.knots).for_data(
+            self.data
+        )
 
     def fit(self, n: int) -> ChannelFit:
         """The best optimum that several starts lead to."""
@@ -457,7 +464,13 @@ def _excerpt(recording: Recording, n: int) -> Recording:
 
 
 def model_of(
-    recording: Recording, data: Observations, n: int, scheme: Scheme, mains: Mains, knots: int | None = None
+    recording: Recording,
+    data: Observations,
+    n: int,
+    scheme: Scheme,
+    mains: Mains,
+    open_noise: bool,
+    knots: int | None = None,
 ) -> FactorialHMM:
     """n equal channels with drift and hum; with none, a row that changes nothing."""
     seen = data.y[~np.isnan(data.y)]
@@ -468,7 +481,10 @@ def model_of(
         rows = [Row([0, 0], Switch(0.5, 0.5), name="nothing")]
     else:
         unit = HalfNormal(width).shared("unit_current")
-        rows = [Row(scheme.values, Kinetics(scheme), name="channel", copies=n, weight=unit)]
+        spread = None
+        if open_noise:
+            spread = mixed("spread", [HalfNormal(2 * noise) if one else 0.0 for one in scheme.conducts])
+        rows = [Row(scheme.values, Kinetics(scheme), name="channel", copies=n, weight=unit, spread=spread)]
     wanted = knots or int(np.clip(KNOTS_PER_SECOND * recording.seconds, *KNOTS))
     wanted = min(wanted, len(data.y))
     offset: list[Smooth | Periodic] = [Smooth(knots=wanted)]
@@ -528,6 +544,10 @@ def _estimates(fit: ChannelFit, recording: Recording, scheme: Scheme) -> Iterato
         if name.startswith("S"):
             share = top["channel.values"][state]
             yield _estimate(f"share of {name}", share, drawn["channel.values"][:, state], "of the unit current")
+    for state, name in enumerate(scheme.states):
+        if "channel.spread" in top and scheme.conducts[state]:
+            own = drawn["channel.spread"][:, state]
+            yield _estimate(f"noise sd of {name}", top["channel.spread"][state], own, unit)
     rates, best = drawn["rates"] / recording.step, top["rates"] / recording.step
     for i, name in enumerate(scheme.names):
         yield _estimate(name, best[i], rates[:, i], "per second")

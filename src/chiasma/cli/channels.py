@@ -35,6 +35,7 @@ def channels(
         str,
         typer.Option(help="States of a channel: C closed, O open, S partly open; such as C-C-O or C1-C2-O,C1-O."),
     ] = "C-O",
+    open_noise: Annotated[bool, typer.Option("--open-noise", help="Learn the noise that open channels add.")] = False,
     polarity: Annotated[str, typer.Option(help="Whether openings go up or down.")] = "up",
     knots: Annotated[
         int | None, typer.Option(min=1, help="Coefficients of the drift. Default: six per second.", show_default=False)
@@ -71,6 +72,7 @@ def channels(
         read,
         channels=limits,
         scheme=scheme,
+        open_noise=open_noise,
         polarity="up" if polarity == "up" else "down",
         knots=knots,
         seed=seed,
@@ -79,15 +81,17 @@ def channels(
     )
     write_answer(answer, out, seed)
     if not tables_only:
-        write_page(answer, out, _command(recording, numbers, scheme, polarity, knots, seed))
+        write_page(answer, out, _command(recording, numbers, scheme, open_noise, polarity, knots, seed))
     if as_json:
         typer.echo(json.dumps(summary(answer, seed), indent=2))
     elif not quiet:
         _print(answer, out, tables_only)
 
 
-def _command(recording: Path, numbers: str, scheme: str, polarity: str, knots: int | None, seed: int) -> str:
-    own = "" if knots is None else f" --knots {knots}"
+def _command(
+    recording: Path, numbers: str, scheme: str, open_noise: bool, polarity: str, knots: int | None, seed: int
+) -> str:
+    own = (" --open-noise" if open_noise else "") + ("" if knots is None else f" --knots {knots}")
     options = f"--channels {numbers} --scheme {shlex.quote(scheme)} --polarity {polarity}{own} --seed {seed}"
     return f"chiasma channels {shlex.quote(recording.name)} {options}"
 
@@ -108,15 +112,15 @@ def _print(answer: ChannelAnswer, out: Path, tables_only: bool) -> None:
     from rich.table import Table
 
     from chiasma.channels.summary_text import number_in_words
-    from chiasma.results.findings import headline, message
+    from chiasma.results.findings import advice, headline, message, options
 
     console = Console(highlight=False)
     console.print(headline(answer.findings, answer.promised_accuracy), soft_wrap=True, markup=False)
     console.print(number_in_words(answer), soft_wrap=True, markup=False)
     # The headline has the first reason for limited trust already.
     for finding in answer.findings[answer.trust != "good" :]:
-        tried = "".join(f" Try {one.option(f'--{one.argument}')}." for one in finding.remedies)
-        console.print(message(finding) + tried, soft_wrap=True, markup=False)
+        tried = advice(options(finding, {}))
+        console.print(f"{message(finding)} {tried}".strip(), soft_wrap=True, markup=False)
     table = Table()
     for name in ("", "estimate", "90% interval", ""):
         table.add_column(name, justify="right" if name else "left")
