@@ -93,6 +93,18 @@ def test_calibration__finds_a_prior_that_was_left_out(monkeypatch):
     assert min(p_values()) < ALARM
 
 
+def test_calibration__of_an_offset_and_of_noise_by_state():
+    """A drift that restarts, a covariate, and a state that adds noise: 17 p-values, a false alarm in 600."""
+    rows = [ch.Row([0, 1.0], ch.Switch(ch.Beta(2, 6), 0.3), "on", spread=[0, ch.HalfNormal(1)])]
+    offset = [ch.Smooth(knots=4, scale=1.0), ch.Covariates(np.sin(np.arange(8)), scale=1.0)]
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=ch.HalfNormal(1)), offset=offset)
+    options = {"update": "exact", "exchange": None, "thin": 2, "warmup": 20, "seed": 1}
+    ranks = ch.calibration.calibration_ranks(model, 8, 16, draws=15, starts=[4], **options)
+    ranks["on.spread"] = ranks["on.spread"][:, 1]  # the other one is a number
+    found = ch.calibration.uniformity(ranks, draws=15, bins=4)
+    assert min(float(own.min()) for own in found.values()) > ALARM
+
+
 def test_calibration__of_paths_alone():
     """Rows of any number of states, sampled by blocks. False alarm with the probability ALARM."""
     rows = [ch.Row([0, 1.0, 2.2], ch.Sticky(renew=0.4)), ch.Row([0, 0.9], ch.Switch(0.2, 0.3), copies=3)]

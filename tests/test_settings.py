@@ -184,7 +184,7 @@ def test_fresh_seed__is_fresh():
 def test_keys__of_every_section():
     parameters = ["weights", "depth", "sd", "df", "depth_sd", "background", "dispersion", "enter", "leave", "initial"]
     assert keys() == {
-        "data": ["value", "chromosome", "position", "end", "sample", "gap_unit", "delimiter"],
+        "data": ["value", "chromosome", "position", "end", "known", "covariate", "sample", "gap_unit", "delimiter"],
         "model": ["emission", *parameters, "fixed", "drift", "hum"],
         "priors": parameters,
         "sampler": [

@@ -109,8 +109,25 @@ def false_alarms(report: Report) -> None:
     rows.append(["gaussian, missing data", str(RUNS), str(sum(missing))])
     learned = on_all_cores(_learned, range(RUNS // 3))
     rows.append(["gaussian, sd and weights learned", str(RUNS // 3), str(sum(learned))])
+    without_a_run = {
+        "states that add noise": ch.FactorialHMM(
+            rows=[
+                ch.Row([0, w], ch.Switch(0.01, 0.01), f"row {w}", spread=[0, ch.HalfNormal(1)]) for w in (3.0, 5.0, 8.0)
+            ],
+            emission=ch.Gaussian(sd=ch.HalfNormal(2.0)),
+        ),
+        "a drift": ch.FactorialHMM(
+            rows=ch.Switches(0.01, 0.01),
+            emission=ch.Gaussian([3.0, 5.0, 8.0], sd=ch.HalfNormal(2.0)),
+            offset=[ch.Smooth(knots=6, scale=1.0)],
+        ),
+    }
+    for name, model in without_a_run.items():
+        found = on_all_cores(lambda seed, model=model: _optimised(model, seed), range(RUNS // 3))
+        rows.append([f"gaussian, {name}, ch.optimise(...).check", str(RUNS // 3), str(sum(found))])
+        total += sum(found)
     total += sum(missing) + sum(learned)
-    n_runs = RUNS * (len(EMISSIONS) + 1) + RUNS // 3
+    n_runs = RUNS * (len(EMISSIONS) + 1) + RUNS // 3 * (1 + len(without_a_run))
     report.table(["emission", "runs", "runs with a finding"], rows)
     report.goal(f"false alarms in fewer than 1 of 100 runs ({total} of {n_runs:,})", total < n_runs / 100)
 
@@ -131,6 +148,12 @@ def _learned(seed: int) -> bool:
     options = {"update": ch.Collapsed(starts=4), "draws": 16, "warmup": 32, "chains": 2, "seed": seed}
     posterior = ch.sample(model_of(emission), y, progress=False, workers=1, **options)
     return any(one.about == "fit" for one in posterior.findings)
+
+
+def _optimised(model: ch.FactorialHMM, seed: int) -> bool:
+    """The checks of an optimum; data from typical values of the priors."""
+    y = model.simulate(SITES, seed=seed)[1]
+    return bool(ch.optimise(model, y, starts=2, seed=seed, progress=False, workers=1).best.check(y))
 
 
 def standard_errors(report: Report) -> None:
