@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from run import Report
 
 N_DAMAGES = 250  # of each of two cohorts
-N_COPIES = 20
-N_CLOCKS = 20
+N_COPIES = 10
+N_CLOCKS = 10
 SEED = 23
 NAMES = ("a", "b", "c")
 SAMPLER = {"draws": 40, "chains": 2, "warmup": 10}
