@@ -44,7 +44,7 @@ from chiasma.tumour.exports import (
     summary,
     write_patient,
 )
-from chiasma.tumour.figures import plot_genome, plot_landscape, plot_solutions, write_figures
+from chiasma.tumour.figures import LOST, plot_genome, plot_landscape, plot_solutions, write_figures
 from chiasma.tumour.genome import assembly, assembly_of, find_region
 from chiasma.tumour.landscape import Bounds, survey
 from chiasma.tumour.model import CopyColumns, DepthNoise, TumourParameters, log_evidence, model_of
@@ -587,7 +587,7 @@ def test_figures__segments_and_chromosomes_are_few_artists():
     assert len(borders.get_segments()) == len(found.bins.chromosomes) - 1
     assert all((line[0, 0], line[0, 1], line[1, 1]) == (line[1, 0], 0, 1) for line in borders.get_segments())
     assert len(depth.lines) < 20  # those at whole copies
-    bars, _, centromeres = clones.collections
+    bars, *_, centromeres = clones.collections
     assert len(bars.get_paths()) >= len(parts)
     assert len(centromeres.get_paths()) == len(found.bins.chromosomes)
     assert depth.get_ylim()[0] == 0
@@ -625,12 +625,12 @@ def test_figures__points_and_bars_have_the_colours_of_one_legend(two_clones):
         assert len(points) == len(order)
         for t, colour in zip(order, points, strict=True):
             copies = int(parts[t].copies + 0.5)
-            text = (
-                "2+0 (copy-neutral loss of heterozygosity)" if copies == 2 and parts[t].seen.text == "2+0" else copies
-            )
-            assert to_hex(colour) == colours["8+" if copies >= 8 else str(text)]
-        bars = clones.collections[: best.parameters.n_clones]
-        assert {to_hex(colour) for bar in bars for colour in bar.get_facecolors()} <= set(colours.values())
+            assert to_hex(colour) == colours["8+" if copies >= 8 else str(copies)]
+        bars = clones.collections[: 2 * best.parameters.n_clones]  # and what they have lost
+        drawn = {to_hex(colour) for bar in bars for colour in bar.get_facecolors()}
+        assert drawn <= set(colours.values())
+        lost = any(clone.lost for one in parts.values() for clone in one.clones)
+        assert (colours[LOST] in drawn) == lost
         assert "mean of the tumour cells" in clones.get_legend().get_title().get_text()
 
 
@@ -645,7 +645,10 @@ def test_figures__the_legend_of_all_solutions_says_what_is_a_gain(two_clones):
     for line, colour in zip(levels.get_segments(), levels.get_colors(), strict=True):
         text, copies = meaning[to_hex(colour)], line[0, 1]
         told.add(text)
-        assert text.startswith("two copies" if abs(copies - 2) <= 0.05 else "more" if copies > 2 else "fewer")
+        if "minor allele" in text:
+            assert copies >= 1.95
+        else:
+            assert text.startswith("two copies" if abs(copies - 2) <= 0.05 else "more" if copies > 2 else "fewer")
     assert len(told) > 2
     assert legend.get_title().get_text() == "bars: mean copies per tumour cell"
 

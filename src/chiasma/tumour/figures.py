@@ -31,8 +31,9 @@ from chiasma.types import Floats
 GAIN, LOSS, NEUTRAL, LOH = "#b2182b", "#2166ac", "0.55", "#5aae61"
 # Copies 0, 1, 2, ...: losses blue, two grey, gains from yellow to purple; all can be seen as small points on white.
 COPY_COLOURS = ("#2148c0", "#6baed6", "#a6a6a6", "#fec44f", "#fb8a3c", "#e34a33", "#b30000", "#7a0177", "#2d004b")
-# The state of two copies that are of one parent.
-NEUTRAL_LOH = "2+0"
+# The part of a clone's bar that says that one allele is lost.
+LOH_BAND = 0.25
+LOST = "no minor allele (loss of heterozygosity)"
 # Mean copies this near two are two.
 NEAR_TWO = 0.05
 SOLUTION_MARK: dict[str, Any] = {"ms": 11, "mfc": "white", "mec": BLACK, "mew": 1.2}
@@ -124,7 +125,7 @@ def draw_depth(ax: Axes, answer: Answer, own: Explanation, found: Sequence[CopyS
     clipped = seen & (y > top)
     colours = np.empty(len(y), dtype=object)
     for one in found:
-        colours[one.first : one.stop] = _rounded_colour(one)
+        colours[one.first : one.stop] = _copy_colour(int(one.copies + 0.5))
     plain = seen & ~clipped
     ax.scatter(
         where.middle[plain] / MEGABASE, y[plain], s=2.5, c=list(colours[plain]), lw=0, alpha=0.8, rasterized=True
@@ -218,13 +219,14 @@ def draw_clones(ax: Axes, bins: Bins, own: Explanation, found: Sequence[CopySegm
     """Copies of every clone as colours, with the clones' shares of all cells, and the legend of the whole figure."""
     shares = own.parameters.clone_fractions[1:]
     for row in range(len(shares)):
-        spans, colours = [], []
+        spans, colours, lost = [], [], []
         for one in found:
-            colour = _copy_colour(one.clones[row].total, one.clones[row].text)
-            own_spans = _spans(bins, one.first, one.stop, where)
-            spans += [(left, right - left) for left, right in own_spans]
-            colours += [colour] * len(own_spans)
+            own_spans = [(left, right - left) for left, right in _spans(bins, one.first, one.stop, where)]
+            spans += own_spans
+            colours += [_copy_colour(one.clones[row].total)] * len(own_spans)
+            lost += own_spans if one.clones[row].lost else []
         ax.broken_barh(spans, (row - 0.42, 0.84), facecolors=colours, lw=0)
+        ax.broken_barh(lost, (row + 0.42 - LOH_BAND, LOH_BAND), facecolors=LOH, lw=0)
     names = ["main", *(f"subclone {j}" for j in range(1, len(shares)))]
     ax.set_yticks(range(len(shares)), labels=[f"{n} {s:.0%}" for n, s in zip(names, shares, strict=True)], fontsize=8)
     ax.set_ylim(len(shares) - 0.5, -0.5)
@@ -232,7 +234,7 @@ def draw_clones(ax: Axes, bins: Bins, own: Explanation, found: Sequence[CopySegm
         _patch(COPY_COLOURS[n], f"{n}{'+' if n == len(COPY_COLOURS) - 1 else ''}") for n in range(len(COPY_COLOURS))
     ]
     if own.states.alleles:
-        handles.append(_patch(LOH, f"{NEUTRAL_LOH} (copy-neutral loss of heterozygosity)"))
+        handles.append(_patch(LOH, LOST))
     handles.append(Line2D([], [], color=BLACK, lw=1.4, label="expected by this solution"))
     ax.legend(
         handles=handles,
@@ -252,20 +254,17 @@ def _patch(colour: str, label: str) -> Patch:
     return Patch(facecolor=colour, edgecolor="0.7", label=label, lw=0.5)
 
 
-def _copy_colour(copies: int, text: str) -> str:
-    return LOH if copies == 2 and text == NEUTRAL_LOH else COPY_COLOURS[min(copies, len(COPY_COLOURS) - 1)]
-
-
-def _rounded_colour(one: CopySegment) -> str:
-    """That of the mean copies; where they are two, of the state of the clone with the largest share."""
-    return _copy_colour(int(one.copies + 0.5), one.seen.text)
+def _copy_colour(copies: int) -> str:
+    return COPY_COLOURS[min(copies, len(COPY_COLOURS) - 1)]
 
 
 def _mean_colour(one: CopySegment) -> str:
-    """Gain, loss or two copies, by the mean copies; where they are two, the state of the largest clone counts."""
+    """Gain, loss or two copies, by the mean copies; LOH if the largest clone has two copies or more of one allele."""
+    if one.seen.lost and one.copies >= 2 - NEAR_TWO:
+        return LOH
     if abs(one.copies - 2) > NEAR_TWO:
         return GAIN if one.copies > 2 else LOSS
-    return LOH if one.seen.text == NEUTRAL_LOH else BLACK
+    return BLACK
 
 
 def _spans(bins: Bins, first: int, stop: int, where: Places) -> list[Span]:
@@ -417,7 +416,7 @@ def plot_solutions(answer: Answer, shown: Sequence[Solution], known: Assembly | 
         Line2D([], [], color="0.7", ls="", marker="o", ms=3, label="depth of a bin, as copies"),
     ]
     if any(solution.best.states.alleles for solution in shown):
-        handles.insert(2, Line2D([], [], color=LOH, lw=2, label=f"two copies, {NEUTRAL_LOH} (loss of heterozygosity)"))
+        handles.insert(2, Line2D([], [], color=LOH, lw=2, label=f"two copies or more, {LOST}"))
     if clipped:
         handles.append(Line2D([], [], color="0.5", ls="", marker="^", ms=4, label="bin above the axis"))
     fig.legend(
