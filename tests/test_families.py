@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from chiasma.tumour.copy_states import CopyStates
-from chiasma.tumour.doubts import tempered
-from chiasma.tumour.families import deciding, doubling, family
+from chiasma.tumour.doubts import deciding, doubling, family, tempered
 from chiasma.tumour.landscape import Bounds
 from chiasma.tumour.model import PiecePosterior, TumourParameters
 from chiasma.tumour.polish import TYPICAL_SHARE, _overdispersion

@@ -199,8 +199,8 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
     from rich.table import Table
 
     from chiasma.results.findings import headline, on_command_line
+    from chiasma.tumour.doubts import family
     from chiasma.tumour.exports import chance, interval, joint_findings, patient_verdict, solution_entries
-    from chiasma.tumour.families import family
 
     console = Console(highlight=False)
     several = len(patient.answers) > 1

@@ -38,14 +38,15 @@ from chiasma.tumour.bins import Bins
 from chiasma.tumour.doubts import (
     Decision,
     better_fits,
+    decided,
     equal_clones,
+    family,
     first_decision,
     misfit,
     tempered,
     too_few_clones,
     uncorrected,
 )
-from chiasma.tumour.families import decided, family
 from chiasma.tumour.genome import Assembly
 from chiasma.tumour.landscape import Landscape
 from chiasma.tumour.model import TumourParameters, model_of, observations_of

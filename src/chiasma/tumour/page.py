@@ -13,7 +13,7 @@ from chiasma import atomic
 from chiasma.report.page import Tone, Verdict, judged, plain_verdict, render
 from chiasma.results.findings import Finding, headline, trust_in
 from chiasma.results.rivals import CERTAIN
-from chiasma.tumour.doubts import Decision, first_decision
+from chiasma.tumour.doubts import Decision, decided, family, first_decision
 from chiasma.tumour.exports import (
     FLAT,
     chance,
@@ -26,7 +26,6 @@ from chiasma.tumour.exports import (
     that_matter,
     verdict,
 )
-from chiasma.tumour.families import decided, family
 from chiasma.tumour.figures import region_file
 from chiasma.tumour.genome import GenomicRegion
 from chiasma.tumour.solutions import Answer, Patient, noise_in_words

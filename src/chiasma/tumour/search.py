@@ -29,9 +29,8 @@ from chiasma.tumour.model import (
     log_evidence,
     shared_states,
 )
-from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.pieces import TumourData, pooled
 from chiasma.tumour.polish import Explained, Joint, rough_climb
-from chiasma.tumour.pooling import pooled
 from chiasma.types import Floats
 
 # What the user knows of the response of depth to copies.
