@@ -246,6 +246,17 @@ def test_analyse__finds_the_channels_under_a_drift(answer):
     assert answer.trust != "none"
 
 
+def test_analyse__a_long_recording_by_excerpts(monkeypatch):
+    """Numbers are judged on 500 samples, compared on 800, and the best is fitted to all."""
+    monkeypatch.setattr("chiasma.channels.analysis.SCANNED", 500)
+    monkeypatch.setattr("chiasma.channels.analysis.COMPARED", 800)
+    y, truth = simulated(columns=1600)
+    found = analyse(Recording(current=y, step=STEP), channels=(1, 3), progress=False)
+    assert found.n_channels == 2
+    assert len(found.n_open) == 1600
+    assert np.mean(found.n_open == truth) > 0.95
+
+
 def test_analyse__learns_the_noise_of_open_channels():
     channel = ch.Row([0, 1.0], ch.Switch(0.02, 0.04), spread=[0, 0.3])
     _, y = ch.FactorialHMM(rows=[channel], emission=ch.Gaussian(sd=0.15)).simulate(1500, seed=1)
