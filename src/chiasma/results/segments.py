@@ -128,7 +128,7 @@ def _sorted(codes: xr.DataArray, merging: Merging) -> tuple[Integers, Integers]:
 def marginals_error(codes: xr.DataArray, layout: Layout) -> Floats:
     """(K, T): standard error of the share of draws with a row on, by batch means; NaN when there are too few draws.
 
-    As `evidence.batch_error`, for all rows and sites at once; the sums are of integers and therefore exact.
+    As `ladder_stats.batch_error`, for all rows and sites at once; the sums are of integers and therefore exact.
     """
     n_chains, n_draws, n_sites = codes.shape
     n_rows = len(layout.sizes)

@@ -1,6 +1,6 @@
 """Ladder: inverse temperatures of the replicas (parallel tempering), and their adaptation.
 
-betas ascend and end at 1, the target. `results.exchange_stats` defines the barrier that adaptation divides evenly.
+betas ascend and end at 1, the target. `results.ladder_stats` defines the barrier that adaptation divides evenly.
 """
 
 from __future__ import annotations
