@@ -105,6 +105,7 @@ class FactorialHMM:
             self._groups = self.rows.groups(self.emission.weights, "weights" in self.emission.priors)
             _check_shared(self.rows, self.emission)
         self.fixed = self.rows.fixed
+        self._is_binary = not self._has_states(self._groups)  # every axis is a row of two states
         self.parameters = Parameters(self.rows.priors, self.emission.priors, self._learned_offset)
         self.known_rows: frozenset[int] = frozenset()
 
@@ -330,12 +331,14 @@ class FactorialHMM:
 
     def _groups_without(self, known: Mapping[int, Integers]) -> list[list[int]] | None:
         """The rows of every axis, if one has more than two states. A row with known states has an axis of its own."""
-        groups = self._groups
-        if known:
-            parts = [[[k for k in group if k not in known], *([k] for k in group if k in known)] for group in groups]
-            groups = [part for own in parts for part in own if part]
-        several = any(len(group) > 1 for group in groups)
-        return groups if several or np.any(self.layout.sizes > 2) else None
+        if self._is_binary:
+            return None
+        parts = [[[k for k in group if k not in known], *([k] for k in group if k in known)] for group in self._groups]
+        groups = [part for own in parts for part in own if part]
+        return groups if self._has_states(groups) else None
+
+    def _has_states(self, groups: list[list[int]]) -> bool:
+        return any(len(group) > 1 for group in groups) or bool(np.any(self.layout.sizes > 2))
 
     def _state_target(
         self, data: Observations, groups: Sequence[Sequence[int]], known: Mapping[int, Integers], table_bytes: int
