@@ -31,8 +31,7 @@ from chiasma.cli.examples import EXAMPLES
 from chiasma.cohort import workers as clusters
 from chiasma.cohort.api import begin_cohort, cohort, cohort_settings, merge_cohort, run_cohort_task
 from chiasma.cohort.directory import CohortDirectory, Outcome, common_grid
-from chiasma.cohort.page import write_page
-from chiasma.cohort.pictures import MOST_ROWS, ROW_HEIGHT, WIDTH, in_words, write_picture
+from chiasma.cohort.page import MOST_ROWS, ROW_HEIGHT, WIDTH, in_words, write_page, write_picture
 from chiasma.cohort.plan import read_samples, sample_seed
 from chiasma.cohort.workers import CohortProgress, computing_alone, run_task, task_of
 from chiasma.cohort.workflow import FitWorkflow

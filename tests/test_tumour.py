@@ -21,7 +21,7 @@ from scipy import integrate, stats
 from typer.testing import CliRunner
 
 from chiasma.cli import app
-from chiasma.cohort.tumour_workflow import result_of
+from chiasma.cohort.workflow import result_of
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
 from chiasma.exact import inference as exact

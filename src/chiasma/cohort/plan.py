@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import chiasma
-from chiasma.cohort.tumour_workflow import TumourWorkflow
-from chiasma.cohort.workflow import FitWorkflow, Workflow
+from chiasma.cohort.workflow import FitWorkflow, TumourWorkflow, Workflow
 from chiasma.errors import InvalidInput, StoreError
 from chiasma.io.sheets import MISSING, listed, read_sheet
 from chiasma.results.provenance import differences

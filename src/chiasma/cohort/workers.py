@@ -28,7 +28,7 @@ from uuid import uuid4
 from dask import config
 
 from chiasma.cohort.directory import DONE, FAILED, PICTURE, SUMMARIES, CohortDirectory, Outcome, grid_of, save_summaries
-from chiasma.cohort.pictures import write_picture
+from chiasma.cohort.page import write_picture
 from chiasma.cohort.plan import WORKFLOWS, CohortPlan, Sample
 from chiasma.cohort.workflow import Result
 from chiasma.errors import ChiasmaError, InvalidInput
