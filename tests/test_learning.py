@@ -172,7 +172,7 @@ def test_conjugate_levels__have_the_moments_of_the_joint(kind, beta):
 def test_summaries__give_the_density_of_the_path(kind, monkeypatch):
     """What is sliced is the joint up to a constant: both halves, with gaps, starts, a missing and a fixed row."""
     plain = model_of(kind, initial=None)
-    model = ch.FactorialHMM(rows=plain.chains, emission=plain.emission, fixed={1: 1})
+    model = ch.FactorialHMM(rows=plain.rows.chains, emission=plain.emission, fixed={1: 1})
     model.rows.chains.priors.pop("leave")
     model = ch.FactorialHMM(rows=model.rows.chains, emission=plain.emission, fixed={1: 1})
     y = columns(kind, 14)
