@@ -19,9 +19,8 @@ from chiasma import atomic
 from chiasma.channels.analysis import ChannelAnswer
 from chiasma.channels.exports import PAGE
 from chiasma.channels.kinetics import BINS_PER_DECADE, log_bins
-from chiasma.channels.summary_text import number_in_words
+from chiasma.channels.summary_text import number_in_words, verdict_in_words
 from chiasma.report.page import Verdict, judged, render
-from chiasma.results.findings import headline
 from chiasma.types import Floats
 
 MOST_SAMPLES = 1_000_000
@@ -81,7 +80,7 @@ def lead(answer: ChannelAnswer) -> str:
 
 def verdicts(answer: ChannelAnswer) -> list[Verdict]:
     """What to read first."""
-    trust, *why = judged(answer.findings, headline(answer.findings, answer.promised_accuracy))
+    trust, *why = judged(answer.findings, verdict_in_words(answer))
     # The headline has the first reason for limited trust already.
     return [trust, Verdict(tone="note", answer=number_in_words(answer)), *why[answer.trust != "good" :]]
 

@@ -1,8 +1,9 @@
-"""An answer in a sentence, the same on the screen and on the page."""
+"""An answer in sentences, the same on the screen and on the page."""
 
 from __future__ import annotations
 
 from chiasma.channels.analysis import ChannelAnswer
+from chiasma.results.findings import advice, headline, options
 
 
 def number_in_words(answer: ChannelAnswer) -> str:
@@ -14,3 +15,9 @@ def number_in_words(answer: ChannelAnswer) -> str:
     if answer.never_all_open:
         return f"{text} At most {int(answer.n_open.max())} were open at once, so there may be another number."
     return text
+
+
+def verdict_in_words(answer: ChannelAnswer) -> str:
+    """Whether to trust it, the first reason why not, and what to try."""
+    tried = "" if answer.trust == "good" else advice(options(answer.findings[0], {}))
+    return f"{headline(answer.findings, answer.promised_accuracy)} {tried}".strip()

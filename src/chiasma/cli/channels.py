@@ -111,11 +111,11 @@ def _print(answer: ChannelAnswer, out: Path, tables_only: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from chiasma.channels.summary_text import number_in_words
-    from chiasma.results.findings import advice, headline, message, options
+    from chiasma.channels.summary_text import number_in_words, verdict_in_words
+    from chiasma.results.findings import advice, message, options
 
     console = Console(highlight=False)
-    console.print(headline(answer.findings, answer.promised_accuracy), soft_wrap=True, markup=False)
+    console.print(verdict_in_words(answer), soft_wrap=True, markup=False)
     console.print(number_in_words(answer), soft_wrap=True, markup=False)
     # The headline has the first reason for limited trust already.
     for finding in answer.findings[answer.trust != "good" :]:
