@@ -97,7 +97,7 @@ def run_fit(
     tables_only: bool = False,
 ) -> None:
     """Fit the file into the directory and print. learn: parameters to learn."""
-    from chiasma.report.fitting import Interrupted, completed, fit_file
+    from chiasma.report.fitting import FitInterrupted, completed, fit_file
     from chiasma.tumour.signals import read_any
 
     settings = completed(settings)
@@ -115,7 +115,7 @@ def run_fit(
             note=voice.note,
             detail=voice.detail,
         )
-    except Interrupted as interrupt:
+    except FitInterrupted as interrupt:
         n_draws, wanted = interrupt.n_draws, interrupt.wanted
         kept = f"{n_draws:,} of {wanted:,} draws per chain are kept; look at them with: {directory.how_to_show()}"
         what = kept if n_draws else "there are no draws yet"

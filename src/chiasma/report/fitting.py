@@ -24,7 +24,7 @@ from chiasma.sampling.sampler import sample
 _REPORTING = Lock()
 
 
-class Interrupted(KeyboardInterrupt):
+class FitInterrupted(KeyboardInterrupt):
     """Ctrl-C while sampling: the run directory holds `n_draws` of the `wanted` draws per chain and can be resumed."""
 
     def __init__(self, n_draws: int, wanted: int):
@@ -59,7 +59,7 @@ def fit_file(
 ) -> Fit:
     """Read the file, estimate what the settings leave out, sample into the directory, write the report.
 
-    Raises Interrupted after Ctrl-C. A mistake in the settings or in the file leaves nothing in a new directory.
+    Raises FitInterrupted after Ctrl-C. A mistake in the settings or in the file leaves nothing in a new directory.
 
     Parameters
     ----------
@@ -103,13 +103,13 @@ def fit_file(
                 directory.abandon()
             raise
         except KeyboardInterrupt:
-            raise Interrupted(0, wanted) from None
+            raise FitInterrupted(0, wanted) from None
         directory.keep_data(signal)
         if resume:
             directory.keep_settings(settings, source)
     n_draws = posterior.draws.sizes["draw"]
     if n_draws < wanted:
-        raise Interrupted(n_draws, wanted)
+        raise FitInterrupted(n_draws, wanted)
     note("writing tables" if tables_only else "writing report.html, tables and figures")
     with _REPORTING:
         report = write_report(posterior, signal, directory.path, directory.about(), detail, tables_only=tables_only)

@@ -1,6 +1,6 @@
 """sample() in six phases: validate, plan, pilot, build, run, assemble.
 
-Each phase is one function, which takes and returns named objects: a `Request` (what was asked for), a `Choice` (the
+Each phase is one function, which takes and returns named objects: a `Request` (what was asked for), a `PlannedRun` (the
 problem, the plan and the starts of the chains), the engines of the chains, and what they have `Drawn`.
 """
 
@@ -166,7 +166,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class PlannedRun:
     """How the request is carried out."""
 
     problem: Problem
@@ -219,7 +219,7 @@ def validate(
     )  # fmt: skip
 
 
-def plan_run(request: Request) -> Choice:
+def plan_run(request: Request) -> PlannedRun:
     """Pose the problem and choose update, exchange and ladder."""
     model, moves = request.model, (request.update, request.exchange, request.ladder, request.init)
     if isinstance(model, Density):
@@ -230,10 +230,10 @@ def plan_run(request: Request) -> Choice:
     if request.store is not None and not request.resumes:
         check_new(request.store)
     starts = (start,) * request.chains
-    return Choice(problem=problem, plan=plan, start=start, starts=starts, warmup=request.warmup)
+    return PlannedRun(problem=problem, plan=plan, start=start, starts=starts, warmup=request.warmup)
 
 
-def pilot(request: Request, choice: Choice, display: Progress, clock: WorkClock) -> Choice:
+def pilot(request: Request, choice: PlannedRun, display: Progress, clock: WorkClock) -> PlannedRun:
     """Let short runs choose the update, or learn its jumps, if the plan leaves that to them."""
     began, plan, problem = clock(), choice.plan, choice.problem
     states: list[Integers] = []
@@ -261,7 +261,7 @@ def pilot(request: Request, choice: Choice, display: Progress, clock: WorkClock)
     return replace(choice, problem=problem, plan=plan, starts=tuple(starts), warmup=left, seconds=clock() - began)
 
 
-def build(request: Request, choice: Choice) -> list[Engine]:
+def build(request: Request, choice: PlannedRun) -> list[Engine]:
     """One engine per chain, each with its own start and its own streams of random numbers."""
     problem, plan = choice.problem, choice.plan
     kind: type[Engine]
@@ -279,7 +279,7 @@ def build(request: Request, choice: Choice) -> list[Engine]:
     ]
 
 
-def run(request: Request, choice: Choice, engines: list[Engine], display: Progress, clock: WorkClock) -> Drawn:
+def run(request: Request, choice: PlannedRun, engines: list[Engine], display: Progress, clock: WorkClock) -> Drawn:
     """Warm the chains up, or take them from the store, and keep their draws."""
     plan, about, path = choice.plan, describe_run(request, choice), request.store
     trace: Trace | None = None
@@ -351,7 +351,7 @@ def has_proper_prior(model: Model) -> bool:
     return not isinstance(model, Density) or model.has_proper_prior
 
 
-def describe_run(request: Request, choice: Choice) -> dict[str, Any]:
+def describe_run(request: Request, choice: PlannedRun) -> dict[str, Any]:
     """Everything that the draws depend on, and how it was chosen, as plain JSON."""
     model, plan, update, ladder = request.model, choice.plan, choice.plan.update, choice.plan.ladder
     return {
