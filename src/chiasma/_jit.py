@@ -115,6 +115,8 @@ class Kernel(_Cached):
         return Helper(self.py_func, self.flags)
 
     def get_call_template(self, args, kws):
+        # A constant number is one number like another: otherwise every one would be compiled for.
+        args = [types.unliteral(one) if isinstance(one, types.IntegerLiteral) else one for one in args]
         return self.helper.get_call_template(args, kws)
 
     def get_overload(self, signature):

@@ -54,7 +54,7 @@ def make_pair_work(n_columns: int, n_rows: int) -> PairWork:
         weights=np.empty(2 * n_columns),
         answers=np.empty(n_columns, np.uint8),
         before=np.empty(n_columns, np.int64),
-        sites=np.arange(n_columns),
+        sites=np.arange(n_columns, dtype=np.int32),  # as other edges: kernels are compiled once
         scores=np.empty((n_rows, 2)),
         totals=np.empty(2 * n_rows + 1),
     )
