@@ -445,6 +445,7 @@ def test_findings__of_optima_that_no_chain_connects():
     (found,) = connection_findings(optima, apart)
     assert (found.code, found.severity, found.facts["optima"]) == ("optima-apart", "none", [2])
     assert found.facts["names"] == ["optimum 2 (visited by chain 1; log evidence -0.8; sd 3 in place of 1)"]
+    assert connection_findings(optima, apart.assign(smooth=apart["sd"])) == [found]  # optima have no offset
     alone = named_parameters(np.array([[[1.0], [1.1]]]), model)
     (found,) = connection_findings(optima, alone)
     assert found.facts["names"] == ["optimum 2 (not visited; log evidence -0.8; sd 3 in place of 1)"]

@@ -242,12 +242,13 @@ def _where(visited: npt.NDArray[np.bool_]) -> str:
 def _visits(optima: Sequence[Mapping[str, Any]], parameters: xr.Dataset) -> npt.NDArray[np.bool_]:
     """(chain, optimum): whether a draw of the chain most likely belongs to that optimum, by normal densities around all
     of them with their masses. Without the masses and the widths, a wide optimum would claim the draws of a narrow one.
+    Optima do not list the coefficients of an offset.
     """
     scores = []
     for one in optima:
         total: Any = one["log_evidence"]
-        for name, array in parameters.data_vars.items():
-            values = array.transpose("chain", "draw", ...).values
+        for name in one["sd"]:
+            values = parameters[name].transpose("chain", "draw", ...).values
             sd = np.maximum(np.asarray(one["sd"][name]), 1e-300)
             scaled = (values - np.asarray(one["values"][name])) / sd
             total = total - (0.5 * np.square(scaled) + np.log(sd)).reshape(*values.shape[:2], -1).sum(axis=-1)
