@@ -138,7 +138,7 @@ def run(report: Report) -> None:
             report.goal(f"{title}: at least 19 of 20 within three standard errors", within(value) >= 19)
             report.goal(f"{title}: standard error within a factor two of the spread", 0.5 <= honesty(value) <= 2)
     report.text(
-        "The standard error comes from batch means. It is too small unless a batch (a twentieth of a chain) is long "
+        "The standard error comes from batch means. It is too small unless a batch (a fifth of a chain) is long "
         "compared with the autocorrelation time. That time is longest at the rungs where the rows freeze into one "
         "explanation. The longer runs show the effect.\n\n"
         "## Where the standard error is too small\n\n"
