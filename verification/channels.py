@@ -64,11 +64,12 @@ def run(report: Report) -> None:
     knowable = [one for one in found if one["knowable"]]
     right = sum(one["found"] == one["n"] for one in knowable)
     report.text(f"Of {len(knowable)} numbers of channels that can be known, {right} are right.")
-    sure = [one for one in found if one["share"] >= 0.9]
+    right_if: dict[bool, list[bool]] = {True: [], False: []}
+    for one in found:
+        right_if[one["share"] >= 0.9].append(one["found"] == one["n"])
     report.text(
-        f"Of the {len(sure)} numbers with a probability of at least 0.9, {sum(one['found'] == one['n'] for one in sure)} "
-        f"are right; of the {len(found) - len(sure)} others, "
-        f"{sum(one['found'] == one['n'] for one in found if one not in sure)}."
+        f"Of the {len(right_if[True])} numbers with a probability of at least 0.9, {sum(right_if[True])} are right; of "
+        f"the {len(right_if[False])} others, {sum(right_if[False])}."
     )
     others = [one for one in found if not one["knowable"]]
     warned = sum(one["trust"] != "good" for one in others if one["found"] != one["n"])
