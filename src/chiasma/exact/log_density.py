@@ -16,6 +16,7 @@ import numpy.typing as npt
 from chiasma.errors import ImpossibleData, InvalidInput
 from chiasma.exact.gradients import evidence_and_slopes
 from chiasma.exact.passes import MEMORY
+from chiasma.extras import extra
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.target import check_beta
@@ -141,8 +142,9 @@ class ParameterDensity:
         >>> log_density = ch.exact.log_density(model, y).as_jax()  # doctest: +SKIP
         >>> slope = jax.grad(log_density)(x)  # doctest: +SKIP
         """
-        import jax
-        import jax.numpy as jnp
+        with extra("jax"):
+            import jax
+            import jax.numpy as jnp
 
         shapes = jax.ShapeDtypeStruct((), jnp.float64), jax.ShapeDtypeStruct((self.size,), jnp.float64)
 
@@ -173,8 +175,9 @@ class ParameterDensity:
         ...     x = pm.Flat("x", shape=function.size)
         ...     pm.Potential("log_density", function.as_pytensor()(x))
         """
-        import pytensor.tensor as pt
-        from pytensor.graph.op import Op
+        with extra("pymc"):
+            import pytensor.tensor as pt
+            from pytensor.graph.op import Op
 
         outer = self
 

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from chiasma.errors import InvalidInput
+from chiasma.extras import extra
 
 Function = Callable[[Any], Any]
 
 
 def batched(function: Function) -> tuple[Function, Function]:
     """The values (n,) and the gradients (n, size) of vectors (n, size)."""
-    try:
+    with extra("jax"):
         import jax
-    except ImportError as error:
-        raise InvalidInput("from_jax needs JAX: pip install jax") from error
     if not jax.config.jax_enable_x64:
         jax.config.update("jax_enable_x64", True)  # log-densities in single precision are too coarse for exchanges
 
