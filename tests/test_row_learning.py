@@ -125,7 +125,6 @@ def test_description__of_learned_rows():
     assert again is not None
     assert describe_model(again) == describe_model(model)
     assert again.parameters.names == model.parameters.names
-    assert "weight" not in describe_model(model)["rows"][1]  # as in runs that were stored before rows had weights
 
 
 def test_settings__of_learned_rows(tmp_path):
