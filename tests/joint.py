@@ -74,7 +74,7 @@ def draw_data(
         y = (below < rng.random(len(level))[:, None] * below[:, -1:]).sum(axis=1)
         return y.astype(float), float(masses.sum())
     if isinstance(emission, ch.IntegratedDepth):
-        centre, variance = emission.depth_mean * level, emission._variance(level)
+        centre, variance = emission._normal(level)
     else:
         assert isinstance(emission, ch.Gaussian)
         centre, variance = emission.depth * level, np.full(len(level), emission.sd**2)

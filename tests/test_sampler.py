@@ -379,7 +379,7 @@ def test_counts__refused(name, count):
 @pytest.mark.parametrize("name", ["warmup", "seed"])
 @pytest.mark.parametrize("count", [-1, 2.5, "ten"])
 def test_counts__zero_is_the_least(name, count):
-    with pytest.raises(InvalidInput, match=f"{name} must be a whole number of at least 0, got {count!r}"):
+    with pytest.raises(InvalidInput, match=f"{name} must be a whole number of at least 0.*, got {count!r}"):
         small(**{name: count})
 
 

@@ -39,7 +39,7 @@ class ImpossibleData(ChiasmaError, ValueError):
     ... except ch.ImpossibleData as error:
     ...     print(error)
     no path with positive probability reaches column 1: the transitions of probability zero exclude what was observed;
-    raise enter or leave, or set y there to NaN
+    raise enter or leave, correct known states, or set y there to NaN
     """
 
 

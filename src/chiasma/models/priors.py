@@ -18,7 +18,7 @@ import scipy  # its parts load when they are first used
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import priors as kernel
-from chiasma.types import Floats, as_floats, is_a, shown
+from chiasma.types import Floats, as_floats, shown
 
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 
@@ -538,7 +538,7 @@ class Mixed(Prior):
 
     def __init__(self, parts: Any):
         self.shape = _nested_shape(parts)
-        self.parts = list(_leaves(parts))
+        self.parts = [part if isinstance(part, Prior) else float(part) for part in _leaves(parts)]
         self.n_free = sum(part.n_free for part in self.parts if isinstance(part, Prior))
         bounds = [
             part.support if isinstance(part, Prior) else (np.nextafter(part, -np.inf), part) for part in self.parts
@@ -625,7 +625,7 @@ def _leaves(given: Any) -> Iterator[Any]:
         if isinstance(part, list | tuple):
             yield from _leaves(part)
         else:
-            yield float(part) if is_a(part, int, float, np.number) else part
+            yield part
 
 
 def _nested_shape(given: Any) -> tuple[int, ...]:

@@ -72,7 +72,7 @@ class Row(Learnable):
     ):
         self.values = as_floats("values", self._number("values", values))
         self.weight = as_floats("weight", self._number("weight", weight))
-        given = np.zeros(len(self.values)) if spread is None else self._number("spread", spread)
+        given = np.zeros(self.values.shape[:1]) if spread is None else self._number("spread", spread)
         self.spread = as_floats("spread", given)
         self.chain = chain
         self.name = name

@@ -189,8 +189,31 @@ class Bins:
 
 
 def attach_alleles(bins: Bins, sites: Bins) -> Bins:
-    """Give the bins the allele counts of another file: every site goes to the bin that holds it, or to the nearest one
-    of its chromosome.
+    """Give the bins the allele counts of another file.
+
+    Every site goes to the bin that contains it, or to the nearest bin of its chromosome.
+
+    Parameters
+    ----------
+    bins : depths, from one file.
+    sites : heterozygous sites, from another.
+
+    Returns
+    -------
+    The bins with these alleles.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     depths, counts = Path(folder, "depths.csv"), Path(folder, "counts.csv")
+    ...     _ = depths.write_text("chromosome,start,end,log2\\n1,0,50000,0.1\\n1,50000,100000,-0.4\\n")
+    ...     _ = counts.write_text("CONTIG,POSITION,REF_COUNT,ALT_COUNT\\n1,700,20,17\\n1,80000,9,21\\n")
+    ...     bins, sites = (ch.tumour.read_bins(file)[0] for file in (depths, counts))
+    >>> ch.tumour.attach_alleles(bins, sites).alleles.bin.tolist()
+    [0, 1]
     """
     alleles = sites.alleles or _fractions(sites)
     if alleles is None:

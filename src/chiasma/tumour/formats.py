@@ -269,9 +269,28 @@ FORMATS = (
 
 
 def read_bins(path: Path | str, sample: str | None = None) -> list[Bins]:
-    """Read a file of any of the formats: one `Bins` per sample, in the order of the file.
+    """Read depths and allele counts from a file of any supported format.
 
-    sample : only this one; in a table whose columns are not known, the column that is the sample.
+    Parameters
+    ----------
+    path : the file; gzip is recognised.
+    sample : only this sample; in a table with unknown columns, the column that has the depths.
+
+    Returns
+    -------
+    One `Bins` per sample, in the order of the file.
+
+    Examples
+    --------
+    >>> import chiasma as ch
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "sample.csv")
+    ...     _ = file.write_text("chromosome,start,end,log2\\n1,0,50000,0.1\\n1,50000,100000,-0.4\\n")
+    ...     bins = ch.tumour.read_bins(file)
+    >>> bins[0].n_bins, bins[0].depth.round(2).tolist()
+    (2, [1.07, 0.76])
     """
     path = Path(path)
     refuse_r_data(path)

@@ -170,13 +170,13 @@ def solve(
 
     Examples
     --------
+    >>> import chiasma as ch
     >>> from chiasma.datasets.tumours import simulate_patient
     >>> from chiasma.tumour.bins import simulated_bins
-    >>> from chiasma.tumour.landscape import Bounds
     >>> truth = simulate_patient(4, 2, n_bins=200, purities=[0.8, 0.5], doubled=False, clones=1, noise=0.03)
     >>> bins = [simulated_bins(one, name) for one, name in zip(truth, ["primary", "metastasis"], strict=True)]
-    >>> known = Bounds(purity=(0.4, 0.9), ploidy=(1.5, 2.6), clones=(1, 1))
-    >>> patient = solve(bins, known, workers=1)
+    >>> known = ch.tumour.Bounds(purity=(0.4, 0.9), ploidy=(1.5, 2.6), clones=(1, 1))
+    >>> patient = ch.tumour.solve(bins, known, workers=1)
     >>> [round(answer.solutions[0].purity, 1) for answer in patient.answers]
     [0.8, 0.5]
     """
