@@ -177,8 +177,8 @@ def test_expected_signal_of_a_density_of_one_s_own_is_not_known():
         (lambda: ch.Gaussian([]), r"a model has 1\.\.63 rows, got 0 weights"),
         (lambda: ch.Gaussian(np.ones(64)), r"a model has 1\.\.63 rows, got 64 weights"),
         (lambda: ch.Gaussian(np.ones((64, 2))), r"a model has 1\.\.63 rows, got 64 weights"),
-        (lambda: ch.Gaussian([1.0, np.nan]), "weights must be one finite number per row"),
-        (lambda: ch.Gaussian([[1.0, np.inf]]), "weights must be one finite number per row"),
+        (lambda: ch.Gaussian([1.0, np.nan]), "weights must be one finite number"),
+        (lambda: ch.Gaussian([[1.0, np.inf]]), "weights must be one finite number"),
         (
             lambda: ch.Gaussian(np.ones((2, 2, 2))),
             r"or \(rows, channels\), got shape \(2, 2, 2\)",

@@ -122,6 +122,22 @@ def test_signal__a_second_interrupt_ends_at_once():
         assert process.wait(timeout=120) == 130
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("cli.app = lambda: os.kill(os.getpid(), signal.SIGTERM); main()", 143),
+        ("cli.listen = lambda: signal.raise_signal(signal.SIGINT); main()", 130),
+        ("cli.app = lambda: (cli.signals._received.append(15), sys.exit(130)); main()", 143),
+        ("cli.app = print; main(); os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -15),
+    ],
+    ids=["beginning", "importing", "reading words", "ended"],
+)
+def test_signal__before_and_after_a_command_is_no_traceback(body, code):
+    program = f"import os, signal, sys, time; from chiasma import cli; from chiasma.__main__ import main; {body}"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (code, "")
+
+
 def test_signal__that_is_ignored_stays_ignored():
     """As under nohup."""
     program = (

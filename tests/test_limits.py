@@ -1,5 +1,6 @@
 """What cannot be done is refused before work begins: absurd numbers in arguments, settings and options."""
 
+import gzip
 import os
 import threading
 import time
@@ -62,6 +63,7 @@ def test_rows__are_counted_before_they_are_made(monkeypatch):
 
 TOML = {
     "a text for weights": 'weights = "a"',
+    "weights whose sum is no number": "weights = [1e308, 1e308]",
     "texts for weights": 'weights = ["a", "b"]',
     "an integer of 5000 digits": f"weights = [{'1' * 5000}]",
     "a row of 5000 digits": f"weights = [1, 2]\nfixed = {{{'1' * 5000} = 1}}",
@@ -84,6 +86,16 @@ def test_settings__of_a_billion_rows_are_refused(tmp_path):
     path.write_text(f"[model]\nsd = 1\n[[row]]\n{table}")
     with pytest.raises(ch.InvalidInput, match="63 bits"):
         Settings.read(path).model()
+
+
+def test_settings__of_a_windows_editor_are_read_and_long_keys_refused(tmp_path):
+    """Before, a byte order mark was an invalid statement, and 100 KB of dots took minutes."""
+    path = tmp_path / "model.toml"
+    path.write_bytes(b"\xef\xbb\xbf[model]\r\nsd = 2.0\r\n")
+    assert Settings.read(path).sections["model"] == {"sd": 2.0}
+    path.write_text("[model]\na" + 50_000 * ".a" + " = 1\n")
+    with pytest.raises(ch.InvalidInput, match="parts"):
+        Settings.read(path)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +132,36 @@ def test_files__that_nobody_writes_or_that_never_end_are_refused(tmp_path, monke
         file.truncate(2**40)
     with pytest.raises(ch.InvalidInput, match="more than"):
         Settings.read(tmp_path / "sparse")
+
+
+@pytest.mark.parametrize("command", ["tumour", "channels"])
+def test_out__that_cannot_be_written_is_refused_before_the_data_are_read(command, tmp_path):
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "data.csv").write_text("not read\n")
+    for out in (tmp_path / "dangling", tmp_path / "data.csv" / "out", tmp_path / "data.csv"):
+        result = CliRunner().invoke(app, [command, str(tmp_path / "data.csv"), "--out", str(out)])
+        assert result.exit_code == 2
+        assert "cannot write to" in result.stderr
+
+
+def test_tables__end_lines_at_line_feeds_only(tmp_path):
+    """Before, a form feed or U+2028 made two lines, and so two columns of the signal, of one."""
+    path = tmp_path / "data.csv"
+    path.write_bytes("value\n1\r\n2\r3\u2028\n\x0c4\n5\x1c6".encode())
+    assert sheets.read_lines(path) == ["value", "1", "2", "3\u2028", "\x0c4", "5\x1c6"]
+    with pytest.raises(ch.InvalidInput, match="line 6: column 'value' must hold numbers"):
+        sheets.read_sheet(path).numbers(0)
+
+
+def test_tables__of_a_million_columns_or_packed_twice_are_refused(tmp_path):
+    """Before, the first took minutes, and the second was called no UTF-8."""
+    path = tmp_path / "data.csv"
+    path.write_text("value" + ",1" * 10**6 + "\n" + "1" + ",1" * 10**6 + "\n")
+    with pytest.raises(ch.InvalidInput, match="line 1: a table has at most 20,000 columns, got 1,000,001"):
+        sheets.read_sheet(path)
+    path.write_bytes(gzip.compress(gzip.compress(b"value\n1\n2\n")))
+    with pytest.raises(ch.InvalidInput, match="twice"):
+        sheets.read_sheet(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")

@@ -1,6 +1,15 @@
-"""`python -m chiasma` is the command `chiasma`."""
+"""The command `chiasma`, also as `python -m chiasma`: a signal while it is imported or ends is no traceback."""
 
-from chiasma.cli import main
+
+def main() -> None:
+    """Entry point."""
+    try:
+        from chiasma.cli import main as run
+
+        run()
+    except KeyboardInterrupt:  # Ctrl-C before `run` listens
+        raise SystemExit(130) from None
+
 
 if __name__ == "__main__":
     main()

@@ -146,6 +146,8 @@ def make_directory(path: Path, durable: bool = True) -> None:
     """Create a directory and those above it that are missing."""
     missing = []
     while not path.exists():
+        if path.is_symlink():
+            raise OSError(errno.ENOENT, "it is a link that leads nowhere", str(path))
         missing.append(path)
         path = path.parent
     for folder in reversed(missing):

@@ -25,8 +25,12 @@ MOST_SITES = 10**8
 MOST_SAMPLES = 1_000
 # Bytes of a data file, packed or unpacked: a guard against compressed bombs, not a measured limit.
 MOST_FILE_BYTES = 2**30
+# Columns of a table, which has one line per site; those of all cells of a study take thousands.
+MOST_COLUMNS = 20_000
 # Bytes of a file of settings, of which those of 63 rows take thousands.
 MOST_SETTINGS_BYTES = 2**20
+# Parts of a dotted key there, which takes quadratic time; ours have one.
+MOST_KEY_PARTS = 100
 
 
 def machine_memory() -> int:

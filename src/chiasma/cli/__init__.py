@@ -24,7 +24,7 @@ from chiasma.cli.fit import FitCommand, fit
 from chiasma.cli.help import Command
 from chiasma.cli.mistakes import Commands
 from chiasma.cli.show import show
-from chiasma.cli.signals import listen
+from chiasma.cli.signals import INTERRUPTED, exit_code, leave, listen
 from chiasma.cli.simulate import simulate
 from chiasma.cli.tumour import tumour
 from chiasma.io.plugins import load_plugins
@@ -40,12 +40,20 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command in sys.argv."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a locale such as C cannot show every character
-    listen()
-    app()
+    try:
+        listen()
+        app()
+    except KeyboardInterrupt:  # before a command began
+        raise SystemExit(exit_code()) from None
+    except SystemExit as end:
+        # Typer says 130 of any signal that comes while it reads the words.
+        raise SystemExit(exit_code() if end.code == INTERRUPTED else end.code) from None
+    finally:
+        leave()
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chiasma.cli.mistakes import check_out
 from chiasma.cli.printing import Voice
 from chiasma.cli.setting_options import TABLES_ONLY, TABLES_ONLY_TUMOUR
 from chiasma.errors import InvalidInput
@@ -60,8 +61,7 @@ def channels(
 
     if polarity not in ("up", "down"):
         raise InvalidInput(f"--polarity is up or down, got {polarity!r}")
-    if out.exists() and any(out.iterdir()) and not (out / "idealised.tsv").exists():
-        raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
+    check_out(out, "idealised.tsv")
     if not tables_only:
         from chiasma.channels.page import write_page
     limits = _limits(numbers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -37,11 +39,27 @@ class Commands(TyperGroup):
             ) from error
         except OSError as error:
             if error.errno in _FULL and error.filename is None:
-                again = "free some space, then let chiasma show write tables and figures again"
+                again = "free some space, then repeat the command; of a run that has its draws, chiasma show is enough"
                 raise stop(f"error: {error.strerror}; {again}", MISTAKE) from error
             if error.errno == errno.EPIPE or error.filename is None:
                 raise
             raise stop(f"error: {error.filename}: {error.strerror}", MISTAKE) from error
+
+
+def check_out(out: Path, *answers: str) -> None:
+    """Raise InvalidInput if an answer cannot be written to a directory, before anything is computed.
+
+    answers : patterns of files that an earlier answer has, which may be overwritten.
+    """
+    place = out
+    while not os.path.lexists(place):
+        place = place.parent
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        raise InvalidInput(
+            f"cannot write to {out}: {place} is no directory that can be written to; choose another --out"
+        )
+    if out.exists() and any(out.iterdir()) and not any(any(out.glob(answer)) for answer in answers):
+        raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
 
 
 def stop(message: str, code: int) -> typer.Exit:

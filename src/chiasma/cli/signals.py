@@ -32,6 +32,14 @@ def listen() -> None:
     threading.Thread(target=_watch, args=(reader,), daemon=True).start()
 
 
+def leave() -> None:
+    """The command has ended: the first signal from here on ends the process, not with a traceback of its shutdown."""
+    if not _received:
+        for number in _ENDING:
+            if signal.getsignal(number) is _interrupt:
+                signal.signal(number, signal.SIG_DFL)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     # Once is enough: a second SIGTERM, which some systems send, must not break off the flush.
     if not _received:

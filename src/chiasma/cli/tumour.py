@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chiasma.cli.mistakes import check_out
 from chiasma.cli.printing import Voice
 from chiasma.cli.setting_options import TABLES_ONLY, TABLES_ONLY_TUMOUR
 from chiasma.errors import InvalidInput
@@ -134,8 +135,7 @@ def tumour(
     settings.check()
     if tables_only and region:
         raise InvalidInput(f"--region draws a figure, which {TABLES_ONLY} does not write; drop one of the two")
-    if out.exists() and any(out.iterdir()) and not _is_ours(out):
-        raise InvalidInput(f"{out} exists and holds no earlier answer; choose another --out")
+    check_out(out, "solutions.tsv", "*/solutions.tsv")
     samples = read_files(data, settings, sample or [], alleles or [])
     voice = Voice(quiet, as_json)
     job = Job(settings=settings, out=out, voice=voice, workers=workers, seed=seed, tables_only=tables_only)
@@ -188,10 +188,6 @@ def _tell(bins: Bins, voice: Voice) -> None:
     voice.note(f"{bins.source}: {bins.in_words()}")
     for text in bins.notes:
         voice.note(f"  {text}")
-
-
-def _is_ours(out: Path) -> bool:
-    return (out / "solutions.tsv").exists() or any(out.glob("*/solutions.tsv"))
 
 
 def _print(patient: Patient, folder: Path, tables_only: bool) -> None:

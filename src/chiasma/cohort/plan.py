@@ -83,7 +83,7 @@ def _check_columns(names: list[str], where: str, workflow: Workflow) -> None:
     absent = [repr(name) for name in REQUIRED if name not in names]
     if absent:
         raise InvalidInput(
-            f"{where}: a sheet needs the columns 'sample' and 'path', and {' and '.join(absent)} is missing; "
+            f"{where}: a sheet needs the columns 'sample' and 'path', and it has no {' and no '.join(absent)}; "
             "add a header with these names"
         )
     for name in names:

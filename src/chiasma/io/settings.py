@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import secrets
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +70,7 @@ from chiasma.io.options import (
     update_names,
 )
 from chiasma.io.sheets import read_bytes
-from chiasma.limits import MOST_SETTINGS_BYTES
+from chiasma.limits import MOST_KEY_PARTS, MOST_SETTINGS_BYTES
 from chiasma.models.additive import Additive, Emission
 from chiasma.models.chains import ROW_CHAINS, Switches
 from chiasma.models.emissions import EMISSIONS
@@ -94,9 +95,12 @@ class Settings:
     @classmethod
     def read(cls, path: Path) -> Settings:
         """Read a TOML file; raises InvalidInput for unknown sections and keys."""
-        text = read_bytes(path, MOST_SETTINGS_BYTES)
+        given = read_bytes(path, MOST_SETTINGS_BYTES)
         try:
-            content = tomllib.loads(text.decode())
+            text = given.decode("utf-8-sig")
+            if any(part.count(".") > MOST_KEY_PARTS for part in re.split(r"[=\[\],{}#\n]", text)):
+                raise ValueError(f"a key has more than {MOST_KEY_PARTS} parts")
+            content = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or an integer of thousands of digits
             raise InvalidInput(f"{path} is not a TOML file: {error}; correct it there") from error
         own = content.get("model")

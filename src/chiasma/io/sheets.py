@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from chiasma.errors import InvalidInput
-from chiasma.limits import MOST_FILE_BYTES
+from chiasma.limits import MOST_COLUMNS, MOST_FILE_BYTES
 from chiasma.types import Floats
 
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
@@ -226,6 +226,8 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
                     content = _up_to(packed, limit)
             except (OSError, EOFError, zlib.error) as error:
                 raise InvalidInput(f"{path} is a damaged gzip file ({error}); copy it again") from error
+            if content.startswith(GZIP):
+                raise InvalidInput(f"{path} was compressed twice; unpack it once: gzip -dc")
     except FileNotFoundError:
         raise InvalidInput(f"{path}: there is no such file; check the path") from None
     except IsADirectoryError:
@@ -306,7 +308,9 @@ def read_lines(path: Path) -> list[str]:
         ) from error
     if (nul := text.find("\0")) >= 0:
         raise _error(path, text.count("\n", 0, nul) + 1, "a byte 0 is no text; give a table, or an NPY file")
-    return text.splitlines()
+    # Not str.splitlines, which takes characters such as U+2028 and form feeds for ends of lines as well.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def read_sheet(path: Path, delimiter: str | None = None) -> Sheet:
@@ -321,6 +325,14 @@ def as_sheet(path: Path, lines: Sequence[str], delimiter: str | None = None) -> 
     sign = _known_delimiter(delimiter) if delimiter is not None else _guess_delimiter(lines[skipped:])
     # A line of delimiters alone is a row of missing values.
     numbers = [i for i in range(skipped, len(lines)) if lines[i].strip() or sign in lines[i]]
+    for i in numbers[:LOOKED_AT]:
+        if (n_cells := lines[i].count(sign) + 1) > MOST_COLUMNS:
+            raise _error(
+                path,
+                i + 1,
+                f"a table has at most {MOST_COLUMNS:,} columns, got {n_cells:,}; write one line per site, or keep the "
+                "columns that you need",
+            )
     head = [_cells_of(lines[i], sign) for i in numbers[: LOOKED_AT + 6]]
     remarks = _n_remarks(head, len(numbers))
     numbers, head = numbers[remarks:], head[remarks:]

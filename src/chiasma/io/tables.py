@@ -116,19 +116,20 @@ def _read_array(path: Path, columns: Columns) -> Signal:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     try:
-        return Signal(data=Observations(y))
+        signal = Signal(data=Observations(y))
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
+    if np.isnan(signal.data.y).all():
+        raise InvalidInput(f"{path}: every value is missing; give another file")
+    return signal
 
 
 def _from_table(table: Sheet, columns: Columns) -> Signal:
     values = find_values(table, columns.value)
     for column in values:
         if np.isnan(table.numbers(column)).all():
-            raise InvalidInput(
-                f"{table.path}: every value of column {table.names[column]!r} is missing; choose another one of "
-                f"{listed(table.names)}"
-            )
+            remedy = f"choose another one of {listed(table.names)}" if len(table.names) > 1 else "give another file"
+            raise InvalidInput(f"{table.path}: every value of column {table.names[column]!r} is missing; {remedy}")
     y = np.stack([table.numbers(column) for column in values], axis=1)
     y = y[:, 0] if len(values) == 1 else y
     blocks: tuple[str, ...] | None = None

@@ -111,9 +111,10 @@ class Additive(Emission):
             return
         self.weights = as_floats("weights", self._learn_weights(weights))
         shape = self.weights.shape
-        if len(shape) not in (1, 2) or 0 in shape[1:] or not np.all(np.isfinite(self.weights)):
+        # NaN is not <= anything.
+        if len(shape) not in (1, 2) or 0 in shape[1:] or not np.all(np.abs(self.weights) <= LARGEST):
             raise InvalidInput(
-                "weights must be one finite number per row, or (rows, channels), "
+                f"weights must be one finite number of at most {LARGEST:g} per row, or (rows, channels), "
                 f"got shape {shape}: {shown(self.weights.tolist())}"
             )
         self.n_rows = row_count(shape[0])

@@ -226,8 +226,9 @@ def stored_betas(run: StoredRun) -> Floats:
 
 def rebuild_stored(run: StoredRun) -> FactorialHMM | None:
     """The model as the run describes it; None if it was made of a user's own functions."""
+    data = stored_data(run)
     try:
-        return rebuild_model(run.header["provenance"]["model"], stored_data(run))
+        return rebuild_model(run.header["provenance"]["model"], data)
     except Exception as error:
         raise StoreError(
             f"{run.path} describes a model that cannot be rebuilt ({type(error).__name__}: {error}); restore zarr.json "
