@@ -24,6 +24,7 @@ Y = np.zeros(4)
         (lambda: ch.optimize(MODEL, Y, random_state=1), "seed"),
         (lambda: ch.FactorialHMM(n_components=2, emission=ch.Gaussian([1.0])), "rows"),
         (lambda: ch.FactorialHMM(row=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0])), "rows"),
+        (lambda: ch.compare([MODEL], Y, random_seed=1), "seed"),
         (lambda: MODEL.row_number("row_7"), "row_1"),
         (lambda: ch.Gaussian([1.0], sigma=2.0), "sd"),
         (lambda: ch.Switches(0.1, 0.1, startprob=0.5), "initial"),

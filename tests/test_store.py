@@ -334,6 +334,19 @@ def test_store__holds_what_memory_would(kind, tmp_path):
     assert_same(run(kind, tmp_path / "run"), whole(kind))
 
 
+@each_kind
+def test_save__writes_the_store_of_the_run(kind, tmp_path):
+    """It opens, can be copied, and continues like a run that never stopped."""
+    saved, copied = tmp_path / "saved", tmp_path / "copied"
+    whole(kind).save(saved)
+    ch.open_posterior(saved).save(copied)
+    assert_same(ch.open_posterior(copied), whole(kind))
+    assert files(copied) == files(saved)
+    assert_same(run(kind, saved, resume=True, draws=DRAWS + 9), whole(kind, DRAWS + 9))
+    with pytest.raises(StoreError, match="exists already"):
+        whole(kind).save(copied)
+
+
 @pytest.mark.parametrize(
     ("kind", "n_appends", "expected"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -77,16 +77,25 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
         ...
     chiasma.hints.UnknownArgument: sample() has no argument 'random_seed'; use seed
     """
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    known = arguments_of(function)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
-            if name not in known:
-                raise UnknownArgument(f"{_called(function)}() has no argument {name!r}; {_remedy(name, known)}")
+        check_names(_called(function), kwargs, known)
         return function(*args, **kwargs)
 
     return checked
+
+
+def check_names(called: str, given: Iterable[str], known: list[str]) -> None:
+    """Raise UnknownArgument for the first name that a function does not know."""
+    for name in given:
+        if name not in known:
+            raise UnknownArgument(f"{called}() has no argument {name!r}; {_remedy(name, known)}")
+
+
+def arguments_of(function: Callable[..., object]) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "self"]
 
 
 def _called(function: Callable[..., object]) -> str:

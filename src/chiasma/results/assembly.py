@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import xarray as xr
 
@@ -33,6 +34,7 @@ def assemble(
     model: FactorialHMM | Density | None,
     data: Observations | None,
     row_counts: Integers | None = None,
+    save: Callable[[str | Path], None] | None = None,
 ) -> Posterior:
     """The posterior of draws (C, n, T) with log_prior (C, n), log_lik (C, n, R) and a tally per chain.
 
@@ -64,6 +66,7 @@ def assemble(
         model=model,
         data=data,
         row_counts=row_counts,
+        _save=save,
         info={
             **info,
             "round_trips": [int(tally.round_trips[0]) for tally in tallies],

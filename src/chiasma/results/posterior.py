@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -135,6 +136,7 @@ class Posterior:
     data: Observations | None = None
     row_counts: Integers | None = None
     info: RunInfo = field(default_factory=RunInfo)
+    _save: Callable[[str | Path], None] | None = field(default=None, repr=False)
 
     @property
     def codes(self) -> xr.DataArray:
@@ -615,6 +617,27 @@ class Posterior:
         ['codes', 'level', 'rows_on']
         """
         return export.to_datatree(self, self._weights() if self.n_rows is not None else None)
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to a new Zarr store, the one that `ch.sample(..., store=path)` would have written.
+
+        `ch.open_posterior(path)` reads it, and sampling can continue with `store=path, resume=True`. A posterior that
+        was opened from a store is copied with all its draws.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import chiasma as ch
+        >>> model = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
+        >>> posterior = ch.sample(model, [0.1, 2.9, 3.2], draws=5, seed=1, progress=False)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     posterior.save(f"{folder}/run.zarr")
+        ...     ch.open_posterior(f"{folder}/run.zarr")
+        Posterior(4 chains x 5 draws x 3 sites, 1 replica, log evidence -5.891)
+        """
+        if self._save is None:
+            raise InvalidInput("only a posterior of ch.sample or ch.open_posterior can be saved; pickle this one")
+        self._save(path)
 
     def _weights(self) -> Floats | xr.DataArray | None:
         """The weights of the emission, or of every draw if they are learned."""

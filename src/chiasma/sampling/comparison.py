@@ -15,6 +15,7 @@ from rich.table import Table
 from chiasma.errors import InvalidInput
 from chiasma.exact import log_evidence
 from chiasma.exact.passes import MEMORY
+from chiasma.hints import arguments_of, check_names
 from chiasma.models.display import Shown
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
@@ -132,6 +133,7 @@ def compare(
     >>> found.best, found.probabilities.round(2).tolist()
     ('2 rows', [0.0, 0.88, 0.12])
     """
+    check_names("compare", options, ["prior", *arguments_of(sample)[2:]])
     named = dict(models) if isinstance(models, Mapping) else _by_rows(models)
     if not named:
         raise InvalidInput("compare needs at least one model, got none")

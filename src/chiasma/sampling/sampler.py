@@ -7,7 +7,7 @@ problem, the plan and the starts of the chains), the engines of the chains, and 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,8 +48,8 @@ from chiasma.sampling.vector_problem import VectorProblem, pose_vectors
 from chiasma.storage.locks import one_writer
 from chiasma.storage.opening import open_posterior, reopen_store, stored_seed
 from chiasma.storage.reading import RunLayout
-from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk
-from chiasma.storage.trace import MemoryTrace, Trace
+from chiasma.storage.store import ZarrTrace, check_new, draws_per_chunk, save_run
+from chiasma.storage.trace import Draws, MemoryTrace, Trace
 from chiasma.types import Floats, Integers, Seed, as_count
 
 Model = FactorialHMM | Density
@@ -192,6 +192,7 @@ class Drawn:
     tallies: Sequence[Tally]
     about: dict[str, Any]
     timings: dict[str, float]
+    save: Callable[[str | Path], None] | None
 
 
 def validate(
@@ -302,13 +303,18 @@ def run(request: Request, choice: PlannedRun, engines: list[Engine], display: Pr
             display.resume(min(trace.filled), request.draws)
         chains.keep(trace, request.draws, request.thin)
         trace.finish(engines)
+    timings, save = dict(chains.elapsed()), None
+    if isinstance(trace, MemoryTrace):
+        parts = store_parts(request, choice.problem, about, engines[0], Draws(*(part[0] for part in trace.draws)))
+        save = partial(save_run, *parts, about, trace, timings)
     return Drawn(
         name=choice.problem.name,
         trace=trace,
         betas=engines[0].betas,
         tallies=[engine.tally for engine in engines],
         about=about,
-        timings=dict(chains.elapsed()),
+        timings=timings,
+        save=save,
     )
 
 
@@ -330,6 +336,7 @@ def assemble(request: Request, drawn: Drawn) -> Posterior:
         info=run_info(drawn.about, drawn.timings),
         model=request.model,
         data=_observations(request),
+        save=drawn.save,
     )
 
 
@@ -404,10 +411,18 @@ def new_trace(
         about["optima"] = as_optima(problem.learning, problem.peaks, about["starts"]).to_dict()
     if request.store is None:
         return MemoryTrace(n_chains, request.draws, empty, log_evidence)
+    layout, static = store_parts(request, problem, about, engine, empty)
+    return ZarrTrace.create(request.store, layout, static, about, log_evidence, request.durable, chains.elapsed)
+
+
+def store_parts(
+    request: Request, problem: Problem, about: dict[str, Any], engine: Engine, empty: Draws
+) -> tuple[RunLayout, dict[str, tuple[npt.NDArray[Any], str]]]:
+    """The layout of a store, and its arrays of fixed size, each with the names of its dimensions."""
     n_replicas = len(engine.betas)
     layout = RunLayout(
         name=problem.name,
-        n_chains=n_chains,
+        n_chains=request.chains,
         n_draws=request.draws,
         n_sites=problem.n_sites,
         n_replicas=n_replicas,
@@ -426,4 +441,4 @@ def new_trace(
             static["gaps"] = (data.gaps, "gap")
         if data.known:
             static["known"] = (data.known_array.T, "site labelled")
-    return ZarrTrace.create(request.store, layout, static, about, log_evidence, request.durable, chains.elapsed)
+    return layout, static

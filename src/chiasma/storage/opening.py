@@ -38,7 +38,7 @@ from chiasma.storage.reading import (
     read_run,
     read_static,
 )
-from chiasma.storage.store import ZarrTrace
+from chiasma.storage.store import ZarrTrace, copy_store
 from chiasma.types import Floats, is_count
 
 
@@ -127,6 +127,7 @@ def _open(run: StoredRun, draws: int | None, model: FactorialHMM | Density | Non
         model=rebuild_stored(run) if model is None else model,
         data=stored_data(run),
         row_counts=sum_counts(run) if level else None,
+        save=partial(copy_store, run.path),
     )
 
 

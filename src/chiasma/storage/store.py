@@ -17,6 +17,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from chiasma.errors import StoreError
 from chiasma.kernels.codes import add_counts
 from chiasma.kernels.layout import make_layout, on_bits
 from chiasma.storage.digests import NO_DIGEST, digests_below, fingerprint, seal
-from chiasma.storage.locks import make_parent
+from chiasma.storage.locks import as_path, make_parent, only_writer
 from chiasma.storage.reading import (
     FORMAT,
     KEY,
@@ -43,7 +44,7 @@ from chiasma.storage.reading import (
     draws_fingerprint,
     read_block,
 )
-from chiasma.storage.trace import Chain, Draws, Elapsed
+from chiasma.storage.trace import Chain, Draws, Elapsed, MemoryTrace
 
 # Uncompressed size of a chunk of draws, and how long finished draws may wait for it to fill.
 CHUNK_BYTES = 8 * 2**20
@@ -388,6 +389,39 @@ class ZarrTrace:
         finally:
             # A write may fail after it has replaced the file: then the other chains must not blame another process.
             self._stamp = _stamp(self.path)
+
+
+def save_run(
+    layout: RunLayout,
+    static: dict[str, tuple[npt.NDArray[Any], str]],
+    provenance: dict[str, Any],
+    trace: MemoryTrace,
+    timings: Mapping[str, float],
+    path: str | Path,
+) -> None:
+    """Write a run in memory to a new store: the one that sample(store=path) would have written."""
+    place = as_path("path", path)
+    make_parent(place)
+    with only_writer(place):
+        store = ZarrTrace.create(place, layout, static, provenance, trace.log_evidence, elapsed=lambda: timings)
+        for index, (n, chain) in enumerate(zip(trace.filled, trace.snapshots, strict=True)):
+            store.append(index, Draws(*(part[index, :n] for part in trace.whole)), chain)
+        store.finish(trace.snapshots)
+
+
+def copy_store(stored: Path, path: str | Path) -> None:
+    """Copy a store to a new path, which has all of it or nothing."""
+    place = as_path("path", path)
+    check_new(place)
+    partial = atomic.partial_name(place)
+    with only_writer(place), clear_errors(place, "create"):
+        try:
+            shutil.copytree(stored, partial)
+            atomic.sync_tree(partial)
+            partial.rename(place)
+        except BaseException:
+            atomic.remove([partial])
+            raise
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -39,6 +39,22 @@ class Chain(Protocol):
 Elapsed = Callable[[], Mapping[str, float]]
 
 
+class Snapshot:
+    """A chain as a store sees it, after the chain itself is gone."""
+
+    def __init__(self, chain: Chain):
+        self._checkpoint, self._log_densities = chain.checkpoint(), chain.log_densities()
+
+    def checkpoint(self) -> dict[str, Any]:
+        return self._checkpoint
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        self._checkpoint = dict(checkpoint)
+
+    def log_densities(self) -> Floats:
+        return self._log_densities
+
+
 class Trace(Protocol):
     """Collects draws; each chain calls it from its own thread."""
 
@@ -81,6 +97,8 @@ class MemoryTrace:
                 f"{n_chains} chains of {n_draws:,} draws do not fit into memory; take fewer, or write them to a disk "
                 "with store="
             ) from error
+        self.whole = self.draws  # every draw of every chain
+        self.snapshots: list[Snapshot] = []
         self.filled = [0] * n_chains
         self.log_evidence = log_evidence
 
@@ -98,5 +116,8 @@ class MemoryTrace:
         self.filled[index] = stop
 
     def finish(self, chains: Sequence[Chain]) -> None:
-        """Keep the draws that all chains have."""
-        self.draws = Draws(*(part[:, : min(self.filled)] for part in self.draws))
+        """Keep the draws that all chains have, and what a store needs to continue the chains (`save_run`)."""
+        self.whole, self.snapshots = self.draws, [Snapshot(chain) for chain in chains]
+        n_draws = min(self.filled)
+        if n_draws < self.draws.log_prior.shape[1]:
+            self.draws = Draws(*(part[:, :n_draws] for part in self.draws))
