@@ -1,7 +1,7 @@
 """Aliases of a genome, what decides between them, how misfit tempers odds, and clones that only absorb misfit."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +11,7 @@ from chiasma.tumour.copy_states import CopyStates
 from chiasma.tumour.doubts import deciding, doubling, family, tempered
 from chiasma.tumour.landscape import Bounds
 from chiasma.tumour.model import PiecePosterior, TumourParameters
-from chiasma.tumour.polish import TYPICAL_SHARE, _overdispersion
+from chiasma.tumour.polish import TYPICAL_SHARE, Explanation, _overdispersion
 from chiasma.tumour.search import halved_and_doubled
 from chiasma.tumour.solutions import CLEARLY, MOST_TEMPERED, _simplest_first, temper_of
 
@@ -57,7 +57,7 @@ def test_family__is_of_all_samples_and_tempered(gain, tempered, by):
     )
 
     def answer(*others):
-        first = explained(OWN, 5.0, fits=np.array([gain]), log_likelihood=gain)
+        first = explained(OWN, 4.0, fits=np.array([gain]), log_likelihood=gain)
         solutions = [SimpleNamespace(best=one) for one in (first, *(explained(o, 0.0, **nothing) for o in others))]
         data = SimpleNamespace(cuts=np.array([0]))
         return SimpleNamespace(solutions=solutions, tempered=tempered, bins=bins, data=data)
@@ -65,8 +65,8 @@ def test_family__is_of_all_samples_and_tempered(gain, tempered, by):
     (found,) = family([answer(OWN, DOUBLE, DOUBLE), answer(OWN, OWN, DOUBLE)])
     assert (found.rank, found.factor, found.lead.by) == (4, 2.0, by)
     entry = json.loads(json.dumps(found.entry()))
-    assert (entry["fit"], entry["plausibility"]) == (gain, 5.0 - gain)
-    assert entry["segments"] == [{"chromosome": "1", "start": 0, "end": 9, "fit": gain}]
+    assert (entry["fit"], entry["plausibility"]) == (gain / tempered, 4.0 - gain / tempered)
+    assert entry["segments"] == [{"chromosome": "1", "start": 0, "end": 9, "fit": gain / tempered}]
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,19 @@ def test_temper__is_the_ratio_of_unexplained_segments_to_expected_ones(n_odd, ex
     assert temper_of([(worse,), (best,)]) == pytest.approx(min(max(10 * ratio, 1.0), 10.0))
 
 
+def test_tempering__leaves_the_prior_of_ploidy_and_doubling():
+    """A ploidy of 7 is as rare in a tumour that the model fits badly as in any other."""
+    one = Explanation(**dict.fromkeys((field.name for field in fields(Explanation)), None))
+    wide = replace(one, log_mass=-108.0, log_usual=-8.0).tempered(4.0)
+    assert (wide.log_mass, wide.log_usual) == (-33.0, -8.0)
+
+
 def test_clones__one_more_must_be_clearly_better():
     one = (explained(OWN, 0.0),)
     two = (explained(replace(OWN, fractions=(0.2,)), 0.9 * CLEARLY),)
-    assert _simplest_first([two, one], 1.0) == [one, two]
+    assert _simplest_first([two, one]) == [one, two]
     clearly = (explained(two[0].parameters, 1.1 * CLEARLY),)
-    assert _simplest_first([clearly, one], 1.0) == [clearly, one]
-    assert _simplest_first([clearly, one], 2.0) == [one, clearly]
+    assert _simplest_first([clearly, one]) == [clearly, one]
 
 
 @pytest.mark.parametrize("alleles", [True, False])

@@ -204,7 +204,7 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
     findings = joint_findings(patient.samples, entries)
     console.print(headline([one for _, one in findings], None), soft_wrap=True, markup=False)
     console.print(patient_verdict(patient), soft_wrap=True, markup=False)
-    table = Table()
+    table = Table(padding=(0, 0 if several else 1))
     likely = "probability" in entries[0][0]
     headings = [
         "",
@@ -216,7 +216,7 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
         "doubled",
     ]
     for heading in [*headings, "altered"]:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     for together in list(zip(*entries, strict=True))[:SHOWN]:
         for i, (sample, entry) in enumerate(zip(patient.samples, together, strict=True)):
             table.add_row(

@@ -219,7 +219,7 @@ def attach_alleles(bins: Bins, sites: Bins) -> Bins:
     if alleles is None:
         raise InvalidInput(f"{sites.source} ({sites.kind}) has no allele counts; give a file of heterozygous sites")
     middle = sites.middle[alleles.bin]
-    where = np.array([same_chromosome(name) for name in sites.chromosome])[alleles.bin]
+    where = _names(sites)[alleles.bin]
     bin_of = np.full(alleles.n_units, -1)
     for name, first, stop in zip(bins.chromosomes, bins.starts, [*bins.starts[1:], bins.n_bins], strict=True):
         here = where == same_chromosome(name)
@@ -291,7 +291,7 @@ def aligned(samples: Sequence[Bins]) -> list[Bins]:
             "files, or the sample in one of them"
         )
     first = samples[0]
-    if all(_places(bins) == _places(first) for bins in samples):
+    if all(_places(bins) == _places(first) for bins in samples[1:]):
         return list(samples)
     kinds = {bins.segments for bins in samples}
     if len(kinds) > 1:
@@ -303,8 +303,13 @@ def aligned(samples: Sequence[Bins]) -> list[Bins]:
 
 
 def _places(bins: Bins) -> list[tuple[str, int, int]]:
-    names = [same_chromosome(str(name)) for name in bins.chromosome]
-    return list(zip(names, bins.start.tolist(), bins.end.tolist(), strict=True))
+    return list(zip(_names(bins).tolist(), bins.start.tolist(), bins.end.tolist(), strict=True))
+
+
+def _names(bins: Bins) -> npt.NDArray[np.str_]:
+    """(T,) chromosomes as names that can be compared between files."""
+    names = [same_chromosome(name) for name in bins.chromosomes]
+    return np.repeat(np.array(names), np.diff(bins.starts, append=bins.n_bins))
 
 
 def _in_common(samples: Sequence[Bins]) -> list[Bins]:
@@ -330,7 +335,7 @@ def _cut_alike(samples: Sequence[Bins]) -> list[Bins]:
     ends: list[int] = []
     pieces: list[list[int]] = [[] for _ in samples]
     for name in dict.fromkeys(same_chromosome(name) for name in samples[0].chromosomes):
-        here = [np.flatnonzero([same_chromosome(str(other)) == name for other in bins.chromosome]) for bins in samples]
+        here = [np.flatnonzero(_names(bins) == name) for bins in samples]
         edges = np.unique(
             np.concatenate([np.append(one.start[at], one.end[at]) for one, at in zip(samples, here, strict=True)])
         )

@@ -54,24 +54,23 @@ KNOWN = (Use("purity", "...", "--purity LOW-HIGH"), Use("ploidy", "...", "--ploi
 
 @dataclass(frozen=True)
 class Decision:
-    """By how much the first solution leads another one. tempered : the log odds are these leads divided by it."""
+    """By how much the first solution leads another one, after tempering: their log odds are the sum of both leads."""
 
     fit: float
     plausibility: float
-    tempered: float = 1.0
 
     @classmethod
     def between(cls, first: Mapping[str, Any], other: Mapping[str, Any], tempered: float = 1.0) -> Decision:
         """Of solutions as `solution_entries` gives them."""
-        fit = first["log_likelihood"] - other["log_likelihood"]
-        return cls(fit, first["log_mass"] - other["log_mass"] - fit, tempered)
+        fit = (first["log_likelihood"] - other["log_likelihood"]) / tempered
+        return cls(float(fit), float(first["log_mass"] - other["log_mass"] - fit))
 
     @property
     def by(self) -> str:
         """ "data", "prior", or "neither": the two solutions are nearly as probable."""
-        if self.fit > CLEAR * self.tempered:
+        if self.fit > CLEAR:
             return "data"
-        return "prior" if self.plausibility > CLEAR * self.tempered else "neither"
+        return "prior" if self.plausibility > CLEAR else "neither"
 
 
 def better_fits(entries: Sequence[Mapping[str, Any]], tempered: float = 1.0) -> list[Finding]:
@@ -79,8 +78,7 @@ def better_fits(entries: Sequence[Mapping[str, Any]], tempered: float = 1.0) -> 
     fit best.
     """
     behind = [(Decision.between(entries[0], other, tempered), other["rank"]) for other in entries[1:]]
-    better = -CLEAR * tempered
-    by_prior = [(lead, rank) for lead, rank in behind if lead.by == "prior" and (rank == 2 or lead.fit < better)]
+    by_prior = [(lead, rank) for lead, rank in behind if lead.by == "prior" and (rank == 2 or lead.fit < -CLEAR)]
     if not by_prior:
         return []
     lead, rank = min(by_prior, key=lambda one: one[0].fit)
@@ -166,7 +164,7 @@ def _autocorrelation(data: TumourData, z: np.ndarray, seen: np.ndarray) -> float
 
 
 def tempered(answer: Answer) -> list[Finding]:
-    """Log odds were divided, as the model leaves more segments unexplained than it expects."""
+    """Log evidence was divided, as the model leaves more segments unexplained than it expects."""
     if answer.tempered <= HARDLY_TEMPERED:
         return []
     if answer.tempered >= MOST_TEMPERED:
@@ -218,7 +216,7 @@ def _alike(explanation: Explanation) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Deciding:
-    """A segment and the log-likelihood by which the first of two solutions fits it better."""
+    """A segment and the log-likelihood, after tempering, by which the first of two solutions fits it better."""
 
     chromosome: str
     start: int
@@ -249,8 +247,8 @@ class Relative:
             "rank": self.rank,
             "factor": self.factor,
             "by": self.lead.by,
-            "fit": float(self.lead.fit),
-            "plausibility": float(self.lead.plausibility),
+            "fit": self.lead.fit,
+            "plausibility": self.lead.plausibility,
             "segments": [asdict(one) for one in self.segments],
         }
 
@@ -262,17 +260,17 @@ class Relative:
 
 
 def decided(lead: Decision, rank: int) -> str:
-    """What decides between solution 1 and another one, in a sentence; leads are those that probabilities follow from.
+    """What decides between solution 1 and another one, in a sentence.
 
     >>> decided(Decision(fit=0.4, plausibility=6.2), rank=2)
     'The data fit both (+0.4 nats); the prior favours solution 1 (+6.2).'
     """
-    fit, prior = f"{lead.fit / lead.tempered:+.1f} nats", f"{lead.plausibility / lead.tempered:+.1f}"
+    fit, prior = f"{lead.fit:+.1f} nats", f"{lead.plausibility:+.1f}"
     if lead.by == "data":
         return f"The data favour solution 1 ({fit}; prior {prior})."
     if lead.by == "neither":
         return f"Neither the data ({fit}) nor the prior ({prior}) tell solutions 1 and {rank} apart."
-    if lead.fit < -CLEAR * lead.tempered:
+    if lead.fit < -CLEAR:
         return f"The data fit solution {rank} better ({fit}); the prior favours solution 1 ({prior})."
     return f"The data fit both ({fit}); the prior favours solution 1 ({prior})."
 
@@ -286,9 +284,8 @@ def family(answers: Sequence[Answer]) -> tuple[Relative, ...]:
         if rank > 1 and len(factors) == 1 and (factor := factors.pop()) is not None:
             # Likelihoods and log masses of an explanation are those of all samples.
             first, other = answers[0].solutions[0].best, joint[0].best
-            fit = first.log_likelihood - other.log_likelihood
-            lead = Decision(fit, first.log_mass - other.log_mass - fit, tempered)
-            found.append(Relative(rank, factor, lead, deciding(answers[0], first, other)))
+            lead = Decision.between(vars(first), vars(other), tempered)
+            found.append(Relative(rank, factor, lead, deciding(answers[0], first, other, tempered)))
     return tuple(found)
 
 
@@ -301,10 +298,10 @@ def doubling(one: Explanation, other: Explanation) -> float | None:
     return next((factor for factor in (2.0, 0.5) if abs(ratio / factor - 1) < SAME_STEP), None)
 
 
-def deciding(answer: Answer, one: Explanation, other: Explanation) -> tuple[Deciding, ...]:
+def deciding(answer: Answer, one: Explanation, other: Explanation, tempered: float = 1.0) -> tuple[Deciding, ...]:
     """The segments that tell two explanations apart most: neighbouring pieces of one chromosome that favour one."""
     bins, cuts = answer.bins, answer.data.cuts
-    difference = one.fits - other.fits
+    difference = (one.fits - other.fits) / tempered
     new = np.ones(len(difference), bool)
     new[1:] = (np.sign(difference[1:]) != np.sign(difference[:-1])) | np.isin(cuts[1:], bins.starts)
     first = np.flatnonzero(new)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -381,7 +382,7 @@ def decision_entry(entries: Sequence[dict[str, Any]], tempered: float) -> dict[s
     found = first_decision(entries, tempered)
     if found is None:
         return None
-    return {"by": found.by, "fit": found.fit, "plausibility": found.plausibility}
+    return {"by": found.by, **asdict(found)}
 
 
 def _plain(entry: Mapping[str, Any]) -> dict[str, Any]:

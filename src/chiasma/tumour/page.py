@@ -74,7 +74,7 @@ def _of_sample(answer: Answer, entries: Entries) -> dict[str, Any]:
         "lead": answer.bins.in_words(),
         "answers": judged(findings, headline(findings, None), first),
         "several": False,
-        "solutions": _solutions([sample], [entries]),
+        "solutions": _solutions([sample], [entries], answer.tempered),
         "comparisons": [] if answer.flat else _comparisons(entries, [answer]),
         "landscape": "Log evidence of one clone" + (", this sample alone" if answer.together else ""),
         "data": "Depth and alleles" if answer.data.has_alleles else "Depth",
@@ -105,7 +105,7 @@ def _of_patient(patient: Patient, entries: Sequence[Entries]) -> dict[str, Any]:
         "lead": "Clones are shared; purity and fractions of clones are not.",
         "answers": judged(findings, headline(findings, None), [first], of_samples),
         "several": True,
-        "solutions": _solutions(patient.samples, entries),
+        "solutions": _solutions(patient.samples, entries, patient.answers[0].tempered),
         "comparisons": [] if patient.flat else _comparisons(entries[0], patient.answers),
         "folders": [(sample, file_name(sample)) for sample in patient.samples],
         "shown": len(that_matter(patient.answers[0])),
@@ -118,7 +118,7 @@ def _first(answer: str, findings: Sequence[Finding], first: dict[str, Any]) -> V
     return Verdict(tone=tone, answer=f"{answer.capitalize() if answer == FLAT else answer}.")
 
 
-def _solutions(samples: Sequence[str], entries: Sequence[Entries]) -> dict[str, Any]:
+def _solutions(samples: Sequence[str], entries: Sequence[Entries], tempered: float) -> dict[str, Any]:
     """One line per solution and sample; the name of a sample only if there are several."""
     several = len(samples) > 1
     likely = "probability" in entries[0][0]
@@ -144,7 +144,7 @@ def _solutions(samples: Sequence[str], entries: Sequence[Entries]) -> dict[str, 
             f"{entry['doubled']:.0%}",
             f"{entry['altered']:.0%}",
             f"{entry['unexplained']:.0%}",
-            *(_relative(entries[0][0], entry) if i else ["0", "0"]),
+            *(_relative(entries[0][0], entry, tempered) if i else ["0", "0"]),
         ]
         for i, together in enumerate(zip(*entries, strict=True))
         for sample, entry in zip(samples, together, strict=True)
@@ -169,7 +169,7 @@ def comparison(entries: Entries, tempered: float = 1.0) -> str:
     )
 
 
-def _relative(first: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def _relative(first: dict[str, Any], other: dict[str, Any], tempered: float) -> list[str]:
     """Fit and plausibility of a solution, less those of the first."""
-    lead = Decision.between(first, other)
+    lead = Decision.between(first, other, tempered)
     return [f"{-lead.fit:+.1f}", f"{-lead.plausibility:+.1f}"]

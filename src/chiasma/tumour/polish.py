@@ -59,6 +59,7 @@ CONVERGED = 0.02
 class Explanation:
     """A maximum of the posterior. covariance: of `free`, the parameters on the real line; log_mass: of its basin.
 
+    log_usual : the part of log_mass that is the prior of its ploidy and of a doubling.
     log_evidence : of the pieces, all copy numbers summed. log_likelihood : of the pieces, given the copy numbers, as
     expected over these. fits (C,) : the same of every piece.
     Of samples that are explained together these and log_mass belong to all samples; the rest is that of one of them.
@@ -77,6 +78,7 @@ class Explanation:
     log_likelihood: float
     fits: Floats
     log_mass: float
+    log_usual: float
     free: Floats
     covariance: Floats
     states: CopyStates
@@ -89,6 +91,10 @@ class Explanation:
     outliers: float
     overdispersion: float
     ploidy: float
+
+    def tempered(self, factor: float) -> Explanation:
+        """What is a sum over segments divided by this: the log mass but for the prior of ploidy and doubling."""
+        return replace(self, log_mass=(self.log_mass - self.log_usual) / factor + self.log_usual)
 
     @property
     def copies(self) -> Floats:
@@ -177,7 +183,6 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
     _, log_volume = np.linalg.slogdet(2 * np.pi * covariance)
     # The evidence counts on the learned probabilities; the average over all probabilities takes their place.
     log_mass = top + 0.5 * log_volume + log_average(states, counts) - counts @ np.log(probabilities)
-    log_mass += np.log(DOUBLED if start[0].doubled else 1 - DOUBLED)
     on_bins = [_on_bins(samples[i], evidence, i, own, found) for i, own in enumerate(parameters)]
     columns = [
         data.columns(own.slack, 1 - free_level, known)
@@ -204,6 +209,7 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
             log_likelihood=float(found.fit.sum()),
             fits=found.fit,
             log_mass=float(log_mass),
+            log_usual=0.0,
             free=free[part],
             covariance=own_covariance,
             states=states,
@@ -218,17 +224,18 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
             ploidy=np.nan,
         )
         explained.append(replace(one, ploidy=float(np.average(one.copies, weights=length))))
-    usual = _log_usual(float(np.mean([one.ploidy for one in explained])))
-    return tuple(replace(one, log_mass=one.log_mass + usual) for one in explained)
+    usual = _log_usual(float(np.mean([one.ploidy for one in explained])), start[0].doubled)
+    return tuple(replace(one, log_mass=one.log_mass + usual, log_usual=usual) for one in explained)
 
 
-def _log_usual(ploidy: float) -> float:
-    """Log prior of a mean ploidy, relative to that of usual ones: a normal tail above.
+def _log_usual(ploidy: float, doubled: bool) -> float:
+    """Log prior of a doubling, and of a mean ploidy relative to usual ones: a normal tail above.
 
-    >>> _log_usual(3.9), round(_log_usual(5.5), 1)
-    (0.0, -1.0)
+    >>> round(_log_usual(3.9, doubled=True), 1), round(_log_usual(5.5, doubled=True), 1)
+    (-1.2, -2.2)
     """
-    return -0.5 * (max(ploidy - USUAL_PLOIDY, 0.0) / PLOIDY_SPREAD) ** 2
+    of_ploidy = -0.5 * (max(ploidy - USUAL_PLOIDY, 0.0) / PLOIDY_SPREAD) ** 2
+    return float(np.log(DOUBLED if doubled else 1 - DOUBLED)) + of_ploidy
 
 
 def _on_bins(

@@ -38,7 +38,7 @@ NEAR_PURITY, NEAR_PLOIDY = 0.05, 0.15
 # What is less probable is not listed, unless there are fewer than LISTED solutions.
 LEAST_PROBABILITY = 1e-6
 LISTED = 6
-# Log mass, after division by the overdispersion, by which an explanation with a clone more must be better.
+# Log mass, after tempering, by which an explanation with a clone more must be better.
 CLEARLY = 3.0
 # Log masses are divided by the overdispersion of the best explanation, but not by more than this.
 MOST_TEMPERED = 10.0
@@ -80,7 +80,7 @@ class Solution:
 class Answer:
     """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known.
 
-    tempered : log masses of solutions were divided by this, as more segments are unexplained than the model expects.
+    tempered : log evidence of solutions was divided by this, as more segments are unexplained than the model expects.
     together : names of the samples of the patient that were explained together; none if the sample was solved alone.
     """
 
@@ -253,7 +253,8 @@ def answers_of(
     null = sum(_without_changes(data) for data in samples)
     best = max((joint[0].log_evidence for joint in explanations), default=-np.inf)
     tempered = temper_of(explanations)
-    ranked = rank(explanations, tempered) or tuple(() for _ in samples)
+    widened = [tuple(one.tempered(tempered) for one in joint) for joint in explanations]
+    ranked = rank(widened) or tuple(() for _ in samples)
     together = tuple(data.bins.sample for data in samples) if len(samples) > 1 else ()
     return tuple(
         Answer(
@@ -295,12 +296,12 @@ def temper_of(explanations: Sequence[Explained]) -> float:
     return float(np.clip(max((one.overdispersion for one in best), default=1.0), 1.0, MOST_TEMPERED))
 
 
-def rank(explanations: Sequence[Explained], tempered: float = 1.0) -> tuple[tuple[Solution, ...], ...]:
+def rank(explanations: Sequence[Explained]) -> tuple[tuple[Solution, ...], ...]:
     """For every sample its solutions with their posterior probabilities, the most probable first. Samples that were
-    explained together have the same ranks and probabilities. tempered : what log masses are divided by.
+    explained together have the same ranks and probabilities.
     """
     ordered = _unique(sorted(explanations, key=lambda joint: -joint[0].log_mass))
-    total = logsumexp([joint[0].log_mass / tempered for joint in ordered]) if ordered else 0.0
+    total = logsumexp([joint[0].log_mass for joint in ordered]) if ordered else 0.0
     groups: list[list[Explained]] = []
     for joint in ordered:
         near = next((group for group in groups if all(map(_agree, joint, group[0]))), None)
@@ -309,8 +310,8 @@ def rank(explanations: Sequence[Explained], tempered: float = 1.0) -> tuple[tupl
         else:
             near.append(joint)
     ranked: list[tuple[float, tuple[Solution, ...]]] = []
-    for group in (_simplest_first(group, tempered) for group in groups):
-        masses = np.array([joint[0].log_mass / tempered for joint in group])
+    for group in map(_simplest_first, groups):
+        masses = np.array([joint[0].log_mass for joint in group])
         mass = logsumexp(masses)
         probability = float(np.exp(mass - total))
         shares = np.exp(masses - mass)
@@ -323,12 +324,12 @@ def rank(explanations: Sequence[Explained], tempered: float = 1.0) -> tuple[tupl
     return tuple(zip(*listed, strict=True))
 
 
-def _simplest_first(group: list[Explained], tempered: float) -> list[Explained]:
+def _simplest_first(group: list[Explained]) -> list[Explained]:
     """Explanations of one solution. The first is the most probable one, or the best of those with fewer clones if it is
     not clearly worse: a clone more always absorbs some misfit.
     """
     best = group[0]
-    near = [joint for joint in group if best[0].log_mass - joint[0].log_mass < CLEARLY * tempered]
+    near = [joint for joint in group if best[0].log_mass - joint[0].log_mass < CLEARLY]
     simplest = min(near, key=lambda joint: (joint[0].parameters.n_clones, -joint[0].log_mass))
     if simplest[0].parameters.n_clones == best[0].parameters.n_clones:
         return group
