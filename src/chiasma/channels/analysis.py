@@ -48,8 +48,8 @@ from chiasma.types import Floats, Integers, shown
 
 Polarity = Literal["up", "down"]
 MOST_CHANNELS = 8
-# Samples, at least.
-FEWEST = 100
+# Samples, and different values among them, at least.
+FEWEST, FEWEST_VALUES = 100, 10
 # A recording that is half as long again is scanned with every number of channels on this many samples first: the
 # stretches that change most over so many samples.
 SCANNED, PIECES, LAG = 24_000, 4, 10
@@ -258,6 +258,11 @@ def analyse(
         raise InvalidInput(f"{recording.name} is constant ({seen[0]:g}): there is no channel activity in it")
     if len(seen) < FEWEST:
         raise InvalidInput(f"{recording.name} has {len(seen)} samples; channels need at least {FEWEST}")
+    if (n_values := len(np.unique(seen))) < FEWEST_VALUES:
+        raise InvalidInput(
+            f"{recording.name} has only {n_values} different values: it is idealised already, or digitised too "
+            "coarsely to show its noise; give the current as it was recorded"
+        )
     sign = 1.0 if polarity == "up" else -1.0
     display = Progress(progress, "channels", seed)
     search = ChannelSearch(

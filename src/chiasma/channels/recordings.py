@@ -15,17 +15,23 @@ import numpy.typing as npt
 
 from chiasma.errors import InvalidInput
 from chiasma.extras import extra
-from chiasma.io.sheets import Sheet, listed, read_bytes, read_sheet
+from chiasma.io.sheets import MISSING, Sheet, listed, read_bytes, read_sheet
 from chiasma.models.observations import Observations
 from chiasma.storage.reading import read_npy
 from chiasma.types import Floats, Integers
 
 # Steps of a column of time differ by no more than this share of a step, and rounding of the times themselves.
 UNEVEN = 0.01
-# The amplifier counts as saturated if at least this many samples (and this share) equal the extreme, in runs.
-CLIPPED_SAMPLES, CLIPPED_SHARE, CLIPPED_RUN = 20, 1e-4, 3
+# A recording has at most one break in its times (a pause, or the next sweep) per so many samples.
+PIECE = 10
+# Times without a unit are not in seconds if these would be fewer samples per second than anyone records.
+FEWEST_PER_SECOND = 200.0
+# The amplifier counts as saturated if at least this many samples (and this share) equal the extreme, in runs, and so
+# many times as many as the value next to it. A current of few values is digitised coarsely or idealised already.
+CLIPPED_SAMPLES, CLIPPED_SHARE, CLIPPED_RUN, CLIPPED_TIMES, FEW_VALUES = 20, 1e-4, 3, 5, 16
 TIME_UNITS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
-UNIT = re.compile(r"[\[(]\s*([^\])]+?)\s*[\])]")
+TIME_NAME = re.compile(r"(t|times?)($|[^a-z])", re.IGNORECASE)
+UNIT = re.compile(r"[\[(]\s*([^\])]+?)\s*[\])]|[_ ](s|sec|ms|us|µs|[pnu]?A|m?V)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +107,7 @@ def read_recording(
     if file.suffix.lower() == ".abf":
         return without_clipping(_read_abf(file, rate, channel))
     if file.suffix.lower() == ".npy":
-        values = np.asarray(read_npy(read_bytes(file)), float)
+        values = _read_array(file)
         table = values[:, None] if values.ndim == 1 else values
         if table.ndim != 2:
             raise InvalidInput(f"{file} must have shape (T,) or (T, columns), got {values.shape}")
@@ -111,9 +117,23 @@ def read_recording(
     return without_clipping(_from_columns(file, sheet.names, _numbers(sheet), rate, column))
 
 
+def _read_array(file: Path) -> Floats:
+    content = read_bytes(file)
+    try:
+        values = read_npy(content)
+    except ValueError as error:
+        raise InvalidInput(f"{file} is not a readable NPY file: {error}") from error
+    if values.dtype.kind not in "iuf":
+        raise InvalidInput(f"{file} must hold numbers, got {values.dtype}")
+    return values.astype(float)
+
+
 def _numbers(sheet: Sheet) -> list[Floats | None]:
-    """The columns; None where there are no numbers."""
-    return [sheet.numbers(i) if sheet.is_numeric(i) else None for i in range(len(sheet.names))]
+    """The columns: NaN if all of one is missing, None if it does not hold numbers."""
+    return [
+        sheet.numbers(i) if sheet.is_numeric(i) or all(one.lower() in MISSING for one in sheet.texts(i)) else None
+        for i in range(len(sheet.names))
+    ]
 
 
 def _from_columns(
@@ -123,26 +143,51 @@ def _from_columns(
     rate: float | None,
     wanted: int | str | None,
 ) -> Recording:
-    time = next((i for i, values in enumerate(columns) if values is not None and _step_of(values) is not None), None)
+    clocks = [None if values is None else Clock.of(values) for values in columns]
+    time = next((i for i, clock in enumerate(clocks) if clock is not None), None)
+    named = [i for i, name in enumerate(names) if TIME_NAME.match(name)]
     if wanted is None:
-        free = [i for i, values in enumerate(columns) if values is not None and i != time]
+        free = [i for i, values in enumerate(columns) if values is not None and i != time and i not in named]
         if not free:
             raise InvalidInput(f"{file} has no column of a current: {listed(names)}; name it with --column")
-        place = free[0]
+        place = next((i for i in free if not np.isnan(columns[i]).all()), free[0])  # type: ignore[arg-type]
     else:
         place = _column(file, names, wanted)
     current = columns[place]
     if current is None:
         raise InvalidInput(f"{file}: column {names[place]!r} does not hold numbers; name another with --column")
-    if rate is None and time is None:
+    if np.isinf(current).any():
+        raise InvalidInput(
+            f"{file}: the current is infinite at sample {np.argmax(np.isinf(current)):,}; write NaN there"
+        )
+    clock = None if time is None else clocks[time]
+    step = 1 / rate if rate is not None else _step(file, names, time, clock, named)
+    starts = np.zeros(1, np.int64) if clock is None else clock.starts
+    sweeps = (f"{len(starts)} sweeps",) if len(starts) > 1 else ()
+    notes = (f"current from column {names[place]}, {1 / step:,.4g} samples per second", *sweeps)
+    return Recording(
+        current=current, step=step, starts=starts, unit=_unit_of(names[place]), name=file.name, notes=notes
+    )
+
+
+def _step(file: Path, names: list[str], time: int | None, clock: Clock | None, named: list[int]) -> float:
+    """Seconds from sample to sample by the column of time."""
+    if time is None or clock is None:
+        if named:
+            raise InvalidInput(
+                f"{file}: the times in column {names[named[0]]!r} are not evenly spaced; give the sampling rate, for "
+                "example --rate 10000"
+            )
         raise InvalidInput(
             f"{file} has no column of time, so the sampling rate is unknown; give it, for example --rate 10000"
         )
-    scale = 1.0 if time is None else TIME_UNITS.get(_unit_of(names[time]), 1.0)
-    found = None if time is None else _step_of(columns[time])  # type: ignore[arg-type]
-    step = 1 / rate if rate is not None else scale * float(found)  # type: ignore[arg-type]
-    notes = (f"current from column {names[place]}, {1 / step:,.4g} samples per second",)
-    return Recording(current=current, step=step, unit=_unit_of(names[place]), name=file.name, notes=notes)
+    scale = TIME_UNITS.get(_unit_of(names[time]))
+    if scale is None and clock.step * FEWEST_PER_SECOND > 1:
+        raise InvalidInput(
+            f"{file}: column {names[time]!r} has steps of {clock.step:.4g} without a unit, too long for seconds; call "
+            "it 'time [ms]' if it is a time in ms, or give the sampling rate, for example --rate 10000"
+        )
+    return clock.step * (scale or 1.0)
 
 
 def _column(file: Path, names: list[str], wanted: int | str) -> int:
@@ -156,23 +201,52 @@ def _column(file: Path, names: list[str], wanted: int | str) -> int:
 def _unit_of(name: str) -> str:
     """The unit in the name of a column.
 
-    >>> _unit_of("I (pA)"), _unit_of("Time [ms]"), _unit_of("current")
-    ('pA', 'ms', '')
+    >>> _unit_of("I (pA)"), _unit_of("Time [ms]"), _unit_of("t_ms"), _unit_of("current")
+    ('pA', 'ms', 'ms', '')
     """
     found = UNIT.search(name)
-    return found.group(1) if found else ""
+    return (found.group(1) or found.group(2)) if found else ""
 
 
-def _step_of(values: Floats) -> float | None:
-    """The step of an evenly increasing column; None for any other."""
-    if len(values) < 3 or not np.all(np.isfinite(values)):
-        return None
-    step = (values[-1] - values[0]) / (len(values) - 1)
-    if step <= 0:
-        return None
-    # Times are often rounded to few digits: the whole of them must follow a line.
+@dataclass(frozen=True)
+class Clock:
+    """A column of time: its step, and where evenly spaced times begin anew."""
+
+    step: float
+    starts: Integers
+
+    @classmethod
+    def of(cls, values: Floats) -> Clock | None:
+        """None for any other column.
+
+        >>> Clock.of(np.array([0.0, 0.1, 0.2, 0.7, 0.8, 0.9])).starts.tolist() if PIECE <= 3 else []
+        []
+        >>> Clock.of(np.concatenate([0.1 * np.arange(20), 5 + 0.1 * np.arange(20)])).starts.tolist()
+        [0, 20]
+        """
+        if len(values) < 3 or not np.all(np.isfinite(values)):
+            return None
+        steps = np.diff(values)
+        # Times are often rounded to few digits: the whole of them must follow a line.
+        mean = float(values[-1] - values[0]) / len(steps)
+        if mean > 0 and _is_even(values, mean):
+            return cls(mean, np.zeros(1, np.int64))
+        usual = float(np.median(steps))
+        breaks = np.flatnonzero(np.abs(steps - usual) > 0.5 * usual) + 1
+        if usual <= 0 or len(breaks) * PIECE > len(values):
+            return None
+        starts = np.append(0, breaks)
+        within = np.delete(steps, breaks - 1)
+        mean = float(within.mean())
+        if not all(_is_even(piece, mean) for piece in np.split(values, breaks)):
+            return None
+        return cls(mean, starts)
+
+
+def _is_even(values: Floats, step: float) -> bool:
+    """Whether all times are where they should be, up to rounding."""
     away = np.abs(values - (values[0] + step * np.arange(len(values))))
-    return float(step) if away.max() <= max(UNEVEN, 0.51) * step and np.all(np.diff(values) > 0) else None
+    return bool(away.max() <= max(UNEVEN, 0.51) * step and np.all(np.diff(values) > 0))
 
 
 def _read_abf(file: Path, rate: float | None, channel: int) -> Recording:
@@ -220,9 +294,14 @@ def without_clipping(recording: Recording) -> Recording:
     if np.nanmin(y, initial=np.inf) >= np.nanmax(y, initial=-np.inf):
         return recording
     clipped = np.zeros(len(y), bool)
+    if len(np.unique(y)) < FEW_VALUES:
+        return recording
     for extreme in (np.nanmin(y), np.nanmax(y)):
         there = y == extreme
-        if there.sum() >= max(CLIPPED_SAMPLES, CLIPPED_SHARE * len(y)) and _longest_run(there) >= CLIPPED_RUN:
+        others = y[~there & ~np.isnan(y)]
+        beside = np.count_nonzero(others == others[np.abs(others - extreme).argmin()])
+        least = max(CLIPPED_SAMPLES, CLIPPED_SHARE * len(y), CLIPPED_TIMES * beside)
+        if there.sum() >= least and _longest_run(there) >= CLIPPED_RUN:
             clipped |= there
     if not clipped.any():
         return recording
