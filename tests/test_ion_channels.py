@@ -18,7 +18,16 @@ import chiasma as ch
 from chiasma import atomic
 from chiasma.channels.analysis import analyse, dwells_apart
 from chiasma.channels.exports import write_answer
-from chiasma.channels.kinetics import Dwells, Ensemble, Kinetics, Scheme, log_bins
+from chiasma.channels.kinetics import (
+    Dwells,
+    Ensemble,
+    Kinetics,
+    Scheme,
+    log_bins,
+    stationary,
+    transition_slopes,
+    transitions,
+)
 from chiasma.channels.page import histograms, page, thinned, trace, write_page
 from chiasma.channels.recordings import Recording, read_recording
 from chiasma.cli import app
@@ -77,6 +86,55 @@ def test_read__refuses(tmp_path, content, options, remedy):
     (tmp_path / "a.csv").write_text(content)
     with pytest.raises(ch.InvalidInput, match=remedy):
         read_recording(tmp_path / "a.csv", **options)
+
+
+@pytest.mark.parametrize(
+    ("names", "times", "remedy"),
+    [
+        ("sample,current", np.arange(60), "without a unit"),
+        ("time,current", 0.1 * np.arange(60), "without a unit"),
+        ("time [s],current", 1e-4 * np.arange(60) ** 2, "not evenly spaced"),
+    ],
+)
+def test_read__times_that_give_no_rate(tmp_path, names, times, remedy):
+    y = np.random.default_rng(1).normal(size=60)
+    np.savetxt(tmp_path / "a.csv", np.column_stack([times, y]), delimiter=",", header=names, comments="")
+    with pytest.raises(ch.InvalidInput, match=remedy):
+        read_recording(tmp_path / "a.csv")
+    np.testing.assert_allclose(read_recording(tmp_path / "a.csv", rate=1e4).current, y)
+
+
+def test_read__units_in_names_and_sweeps_in_times(tmp_path):
+    times = np.concatenate([np.arange(40), 500 + np.arange(60), np.arange(50)]) * 0.1
+    pd.DataFrame({"t_ms": times, "current_pA": np.sin(times)}).to_csv(tmp_path / "a.csv", index=False)
+    found = read_recording(tmp_path / "a.csv")
+    assert found.starts.tolist() == [0, 40, 100]
+    assert (found.step, found.unit) == (pytest.approx(1e-4), "pA")
+
+
+def test_read__a_table_in_which_all_is_missing(tmp_path):
+    (tmp_path / "a.csv").write_text("time [s],I [pA]\n" + "".join(f"{i / 1e4},NA\n" for i in range(200)))
+    found = read_recording(tmp_path / "a.csv")
+    assert found.unit == "pA"
+    assert np.isnan(found.current).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [(["a", "b"], "numbers"), ([1j, 2j], "numbers"), ([0.0, np.inf], "infinite"), (np.zeros((2, 2, 2)), "shape")],
+)
+def test_read__refuses_other_arrays(tmp_path, values, told):
+    np.save(tmp_path / "a.npy", values)
+    with pytest.raises(ch.InvalidInput, match=told):
+        read_recording(tmp_path / "a.npy", rate=1e4)
+
+
+def test_read__few_values_are_not_saturation(tmp_path):
+    np.save(tmp_path / "a.npy", np.random.default_rng(1).integers(0, 2, 3000))
+    found = read_recording(tmp_path / "a.npy", rate=1e4)
+    assert not np.isnan(found.current).any()
+    with pytest.raises(ch.InvalidInput, match="idealised"):
+        analyse(found, progress=False)
 
 
 def test_read__arrays_need_a_rate(tmp_path):
@@ -193,6 +251,21 @@ def test_kinetics__slopes_are_differences(text):
     steps = 1e-5 * np.eye(len(free))
     found = [(learning.log_density(free + e, 1.0) - learning.log_density(free - e, 1.0)) / 2e-5 for e in steps]
     np.testing.assert_allclose(slope, found, rtol=1e-5, atol=1e-5)
+
+
+def test_transitions__are_those_of_scipy():
+    """Slow and fast rates, on their own and together."""
+    rng = np.random.default_rng(1)
+    for size in (2, 4):
+        for scale in (1e-6, 0.1, 300.0):
+            rates = rng.exponential(scale, (size, size)) * rng.choice([1e-3, 1.0], (size, size))
+            np.fill_diagonal(rates, 0)
+            np.fill_diagonal(rates, -rates.sum(axis=1))
+            slope = rng.normal(size=(size, size))
+            np.testing.assert_allclose(transitions(rates), scipy.linalg.expm(rates), rtol=1e-9)
+            expected = scipy.linalg.expm_frechet(rates.T, slope, compute_expm=False)
+            np.testing.assert_allclose(transition_slopes(rates, slope), expected, atol=1e-9 * np.abs(expected).max())
+            np.testing.assert_allclose(stationary(rates) @ rates, 0, atol=1e-12 * scale)
 
 
 def test_survivor__in_samples_is_that_of_the_sampled_chain():

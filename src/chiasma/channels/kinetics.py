@@ -16,7 +16,6 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.models.arguments import Argument
@@ -30,6 +29,8 @@ BINS_PER_DECADE = 8
 MOST_STATES = 6
 # A rate per sample is a priori within a factor of e^4 of this one with a probability of 95%.
 USUAL_RATE = 0.03
+# Of the series of an exponential; the next one is less than a rounding error.
+TERMS = 14
 SHARES = {"C": 0.0, "O": 1.0}  # of the unit current; that of a subconductance state S is learned
 
 
@@ -135,8 +136,7 @@ class Kinetics(RowChain):
 
     @property
     def _step(self) -> Floats:
-        step = np.maximum(scipy.linalg.expm(self.scheme.rates(self.rates)), 0.0)
-        return np.asarray(step / step.sum(axis=1, keepdims=True))
+        return transitions(self.scheme.rates(self.rates))
 
     def _stationary(self, n_states: int) -> Floats:
         return stationary(self.scheme.rates(self.rates))
@@ -148,8 +148,7 @@ class Kinetics(RowChain):
         by_step = by_matrix[1:].sum(axis=0) + stationary_slopes(
             self._step, self._stationary(n_states), by_matrix[0].sum(axis=0)
         )
-        # The adjoint of the derivative of exp at Q.
-        by_rates = scipy.linalg.expm_frechet(self.scheme.rates(self.rates).T, by_step, compute_expm=False)
+        by_rates = transition_slopes(self.scheme.rates(self.rates), by_step)
         return {"rates": np.array([by_rates[a, b] - by_rates[a, a] for a, b in self.scheme.moves])}
 
 
@@ -200,11 +199,11 @@ class Ensemble:
     def survivor(self, k: int, times: Floats) -> Floats:
         """(n,) P(a dwell with k open channels is longer than each of the times, in seconds)."""
         phi, own = self._entry(k, self.generator)
-        return np.array([float((phi @ scipy.linalg.expm(own * t)).sum()) for t in times])
+        return np.array([float((phi @ transitions(own * t)).sum()) for t in times])
 
     def survivor_in_samples(self, k: int, longest: int, step: float) -> Floats:
         """(longest + 1,) P(a dwell is longer than so many samples), `step` seconds apart."""
-        phi, own = self._entry(k, scipy.linalg.expm(self.generator * step))
+        phi, own = self._entry(k, transitions(self.generator * step))
         out = np.empty(longest + 1)
         for n in range(longest + 1):
             out[n] = phi.sum()
@@ -219,12 +218,69 @@ class Ensemble:
         return entering / total if total else entering, flows[np.ix_(inside, inside)]
 
 
+# ---- Small matrices -------------------------------------------------------------------------------------------------
+#
+# These are called at every step of a search. LAPACK is slower for a few states, and its threads wait for each other
+# where other processes run: with two of those, a search took seven times as long.
+
+
+def transitions(rates: Floats) -> Floats:
+    """exp(Q) for rates off the diagonal that are not negative, without cancellation: exp(Q) = exp(-r) exp(Q + r), r the
+    largest rate at which a state is left, by a Taylor series and repeated squares.
+
+    >>> np.allclose(transitions(np.array([[-20.0, 20.0], [50.0, -50.0]])), [[5 / 7, 2 / 7], [5 / 7, 2 / 7]])
+    True
+    """
+    part, squares = _part(rates)
+    out = power = np.exp(-part[1]) * np.eye(len(rates))
+    for n in range(1, TERMS):
+        power = power @ part[0] / n
+        out = out + power
+    for _ in range(squares):
+        out = out @ out
+    return out
+
+
+def transition_slopes(rates: Floats, by_transitions: Floats) -> Floats:
+    """(S, S) derivatives with respect to Q from those with respect to exp(Q): the derivative of the series and of the
+    squares, transposed.
+    """
+    part, squares = _part(rates)
+    change = by_transitions * 0.5**squares
+    step = part[0].T
+    out = power = np.exp(-part[1]) * np.eye(len(rates))
+    d_out = d_power = np.zeros_like(out)
+    for n in range(1, TERMS):
+        d_power = (d_power @ step + power @ change) / n
+        power = power @ step / n
+        out, d_out = out + power, d_out + d_power
+    for _ in range(squares):
+        out, d_out = out @ out, d_out @ out + out @ d_out
+    return d_out
+
+
+def _part(rates: Floats) -> tuple[tuple[Floats, float], int]:
+    """(Q + r) and r, both divided by 2^n so that r becomes less than a half; and n."""
+    most = float(-rates.diagonal().min())
+    squares = max(int(np.ceil(np.log2(2 * most))), 0) if 0 < most < np.inf else 0
+    scale = 0.5**squares
+    return ((rates + most * np.eye(len(rates))) * scale, most * scale), squares
+
+
 def stationary(generator: Floats) -> Floats:
-    """(C,) of a matrix of rates."""
-    system = np.vstack([generator.T, np.ones(len(generator))])
-    right = np.zeros(len(system))
-    right[-1] = 1.0
-    found = np.maximum(np.linalg.lstsq(system, right, rcond=None)[0], 0.0)
+    """(C,) of a matrix of rates: states are removed one by one, without any subtraction (Grassmann and others 1985).
+
+    >>> stationary(np.array([[-1.0, 1.0], [3.0, -3.0]])).tolist()
+    [0.75, 0.25]
+    """
+    flows = generator.copy()
+    size = len(flows)
+    for i in range(size - 1, 0, -1):
+        flows[:i, i] /= flows[i, :i].sum()
+        flows[:i, :i] += flows[:i, i, None] * flows[i, :i]
+    found = np.ones(size)
+    for i in range(1, size):
+        found[i] = found[:i] @ flows[:i, i]
     return np.asarray(found / found.sum())
 
 
