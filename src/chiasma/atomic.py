@@ -1,6 +1,6 @@
 """Atomic and durable writes: a file appears whole or not at all, also after a power cut.
 
-It is written under a temporary name of its own, synced to the disk (fsync), renamed, and then its directory is synced:
+It is written under a unique temporary name, synced to the disk (fsync), renamed, and then its directory is synced:
 without the first sync a power cut leaves an empty file under the right name, without the second the old one. Temporary
 names end in .partial and are never guessed or shared, so simultaneous writers do not meet and a link that somebody put
 there is not followed. They are locked while their writer lives: what a killed one leaves behind, the next one removes.
@@ -26,7 +26,7 @@ except ImportError:  # Windows
 
 _flock: Any = getattr(fcntl, "flock", None)
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
-# Seconds after which a temporary file is certainly nobody's, on file systems without locks.
+# Seconds after which a temporary file has certainly been abandoned, on file systems without locks.
 OLD = 3600.0
 # Some file systems cannot sync a directory, and say so with one of these.
 _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES, errno.EISDIR)
@@ -110,7 +110,7 @@ def partials(folder: Path, names: Iterable[str] | None = None) -> list[Path]:
 
 
 def tidy(*folders: Path) -> None:
-    """Remove the temporary files that killed writers left; those of writers that live are locked."""
+    """Remove temporary files of killed writers; files of running writers are locked."""
     remove(path for folder in folders for path in partials(folder) if _is_abandoned(path))
 
 

@@ -1,4 +1,4 @@
-"""Cancellation: what runs in the threads of a pool ends soon after the pool is told to stop, as by Ctrl-C or SIGTERM.
+"""Cancellation: threads of a pool end soon after the pool is asked to stop, for example by Ctrl-C or SIGTERM.
 
 A thread cannot be interrupted from outside. So long computations call `look` at least every second; it does nothing
 elsewhere, such as in the threads of chains, which end at the next draw instead.
@@ -15,7 +15,7 @@ _asked = threading.local()
 
 
 class Stopped(BaseException):
-    """Raised where a computation was told to stop; nobody waits for its result any more."""
+    """Raised in a computation that was asked to stop; its result is no longer needed."""
 
 
 def asked() -> tuple[threading.Event, ...]:

@@ -251,7 +251,7 @@ def _report(done: Cohort, voice: Voice) -> None:
     for outcome in done.failed[:SHOWN_FAILURES]:
         typer.echo(printable(f"{outcome.name} {_BECAME[outcome.status]}: {outcome.error}"), err=True)
     for name in done.strangers:
-        typer.echo(printable(f"samples/{name} is no sample of the sheet, and left out"), err=True)
+        typer.echo(printable(f"samples/{name} is not in the sheet and was left out"), err=True)
     more = len(done.failed) - SHOWN_FAILURES
     if more > 0:
         typer.echo(f"and {more:,} more failures in cohort.tsv", err=True)

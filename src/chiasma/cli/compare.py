@@ -37,7 +37,7 @@ def compare(
     """Compare models of one data file by their evidence: several settings files, or several numbers of rows.
 
     A model without priors has an exact evidence; others are sampled. Give priors that do not depend on the model.
-    The columns of the data file, and the settings of the sampler, are those of the first settings file.
+    The first settings file also names the columns of the data file and has the settings of the sampler.
     """
     from chiasma.io.settings import Settings
     from chiasma.sampling.comparison import compare as compare_models

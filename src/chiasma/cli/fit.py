@@ -27,12 +27,12 @@ OUT = Path("chiasma-run")
 
 
 def fit() -> None:
-    """Sample the hidden states behind a signal, and the parameters that are to be learned.
+    """Sample the hidden states behind a signal, and unknown parameters.
 
     The run goes to a directory: draws in run.zarr (written while sampling, so that an interrupted run can be resumed),
     report.html to read it all, states.tsv, segments.tsv, explanations.tsv, summary.json and figures, and parameters.tsv
-    where some are learned. With --tables-only there is no report.html and there are no figures.
-    Missing values are NA, NaN, . or empty.
+    if parameters are learned. --tables-only leaves out report.html and the figures. Missing values are NA, NaN, . or
+    empty.
     """
     # Only the name and the help of the command: FitCommand adds the options, and `_fit` does the work.
 

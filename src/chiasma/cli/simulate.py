@@ -104,7 +104,7 @@ def _simulate_tumour(
 def write_tumour(out: Path, *samples: Tumour) -> list[Path]:
     """The data as HATCHet's .bb, the copies of the clones as a table, and the rest of the truth as JSON.
 
-    samples : one, or those of one patient, which are named OUT_1, OUT_2, ...
+    samples : one, or several of one patient, which are named OUT_1, OUT_2, ...
     """
     import json
 

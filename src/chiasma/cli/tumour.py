@@ -26,7 +26,7 @@ SHOWN = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """How samples are solved, where the answer goes, and who is told."""
+    """How samples are solved, where the answer goes, and what is printed."""
 
     settings: TumourSettings
     out: Path
@@ -58,14 +58,14 @@ def tumour(
     one_patient: Annotated[
         bool,
         typer.Option(
-            "--one-patient", help="All samples are of one patient: they share their clones, and are solved together."
+            "--one-patient", help="All samples come from one patient: solve them together, with shared clones."
         ),
     ] = False,
     alleles: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Allele counts of heterozygous sites: GATK's .hets.tsv, AMBER, a VCF with AD. Of several files one "
-            "for each, in their order."
+            help="Allele counts at heterozygous sites: GATK's .hets.tsv, AMBER, a VCF with AD. For several files, one "
+            "each, in the same order."
         ),
     ] = None,
     sample: Annotated[
@@ -73,27 +73,31 @@ def tumour(
     ] = None,
     purity: Annotated[
         str | None,
-        typer.Option(help="Known purity, 0.6, or its bounds, 0.5-0.8; with --one-patient also of each: 0.9,0.4-0.6."),
+        typer.Option(help="Known purity, 0.6, or bounds, 0.5-0.8; with --one-patient one per sample: 0.9,0.4-0.6."),
     ] = None,
-    ploidy: Annotated[str | None, typer.Option(help="Bounds of the ploidy, 1.8-2.4; likewise.")] = None,
+    ploidy: Annotated[
+        str | None, typer.Option(help="Bounds of the ploidy, 1.8-2.4; with --one-patient one per sample.")
+    ] = None,
     clones: Annotated[
         str | None, typer.Option(help="Number of clones, 1, or bounds, 1-3. Default: 1-2; with --one-patient 1-3.")
     ] = None,
-    max_copies: Annotated[int, typer.Option(min=3, max=12, help="Copies with a state of their own.")] = 6,
-    female: Annotated[bool, typer.Option("--female", help="Use chromosome X, too: normal cells have two.")] = False,
+    max_copies: Annotated[int, typer.Option(min=3, max=12, help="Largest number of copies with a separate state.")] = 6,
+    female: Annotated[
+        bool, typer.Option("--female", help="Use chromosome X, too: normal cells have two copies.")
+    ] = False,
     gc: Annotated[Path | None, typer.Option(help="WIG with the GC content of the bins, to correct counts.")] = None,
     mappability: Annotated[Path | None, typer.Option(help="WIG with the mappability of the bins.")] = None,
     normal: Annotated[
         Path | None,
-        typer.Option(help="The same coverage or counts of a normal sample, by which the tumour's are divided."),
+        typer.Option(help="Coverage or counts of a normal sample; the tumour is divided by it."),
     ] = None,
-    assembly: Annotated[str | None, typer.Option(help="hg38 or hg19. Default: by the lengths of chromosomes.")] = None,
+    assembly: Annotated[str | None, typer.Option(help="hg38 or hg19. Default: from chromosome lengths.")] = None,
     region: Annotated[
         list[str] | None, typer.Option(help="Show the rivals of a region: 8:100-120Mb, 8q, 8q24. Can be repeated.")
     ] = None,
     response: Annotated[
         str | None,
-        typer.Option(help="How depth grows with copies: linear (sequencing) or array. Default: as the data say."),
+        typer.Option(help="How depth grows with copies: linear (sequencing) or array. Default: decided by the data."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory for tables and figures.")] = OUT,
     tables_only: Annotated[bool, typer.Option(TABLES_ONLY, help=TABLES_ONLY_TUMOUR)] = False,
@@ -104,16 +108,16 @@ def tumour(
 ) -> None:
     """Purity, ploidy, clones and copy numbers of a tumour: every plausible answer, with its probability.
 
-    Purity and ploidy that explain the depth (and the alleles, if there are any) are searched for, and ranked by their
-    exact evidence. Depth alone often cannot tell a genome from its double: both are then listed. The directory has
-    solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures. With --tables-only there
-    is no report.html and there are no figures.
+    Search for the purities and ploidies that explain the depth (and the alleles, if there are any), and rank them by
+    their exact evidence. Depth alone often cannot tell a genome from its double: both are then listed. The directory
+    has solutions.tsv, and for every solution that matters segments.tsv, SEG, BED, VCF and figures. --tables-only leaves
+    out report.html and the figures.
 
-    Of several clones the first one is called main: the others are told by where they differ from it. It need not be the
-    largest. Copies in the VCF are those of the largest clone.
+    The first of several clones is called main; subclones are described by their differences from it. Main need not be
+    the largest clone. The VCF has the copies of the largest clone.
 
-    Samples of one patient, in one file or in several, share their clones. With --one-patient they are solved together;
-    each has a purity, a ploidy and fractions of the clones of its own:
+    With --one-patient, samples of one patient, in one file or in several, are solved together: they share their clones,
+    and each has its own purity, ploidy and clone fractions:
 
     chiasma tumour primary.cnr relapse.cnr --one-patient --out answer
     """

@@ -156,7 +156,7 @@ def cohort(
     learn : parameters of the model to learn from each sample.
     tumour : solve each sample as `chiasma tumour` does; model and learn then have no meaning.
     seed : the seed of a sample is made of this one and of the sample's name, so results do not depend on workers, on
-        their number, or on other samples. Default: a fresh one, or that of the cohort which is resumed.
+        their number, or on other samples. Default: a fresh one, or the seed of the resumed cohort.
     workers : processes of the local cluster. Default: one per core, and no more than samples.
     resume : do what is missing or has failed in an earlier cohort in `out`, where there is one; samples may be added.
         A sample whose files are damaged is named, and left as it is.
@@ -165,7 +165,7 @@ def cohort(
     tables_only : leave out report.html and the figures of every sample, which take most of the time of a short run and
         most of the space; `chiasma show` writes them for a sample later. A cohort that is resumed goes on as it began.
     progress : show a bar on a terminal, or a line from time to time elsewhere.
-    note : is told what happens, a line at a time. Default: to stderr, with `progress`.
+    note : called with a line about what happens. Default: prints to stderr, with `progress`.
     settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0; those of tumours by the names of their
         options: clones="1", purity="0.3-0.9".
 
@@ -256,7 +256,7 @@ def begin_cohort(
         plan = plan.continued(stored)
     wanted = list(again)
     if wanted and stored is None:
-        raise InvalidInput(f"again takes samples of a cohort, and there is none in {directory.path}; drop it")
+        raise InvalidInput(f"again needs an existing cohort, and {directory.path} has none; drop it")
     plan = plan.with_again(wanted)
     _check_settings(plan)
     directory.create()
@@ -409,7 +409,7 @@ def check_cohort(out: str | Path) -> CohortCheck:
         problems += found
         n_files, n_bytes = n_files + n_read, n_bytes + size
     problems += [
-        f"{directory.samples / name} is no sample of the cohort; add its line to the sheet and resume, or move it away"
+        f"{directory.samples / name} is not in the sheet; add its line and resume, or move it away"
         for name in cohort.strangers
     ]
     if os.path.lexists(directory.merged) or directory.table.exists():

@@ -120,7 +120,7 @@ class Outcome:
         if found.status not in (DONE, FAILED):
             raise ValueError(f"it does not describe an outcome (status {found.status!r})")
         if found.name != name:
-            raise ValueError(f"it is that of the sample {found.name!r}")
+            raise ValueError(f"it belongs to the sample {found.name!r}")
         if found.mark != mark:
             raise ValueError("the data file or the settings of the sample were others when it was made")
         return found

@@ -115,7 +115,7 @@ class FitWorkflow(Workflow):
         if key not in known:
             raise InvalidInput(
                 f"{where}: there is no setting {key!r}; a column may be sample, path, {listed(known)}. Samples that "
-                "need rows or settings files of their own are cohorts of their own"
+                "need other rows or settings files belong in a separate cohort"
             )
 
     def value(self, key: str, given: Any) -> Any:

@@ -2,8 +2,8 @@
 
 A genome begins with one copy of either haplotype. Events hit a chromosome, an arm or a shorter stretch, and gain or
 lose a copy of one haplotype; a doubling multiplies all copies by two and more events follow. Subclones inherit the
-genome of the main clone and have events of their own. Nothing here knows the model that is fitted: lengths of events,
-levels of noise and counts have distributions of their own. Samples of one patient have the same clones in other
+genome of the main clone and have further events. The simulation is independent of the fitted model: lengths of events,
+levels of noise and counts have other distributions. Samples of one patient have the same clones in other
 fractions.
 """
 

@@ -173,7 +173,7 @@ def chain_parameters() -> dict[str, Parameter]:
 
 
 # What `estimates.left_out` takes in place of a default.
-ELSE_ESTIMATED = {"depth": "; estimated where several weights add up to 1"}
+ELSE_ESTIMATED = {"depth": "; estimated if several weights add up to 1"}
 
 
 def _of_parameter(key: str, users: Mapping[str, Parameter], all_users: int) -> Setting:
@@ -216,7 +216,7 @@ DATA = (
         "commas between.",
         value=Column,
     ),
-    Setting("data", "sample", "The one of several samples in the file.", value=Column),
+    Setting("data", "sample", "Use this sample if the file has several.", value=Column),
     Setting(
         "data", "gap_unit", "Distance that is one step of the chains. Default: the median distance.", float, value=float
     ),
@@ -240,7 +240,7 @@ def _model_settings() -> list[Setting]:
             "fixed-row",
             value=dict[str, int],
         ),
-        Setting("model", "drift", "Learn a smooth drift with so many knots, such as 60.", int, least=1, value=int),
+        Setting("model", "drift", "Learn a smooth drift with this many knots, such as 60.", int, least=1, value=int),
         Setting(
             "model",
             "hum",

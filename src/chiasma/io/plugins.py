@@ -31,7 +31,7 @@ def _load(file: str | Path) -> None:
     if path in _loaded:
         return
     if path.suffix != ".py" or not path.is_file():
-        raise InvalidInput(f"--plugin takes a Python file such as laplace.py, got {str(file)!r}; there is no such file")
+        raise InvalidInput(f"--plugin takes a Python file such as laplace.py, got {str(file)!r}, which does not exist")
     name = path.stem
     if name in sys.modules or name in sys.stdlib_module_names:
         raise InvalidInput(f"--plugin {file}: there is a module {name!r} already; rename the file")

@@ -381,7 +381,7 @@ def _check_fixed(fixed: Mapping[int, int], weights: Any) -> None:
             listed = ",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in weights)
             raise InvalidInput(
                 f"--fixed-row {row}={state}: there is no row {row}; rows count from 0, and {flag('weights')} gives "
-                f"rows 0..{n_rows - 1}. A baseline needs a weight of its own, W: {flag('weights')} {listed},W "
+                f"rows 0..{n_rows - 1}. A baseline needs an extra weight W: {flag('weights')} {listed},W "
                 f"--fixed-row {n_rows}=1"
             )
 

@@ -240,7 +240,7 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
             + (
                 f"if you trust it, raise the limit: chiasma --max-bytes N, or {MAX_BYTES}=N in the environment"
                 if most is None
-                else "this is no file of settings: give data as DATA"
+                else "this is not a settings file; give data as DATA"
             )
         )
     return content
@@ -272,7 +272,7 @@ class _Pipe:
                 self.begun = True
                 return part
             if time.monotonic() > deadline:
-                raise InvalidInput(f"{self.path} is a pipe, and nobody writes to it; give the file itself")
+                raise InvalidInput(f"nothing is written to the pipe {self.path}; give a file instead")
             time.sleep(0.02)
 
 
@@ -307,7 +307,7 @@ def read_lines(path: Path) -> list[str]:
             "compressed by something else than gzip",
         ) from error
     if (nul := text.find("\0")) >= 0:
-        raise _error(path, text.count("\n", 0, nul) + 1, "a byte 0 is no text; give a table, or an NPY file")
+        raise _error(path, text.count("\n", 0, nul) + 1, "null bytes are not text; give a table, or an NPY file")
     # Not str.splitlines, which takes characters such as U+2028 and form feeds for ends of lines as well.
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]

@@ -65,7 +65,7 @@ def signal_of(sheet: Sheet, columns: Columns, guess: bool = False) -> Signal:
     if columns.gap_unit is not None and columns.position is None:
         raise InvalidInput("a gap unit needs a position column; name it too, or drop the gap unit")
     if columns.position is not None and is_dated(sheet, clock := find_column(sheet, columns.position, "position")):
-        zone = "read as UTC where they name no time zone"
+        zone = "read as UTC unless they name a time zone"
         where = f"column {sheet.names[clock]!r}"
         if columns.end is not None:
             where = f"columns {sheet.names[clock]!r} and {sheet.names[find_column(sheet, columns.end, 'end')]!r}"

@@ -220,8 +220,8 @@ class Additive(Emission):
             raise InvalidInput(f"{name} must be {bound}, got {given}")
         if np.any(np.abs(given) > LARGEST) or (positive and np.any(given < 1 / LARGEST)):
             raise InvalidInput(
-                f"{name} must be in the range of {1 / LARGEST:g} to {LARGEST:g}, got {given}: its square is no number; "
-                "choose other units"
+                f"{name} must be in the range of {1 / LARGEST:g} to {LARGEST:g}, got {given}: its square "
+                "would overflow; choose other units"
             )
         return given
 

@@ -126,7 +126,7 @@ class RowChain(Learnable, ABC):
         """Number of states; None where any number will do."""
 
     def initial_distribution(self, n_states: int) -> Floats:
-        """(S,) probabilities of the states where a sequence starts."""
+        """(S,) probabilities of the states at the start of a sequence."""
         self._check_size(n_states)
         return self._stationary(n_states) if self.initial is None else self.initial.copy()
 
@@ -203,7 +203,7 @@ class Switch(RowChain):
     ----------
     enter : P(0 -> 1) from one column to the next.
     leave : P(1 -> 0).
-    initial : P(1) where a sequence starts. Default: the stationary probability, enter / (enter + leave).
+    initial : P(1) at the start of a sequence. Default: the stationary probability, enter / (enter + leave).
 
     Examples
     --------
@@ -215,7 +215,7 @@ class Switch(RowChain):
     arguments: ClassVar[Mapping[str, Argument]] = {
         "enter": Argument("P(0 to 1) from site to site.", required=True, default_prior=RARE),
         "leave": Argument("P(1 to 0).", required=True, default_prior=RARE),
-        "initial": Argument("P(1) where a sequence starts.", default_prior=EITHER),
+        "initial": Argument("P(1) at the start of a sequence.", default_prior=EITHER),
     }
 
     def __init__(
@@ -266,7 +266,7 @@ class Sticky(RowChain):
     ----------
     renew : P(the state is drawn anew) from one column to the next; the same state may come again.
     probabilities : (S,) of the states in such a draw. Default: all equal.
-    initial : (S,) probabilities where a sequence starts. Default: `probabilities`, which is stationary.
+    initial : (S,) probabilities at the start of a sequence. Default: `probabilities`, which is stationary.
 
     Examples
     --------
@@ -279,7 +279,7 @@ class Sticky(RowChain):
     arguments: ClassVar[Mapping[str, Argument]] = {
         "renew": Argument("P(the state is drawn anew) from site to site.", required=True, default_prior=RARE),
         "probabilities": Argument("of the states in such a draw.", takes="list"),
-        "initial": Argument("probabilities of the states where a sequence starts.", takes="list"),
+        "initial": Argument("probabilities of the states at the start of a sequence.", takes="list"),
     }
 
     def __init__(
@@ -322,7 +322,7 @@ class Markov(RowChain):
     Parameters
     ----------
     transition : (S, S) P(row -> column) from one column to the next.
-    initial : (S,) probabilities where a sequence starts. Default: the stationary distribution.
+    initial : (S,) probabilities at the start of a sequence. Default: the stationary distribution.
     rates : (S, S) rates per unit of distance, in place of `transition`: rows add up to 0. They serve gaps of any
         length; a matrix serves whole ones, and others where its principal logarithm consists of rates.
 
@@ -335,7 +335,7 @@ class Markov(RowChain):
 
     arguments: ClassVar[Mapping[str, Argument]] = {
         "transition": Argument("matrix of the probabilities from state to state.", takes="list"),
-        "initial": Argument("probabilities of the states where a sequence starts.", takes="list"),
+        "initial": Argument("probabilities of the states at the start of a sequence.", takes="list"),
         "rates": Argument("matrix of rates per unit of distance, in place of transition.", takes="list"),
     }
 
@@ -546,7 +546,7 @@ class Switches(Learnable):
     ----------
     enter : P(0 -> 1) from one column to the next.
     leave : P(1 -> 0).
-    initial : P(1) where a sequence starts. Default: the stationary probability, enter / (enter + leave).
+    initial : P(1) at the start of a sequence. Default: the stationary probability, enter / (enter + leave).
 
     Examples
     --------
@@ -564,7 +564,7 @@ class Switches(Learnable):
         ),
         "leave": Argument("P(1 to 0).", same_as="enter", takes="numbers", default_prior=RARE),
         "initial": Argument(
-            "P(1) where a sequence starts. Default: stationary.", takes="numbers", default_prior=EITHER
+            "P(1) at the start of a sequence. Default: stationary.", takes="numbers", default_prior=EITHER
         ),
     }
 

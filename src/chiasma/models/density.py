@@ -93,7 +93,7 @@ class Density:
         if not isinstance(vectorised, bool | np.bool_):
             raise InvalidInput(f"vectorised must be True or False, got {shown(vectorised)}")
         if gradient is not None and log_prior is not None and prior_gradient is None:
-            raise InvalidInput("gradient is that of log_density alone; give that of log_prior, too: prior_gradient=...")
+            raise InvalidInput("gradient covers log_density only; give that of log_prior, too: prior_gradient=...")
         self.size = _whole("size", size)
         self.init = init
         self.update = update

@@ -39,7 +39,7 @@ _FARTHEST = 60.0
 DEPTH = Argument("signal of a level of 1.", default_prior=NORMAL)
 COUNTS_DEPTH = replace(DEPTH, default_prior=NARROW_LOG_NORMAL)  # above 0
 SD = Argument("standard deviation of the noise; of student-t its width, which is smaller.", required=True)
-BACKGROUND = Argument("mean where no row is on.")
+BACKGROUND = Argument("mean if no row is on.")
 
 
 class NormalNoise(Additive):
@@ -814,7 +814,7 @@ def register_emission(name: str, emission: type[Additive]) -> None:
     """Make an emission of your own known by a name, as "gaussian" is.
 
     Settings files, `chiasma fit --emission NAME`, its options and help, --learn, and runs that are opened again then
-    find it. A command is a process of its own: write class and call in a file, and give that file to
+    find it. A command is a separate process: write class and call in a file, and give that file to
     `chiasma --plugin FILE.py`.
 
     Parameters

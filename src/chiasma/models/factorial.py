@@ -84,7 +84,7 @@ class FactorialHMM:
             )
         if isinstance(rows, Switches):
             if not emission.n_rows:
-                raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, where rows have no values")
+                raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, if rows have no values")
             self.rows: Rows = SwitchRows(rows, emission.n_rows)
             self.rows.fixed = _fixed(fixed, self.rows)
             self.emission: Emission = emission

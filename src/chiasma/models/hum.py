@@ -26,7 +26,7 @@ class Mains(NamedTuple):
 
 
 def find_mains(data: Observations) -> Mains:
-    """The line of 50 or 60 Hz that stands out more, and its harmonics.
+    """The stronger of the lines at 50 and 60 Hz, and its harmonics.
 
     >>> t = np.arange(20_000) * 1e-4
     >>> y = np.random.default_rng(1).normal(size=20_000) + 0.5 * np.sin(2 * np.pi * 50 * t)

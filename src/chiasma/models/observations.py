@@ -186,13 +186,13 @@ def _known(known: Any, n_columns: int) -> dict[int | str, Integers]:
         if given.shape != (n_columns,):
             raise InvalidInput(
                 f"known states of row {row!r} must have one state per column, ({n_columns},), got {given.shape}; "
-                "-1 stands for a state that is not known"
+                "-1 means not known"
             )
         whole = np.where(np.isnan(given), -1.0, given)
         bad = (whole < -1) | (whole != np.floor(whole)) | (whole > MOST_STATE)
         if bad.any():
             raise InvalidInput(
-                f"known states of row {row!r} must be 0, 1, 2, ..., or -1 where the state is not known, got "
+                f"known states of row {row!r} must be 0, 1, 2, ..., or -1 if the state is not known, got "
                 f"{whole[bad][0]:g} at column {int(np.argmax(bad))}"
             )
         if np.any(whole >= 0):
@@ -238,6 +238,6 @@ def _gaps(gaps: npt.ArrayLike, n_columns: int) -> Floats:
         site = int(np.argmax(bad))
         raise InvalidInput(
             f"gaps must be finite and positive, got {given[site]} between columns {site} and {site + 1}; "
-            "merge columns at one position, and put a start where the distance is unknown"
+            "merge columns at one position, and put a start at every unknown distance"
         )
     return given

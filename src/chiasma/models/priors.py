@@ -612,7 +612,7 @@ def mixed(name: str, given: Any) -> Any:
         if isinstance(part, Prior):
             if part.shape != () or part.shared_as is not None:
                 raise InvalidInput(
-                    f"a prior in the list of {name} is that of one number and is not shared, got {part}; share a "
+                    f"a prior in the list of {name} must be for one number and not shared, got {part}; share a "
                     "prior of the whole list"
                 )
         elif as_floats(name, part).shape != () or not np.isfinite(as_floats(name, part)):

@@ -41,7 +41,7 @@ class Row(Learnable):
         chromosome. (S, D) where the level has D channels: [[1, 1], [2, 0]] for (major, minor) copies.
     chain : its Markov chain, ch.Switch (two states), ch.Sticky or ch.Markov. A fixed row needs none.
     name : for tables, figures and messages; default: row_0, row_1, ...
-    copies : so many rows of this kind; they are named NAME_1, NAME_2, ...
+    copies : number of identical rows; they are named NAME_1, NAME_2, ...
     fixed : the state at which the row is held. A fixed row costs no state space.
     weight : a factor of all its values: the size of one step where values are 0, 1, 2, ...
     spread : (S,) standard deviation of the noise that each state adds to that of the emission; numbers or priors. The
@@ -252,7 +252,7 @@ class Rows:
             elif row.copies > 1 and row.learned:
                 raise InvalidInput(
                     f"{self.names[numbers[0]]!r} is one of {row.copies} copies with learned parameters; to fix one of "
-                    "them, write it as a row of its own"
+                    "them, write it as a separate row"
                 )
             else:
                 rows += [row.held(self.names[k], fixed.get(k, row.fixed)) for k in numbers]

@@ -74,7 +74,7 @@ def fit_file(
     progress : show the display of `chiasma.sample`.
     read : reads the data file; `chiasma.tumour.signals.read_any` knows more formats.
     begun : is called once the file and the settings have proved sound.
-    note, detail : are told what happens, a line at a time; detail: what took long in the report.
+    note, detail : called with a line about what happens; detail: what took long in the report.
     """
     settings = settings.merged(output={"tables_only": True} if tables_only else {})
     tables_only = settings.tables_only()

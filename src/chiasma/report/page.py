@@ -74,7 +74,7 @@ def judged(
 
 
 def digest_of(file: Path) -> str:
-    """The SHA-256 of a file, by which a reader can tell whether theirs is the same; a word where there is no file."""
+    """The SHA-256 of a file, by which readers can check their copy; a word if there is no file."""
     try:
         with file.open("rb") as content:
             return file_digest(content, "sha256").hexdigest()
@@ -88,7 +88,7 @@ def digest_of(file: Path) -> str:
 def render(template: str | Path, /, *, evaluates: bool = False, pictures_beside: bool = False, **context: Any) -> str:
     """A page as text. template: a name among the templates of this package, or the path of another one.
 
-    evaluates : its scripts compile others, as those of Bokeh do. pictures_beside : it shows pictures of its folder.
+    evaluates : its scripts compile others, as Bokeh does. pictures_beside : it shows pictures of its folder.
     """
     folder = template.parent if isinstance(template, Path) else TEMPLATES
     name = template.name if isinstance(template, Path) else template

@@ -184,8 +184,8 @@ def write_report(
     """Write all files of the report.
 
     about : first entries of summary.json, before the summary; ready for JSON. Its "settings", "repeat", "resume" and
-    "name" are for the page; "draws_wanted" says whether the run is complete. say : is told what was written, and how
-    long it took. tables_only : leave out the page and the figures, which take most of the time and space.
+    "name" are for the page; "draws_wanted" says whether the run is complete. say : called with what was written, and
+    how long it took. tables_only : leave out the page and the figures, which take most of the time and space.
     """
     clock = Clock(say)
     atomic.tidy(run, run / "figures", run / "figures" / "diagnostics")
@@ -219,7 +219,7 @@ def write_report(
         write_figures(found, run / "figures")
         clock.lap("figures")
     elif (run / PAGE).exists():
-        say(f"{PAGE} and figures/ are those of an earlier report, and may show fewer draws")
+        say(f"{PAGE} and figures/ come from an earlier report and may show fewer draws")
     clock.tell()
     return Report(
         summary=found.summary,

@@ -32,7 +32,7 @@ class RunDirectory:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Nobody else writes this run meanwhile; raises StoreError if somebody does."""
+        """Hold the lock of the run; raises StoreError if another process writes it."""
         is_new = not self.path.exists()
         with self._clear_errors():
             make_directory(self.path)
@@ -60,7 +60,7 @@ class RunDirectory:
             self.keep_data(signal)
 
     def _check_same_data(self, signal: Signal, source: Path) -> None:
-        """Raise StoreError for other data than those of the run: the store would only say that digests differ."""
+        """Raise StoreError for other data than the run's: the store would only say that digests differ."""
         from chiasma.results.provenance import describe_data
         from chiasma.storage.opening import stored_digests
 
@@ -131,7 +131,7 @@ class RunDirectory:
         from chiasma.storage.opening import stored_goal
 
         if not self.settings_file.exists():
-            raise InvalidInput(f"there is no run in {self.path} to resume; drop --resume to start one")
+            raise InvalidInput(f"{self.path} has no run to resume; drop --resume to start one")
         settings = Settings.read(self.settings_file)
         draws = settings.sections["sampler"].get("draws")
         # A run that was killed while it was extended has more draws to come than its settings say.

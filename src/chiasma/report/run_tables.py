@@ -30,21 +30,21 @@ from chiasma.types import Floats, Integers
 SCHEMA = "datapackage.json"
 
 # Phrases of the descriptions.
-SIGNAL = "the expected signal, in the units of the data; of channel 0 where there are several."
+SIGNAL = "the expected signal, in the units of the data; of channel 0 if there are several."
 GIVES = "Signal that the state is expected to give"
 MEAN = "mean over the sites with data"
-ROWS_ON = "Names of the rows that are on, with ; between (ROW=STATE where a row has more than two states), or none."
-ARRANGEMENTS = "Columns that the state stands for: more than 1 where rows are equal and can be exchanged."
+ROWS_ON = "Names of the rows that are on, with ; between (ROW=STATE if a row has more than two states), or none."
+ARRANGEMENTS = "Number of states that this one represents: more than 1 if identical rows can be exchanged."
 END = (
-    "End of the last site, as in the data file; otherwise its position and the usual distance between sites, or the "
+    "End of the last site, as in the data file. Without ends in the file: its position plus the usual distance, or the "
     "position of the next site."
 )
-# Added to both ends where positions were time stamps.
+# Added to both ends if positions were time stamps.
 SECONDS = " In seconds since 1970, UTC."
-TIME = "as a date and time in ISO 8601; only where positions are time stamps."
+TIME = "as a date and time in ISO 8601; only if positions are time stamps."
 GAP = (
     "Longest stretch of the segment without data, from the end of one site to the beginning of another, in the units "
-    "of the positions (seconds for time stamps); 0 where sites follow each other."
+    "of the positions (seconds for time stamps); 0 if sites follow each other."
 )
 
 
@@ -133,7 +133,7 @@ def _probability_columns(posterior: Posterior) -> list[Column]:
         if posterior.layout.sizes[k] == 2:
             columns.append(real(f"p_{name}", "Posterior probability that the row is on.", marginals[k], "p_ROW"))
             continue
-        text = "Posterior probability that the row is in this state; what is missing to 1 is state 0."
+        text = "Posterior probability that the row is in this state; the remainder is the probability of state 0."
         for state, own in enumerate(posterior.probabilities(k).values[1:], start=1):
             columns.append(real(f"p_{name}={state}", text, own, "p_ROW=STATE"))
     return columns
@@ -141,7 +141,7 @@ def _probability_columns(posterior: Posterior) -> list[Column]:
 
 def _count_columns(posterior: Posterior) -> list[Column]:
     """How many of several equal rows are on, which the columns of single rows do not say."""
-    text = "Posterior probability that so many of several equal rows are on; what is missing to 1 is that none is."
+    text = "Posterior probability that this many identical rows are on; the remainder is the probability of none."
     columns = []
     for group in posterior.merging.groups:
         name = name_of_group(posterior, group)
@@ -165,7 +165,7 @@ def segment_columns(posterior: Posterior, signal: Signal, regions: Sequence[Regi
         label("state", "Most probable state: s and one digit per row.", [one.name for one in segments]),
         label("rows_on", ROWS_ON, [_on(posterior, one) for one in segments]),
         real("probability", f"Posterior probability of the state, {MEAN}.", [one.probability for one in segments]),
-        real("least_probability", "The least of these probabilities.", [one.minimum for one in segments]),
+        real("least_probability", "The smallest of these probabilities.", [one.minimum for one in segments]),
         real("expected_wrong_sites", "Sites with data that are expected to be in another state.",
              [one.doubt for one in segments]),
     ]  # fmt: skip

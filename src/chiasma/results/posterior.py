@@ -320,7 +320,7 @@ class Posterior:
     def levels(self) -> xr.DataArray:
         """Sum over rows of weight times value of the state, in every draw.
 
-        Learned weights are those of each draw. The result is lazy if the draws are, or if it would be large.
+        Each draw has its own learned weights. The result is lazy if the draws are, or if it would be large.
 
         Returns
         -------

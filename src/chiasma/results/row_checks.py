@@ -98,7 +98,7 @@ def mode_findings(apart: Apart | None, layout: Layout, remedies: Sequence[Remedy
 
 # The data hardly say when a row is on where they explain less than this share of the variance of its state.
 LEAST_KNOWN = 0.2
-# All of some equal rows are on where this has at least the given probability on average over so many sites: a single
+# All of some equal rows are on if this has at least the given probability on average over so many sites: a single
 # site may be an outlier.
 SERIOUS, FEWEST_SITES = 0.05, 3
 

@@ -249,7 +249,7 @@ def check_evidence(plan: Plan, evidence: Any, proper_prior: bool = True) -> None
     if evidence and not proper_prior:
         raise InvalidInput(
             "evidence=True needs a log_prior: without one the prior of the Density is flat over the real numbers, "
-            "which is no distribution, and the evidence means nothing; give ch.Density a log_prior"
+            "which is not a distribution, so the evidence is meaningless; give ch.Density a log_prior"
         )
     if evidence and not (plan.is_exact or isinstance(plan.update, Collapsed) or plan.ladder.betas[0] == 0):
         raise InvalidInput(

@@ -109,7 +109,7 @@ def sample(
     resume : continue the run in `store` up to `draws`, as if it had never stopped; starts a new run if there is none.
     durable : sync every write to the disk, so that a power cut loses no more than a kill; False: for scratch stores.
     progress : show what was chosen and how far the run is: bars on a terminal, a line now and then elsewhere.
-    client : a dask.distributed.Client on whose workers the chains run. Draws are those of threads, bit for bit on the
+    client : a dask.distributed.Client whose workers run the chains. Draws equal those of threads, bit for bit on the
         same kind of processor; a worker that is lost costs some seconds. This process writes `store`.
 
     Returns

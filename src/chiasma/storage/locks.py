@@ -1,6 +1,6 @@
 """One writer: an advisory lock beside a store, STORE.lock, held while a run is written. Readers need none.
 
-The system releases the lock of a process that ends, however it ends, so what a killed one leaves behind stops nobody.
+The system releases the lock of a process however it ends, so the lock file of a killed process blocks nothing.
 The file names its owner, for the message, and for file systems that cannot lock.
 """
 

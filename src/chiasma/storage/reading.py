@@ -194,7 +194,7 @@ def only_store_errors(path: Path) -> Iterator[None]:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The header of a store; raises StoreError if the path is no store, is damaged, or is of another format."""
+    """The header of a store; raises StoreError if the path is not a store, is damaged, or has another format."""
     file = path / "zarr.json"
     if not file.exists():
         raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
@@ -285,7 +285,7 @@ def _checked_checkpoint(
 ) -> dict[str, npt.NDArray[Any]]:
     """Raise ValueError or KeyError where a part is missing or has another shape than the run needs."""
     if int(found["n_draws"]) != n_draws:
-        raise ValueError(f"it is that of draw {found['n_draws']}, not {n_draws}")
+        raise ValueError(f"it belongs to draw {found['n_draws']}, not {n_draws}")
     shapes = {
         "states": (layout.n_replicas, layout.n_sites),
         "betas": (layout.n_replicas,),

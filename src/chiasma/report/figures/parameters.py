@@ -29,7 +29,7 @@ def plot_parameters(posterior: Posterior, names: Sequence[str] | None = None, *,
     """Posterior of every learned value as a histogram, chains as lines, and its prior as a dashed curve.
 
     The bar under a histogram spans 5% to 95%, its dot is the mean. Exchangeable rows are sorted by weight (label
-    switching); their priors are those of the sorted weights.
+    switching); their priors are the priors of sorted weights.
 
     Parameters
     ----------

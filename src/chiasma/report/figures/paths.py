@@ -74,7 +74,7 @@ def plot_level(
     Parameters
     ----------
     posterior : Posterior of a FactorialHMM with an additive emission.
-    ax : matplotlib axes to draw on; default: those of a new figure.
+    ax : matplotlib axes to draw on; default: a new figure.
     start, stop : int, draw sites start..stop-1; default: all.
     channel : int, which of several channels.
     labels : names of chromosomes and positions, as ch.plots.Labels.
@@ -156,7 +156,7 @@ def plot_row(
     ----------
     posterior : Posterior.
     row : int, number of the row; omit it for a posterior over plain vectors.
-    ax : matplotlib axes to draw on; default: those of a new figure.
+    ax : matplotlib axes to draw on; default: a new figure.
     chain : int.
     draws : slice of the draws, such as slice(0, 100).
     start, stop : int, draw sites start..stop-1; default: all.
@@ -223,7 +223,7 @@ def plot_marginals(
     ----------
     posterior : Posterior of a FactorialHMM.
     fig : matplotlib figure or subfigure to draw on; default: a new figure.
-    exact : (K, T) exact probabilities, such as those of ch.exact.marginals, drawn over it.
+    exact : (K, T) exact probabilities, such as from ch.exact.marginals, drawn over it.
     labels : names of chromosomes and positions, as ch.plots.Labels.
 
     Returns
@@ -328,7 +328,7 @@ def plot_states(
     Parameters
     ----------
     posterior : Posterior of a FactorialHMM.
-    ax : matplotlib axes to draw on; default: those of a new figure.
+    ax : matplotlib axes to draw on; default: a new figure.
     start, stop : int, draw sites start..stop-1; default: all.
     labels : names of chromosomes and positions, as ch.plots.Labels.
 

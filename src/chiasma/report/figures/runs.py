@@ -47,14 +47,14 @@ def plot_log_joint(
     ax: Axes | None = None,
     exact_band: tuple[float, float, float] | None = None,
 ) -> Axes:
-    """Traces of the log joint density: one per chain, or those of several named posteriors.
+    """Traces of the log joint density: one per chain, or of several named posteriors.
 
     A long trace is drawn faintly, with the means of blocks of draws over it.
 
     Parameters
     ----------
     posteriors : a Posterior, or several by name.
-    ax : matplotlib axes to draw on; default: those of a new figure.
+    ax : matplotlib axes to draw on; default: a new figure.
     exact_band : mean, low and high of the exact posterior, drawn as a line in a band.
 
     Returns
@@ -112,7 +112,7 @@ def plot_hamming(
     Parameters
     ----------
     posteriors : a Posterior, or several by name.
-    ax : matplotlib axes to draw on; default: those of a new figure.
+    ax : matplotlib axes to draw on; default: a new figure.
     lags : numbers of draws between the two that are compared.
 
     Returns
@@ -166,7 +166,7 @@ def plot_jumps(curves: Mapping[str, npt.ArrayLike], *, ax: Axes | None = None) -
     Parameters
     ----------
     curves : arrays (runs, iterations) by name, such as the `jumps` of ch.diagnostics.mode_jumps.
-    ax : matplotlib axes to draw on; default: those of a new figure.
+    ax : matplotlib axes to draw on; default: a new figure.
 
     Returns
     -------
