@@ -290,7 +290,7 @@ def test_decimals__in_prose_are_settings_or_held_by_a_test():
         "README.md": 6,  # test_speed_table; 3.11 is Python, the others are in the example
         "docs/cohort-slurm.md": 2,  # test_cost_of_cohorts
         "docs/examples/demonstration.md": 6,  # test_quick_start
-        "docs/examples/tumour.md": 2,  # test_tumour_page; the rest: limits of the code, or numbers that the page sets
+        "docs/examples/tumour.md": 2,  # test_tumour_page, and the published ploidy
         "docs/how-to/command-line.md": 1,
         "docs/how-to/convergence.md": 6,  # three of them: test_page__has_the_limits_of_the_ladder
         "docs/how-to/faq.md": 3,  # weights of an example
