@@ -213,7 +213,7 @@ def test_guess__dates_are_times(write):
     assert signal.data.gaps.tolist() == pytest.approx([2 / 3, 4 / 3])
     assert signal.position.tolist() == [1370044800, 1370044860, 1370044980]
     told = (
-        "dates and times in column 'Time' become seconds since 1970, read as UTC where they name no time zone; "
+        "dates and times in column 'Time' become seconds since 1970, read as UTC unless they name a time zone; "
         "--region of chiasma show takes dates and times"
     )
     assert signal.notes[-1] == told

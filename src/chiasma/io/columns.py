@@ -266,7 +266,7 @@ def ends_of(
     if clock is None or position is None:
         raise table.error(
             first,
-            f"{what} holds dates and times, {text!r}, but there is no position column; name it, or leave out the end",
+            f"{what} holds dates and times, {text!r}, and there is no position column; name it, or leave out the end",
         )
     start = table.names[clock]
     if not stamped or zone is None:
