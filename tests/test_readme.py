@@ -88,7 +88,8 @@ def test_commands__exist(name):
             case ["chiasma", option] | ["chiasma", "--plugin" as option, _] if option.startswith("-"):
                 assert option in {name for parameter in typer.main.get_command(app).params for name in parameter.opts}
             case ["chiasma", "--plugin", _, subcommand, *words] | ["chiasma", subcommand, *words]:
-                options = {"--help", "--help-all"} | {option for parameter in known[subcommand].params for option in parameter.opts}
+                options = {option for parameter in known[subcommand].params for option in parameter.opts}
+                options |= {"--help", "--help-all"}
                 assert {word for word in words if word.startswith("-")} <= options
             case [python, script, *_] if python.endswith("python") and not script.startswith("-"):
                 assert (ROOT / script).is_file()
