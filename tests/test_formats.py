@@ -101,6 +101,7 @@ def test_hatchet__samples_with_allele_counts(write):
 def test_gatk__ratios_with_allelic_counts(write):
     ratios = "@SQ\tSN:1\tLN:1000\nCONTIG\tSTART\tEND\tLOG2_COPY_RATIO\n1\t1\t100\t0\n1\t101\t200\t1\n"
     (bins,), (sites,) = read_bins(write(ratios)), read_bins(write(HETS, "b.hets.tsv"))
+    assert (bins.lacking, sites.lacking) == ("", pileups.NO_NORMAL)
     assert (bins.kind, sites.kind, sites.sample) == ("GATK copy ratios", "GATK allelic counts", "patient 7")
     assert bins.start.tolist() == [0, 100]  # files of GATK count from 1
     assert bins.lengths == {"1": 1000}
@@ -526,6 +527,8 @@ def test_files_of_r__are_refused_with_the_line_that_exports_them(write, name, ex
     assert name in str(refusal.value)
     with pytest.raises(InvalidInput, match="only R reads"):
         read_any(write(gzip.compress(b"RDX3\nX\n"), "a.gz"))
+    with pytest.raises(InvalidInput, match="only R reads"):
+        read_bins(write(b"RDX3\nX\n", "a.tsv"))
 
 
 # ---- Tracks that are at hand -----------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ from chiasma.tumour.model import CopyColumns, DepthNoise, TumourParameters, log_
 from chiasma.tumour.noise import allele_table, nodes, reference
 from chiasma.tumour.page import comparison, write_pages
 from chiasma.tumour.pieces import TumourData, refined
+from chiasma.tumour.pileups import NO_NORMAL
 from chiasma.tumour.samples import read_samples
 from chiasma.tumour.search import surveyed, with_measured_alleles
 from chiasma.tumour.segments import expected_depth, segments
@@ -503,7 +504,11 @@ def test_solve__a_flat_profile_says_so(tmp_path, light_pictures):
 
 def test_findings__the_first_says_what_the_depth_lacks():
     found = answer()
-    for lacking, code in ((RAW_COUNTS, "raw-counts"), (NO_REFERENCE, "no-reference")):
+    for lacking, code in (
+        (RAW_COUNTS, "raw-counts"),
+        (NO_REFERENCE, "no-reference"),
+        (NO_NORMAL, "sites-alone"),
+    ):
         raw = replace(found, data=replace(found.data, bins=replace(found.bins, lacking=lacking)))
         assert solution_entries(raw)[0]["findings"][0].code == code
         assert code not in {one.code for one in solution_entries(found)[0]["findings"]}

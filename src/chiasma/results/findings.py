@@ -151,6 +151,9 @@ CODES = {
         "tumour", "Raw counts are not corrected for GC content, whose waves look like copy numbers."
     ),
     "no-reference": Code("tumour", "Coverage has no reference, and targets differ more than copy numbers do."),
+    "sites-alone": Code(
+        "tumour", "Depth comes from the sites of a tumour without its normal, where it is uneven."
+    ),
     "amplified": Code("tumour", "{share:.1%} of the bins lie above the highest level."),
     "between-levels": Code(
         "tumour",

@@ -25,6 +25,7 @@ from chiasma.results.findings import Finding, Severity, Use
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.landscape import MOST_CLONES
 from chiasma.tumour.pieces import TumourData
+from chiasma.tumour.pileups import NO_NORMAL
 from chiasma.tumour.polish import Explanation
 from chiasma.tumour.segments import clone_names, clone_states, expected_depth
 from chiasma.tumour.solutions import MOST_TEMPERED, Answer
@@ -177,6 +178,8 @@ def uncorrected(bins: Bins) -> Finding:
     """Depth that lacks a correction (`Bins.lacking`)."""
     if bins.lacking == RAW_COUNTS:
         return Finding("raw-counts", "limited", {}, (Use("gc", "...", "--gc FILE"),))
+    if bins.lacking == NO_NORMAL:
+        return Finding("sites-alone", "limited", {}, (Use("alleles", "...", "BINS --alleles FILE"),))
     return Finding("no-reference", "limited", {}, (Use("normal", "...", "--normal FILE"),))
 
 

@@ -32,7 +32,15 @@ from chiasma.errors import InvalidInput
 from chiasma.io.columns import CHROMOSOME_NAMES, END_NAMES, START_NAMES, column_called, plain_name
 from chiasma.io.sheets import Sheet, as_sheet, listed, read_lines, read_sheet
 from chiasma.tumour.bins import Alleles, Bins
-from chiasma.tumour.pileups import amber_bins, facets_bins, is_vcf, seqz_bins, vcf_bins, without_reference_bias
+from chiasma.tumour.pileups import (
+    NO_NORMAL,
+    amber_bins,
+    facets_bins,
+    is_vcf,
+    seqz_bins,
+    vcf_bins,
+    without_reference_bias,
+)
 from chiasma.tumour.places import (
     SAMPLE_NAMES,
     Roles,
@@ -311,11 +319,12 @@ def read_bins(path: Path | str, sample: str | None = None) -> list[Bins]:
 
 def refuse_r_data(path: Path) -> None:
     """Raise InvalidInput for a file that R saved, with the line of R that exports it."""
-    start = b""
+    starts = []
     if path.is_file():  # what is read of a pipe has gone
-        with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
-            start = file.read(4)
-    if not path.name.lower().endswith(R_SUFFIXES) and not start.startswith(R_MAGIC):
+        for opened in (gzip.open, open):
+            with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:
+                starts.append(file.read(4))
+    if not path.name.lower().endswith(R_SUFFIXES) and not any(start.startswith(R_MAGIC) for start in starts):
         return
     if path.name.lower().endswith(".rds"):
         export = f'write.table(readRDS("{path.name}"), "{path.stem}.tsv", sep="\\t", quote=FALSE, row.names=FALSE)'
@@ -389,7 +398,9 @@ def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str, wanted: st
     depths = {label or name: _linear(sheet, column, known) for label, column in columns.items()}
     if not depths and alleles is not None and alleles.a is not None and alleles.b is not None:
         depths = {name: _depth_of_counts(alleles.a + alleles.b)}
-    counts = any(_counts(sheet, column) for column in columns.values())
+    lacking = RAW_COUNTS if any(_counts(sheet, column) for column in columns.values()) else ""
+    if not columns and roles.end is None:
+        lacking = NO_NORMAL
     found = [
         Bins(
             sample=label,
@@ -404,7 +415,7 @@ def _one_sample(sheet: Sheet, known: Format, roles: Roles, name: str, wanted: st
             segments=known.segments,
             lengths=stated_lengths(sheet.comments),
             notes=(*notes, note),
-            lacking=known.lacking or (RAW_COUNTS if counts else ""),
+            lacking=known.lacking or lacking,
         )
         for label, (depth, note) in depths.items()
     ]
