@@ -138,6 +138,17 @@ def test_signal__before_and_after_a_command_is_no_traceback(body, code):
     assert (ended.returncode, ended.stderr) == (code, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("word", ["--version", "--help"])
+def test_main__into_a_full_disk_is_no_traceback(word):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "chiasma", word], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.stderr == "error: No space left on device\n"
+    assert ended.returncode == 2
+
+
 def test_signal__that_is_ignored_stays_ignored():
     """As under nohup."""
     program = (
@@ -284,6 +295,23 @@ def test_show__names_damaged_data(how, data, tmp_path, no_report):
     assert done.exit_code == 2, done.output
     assert "data.npz" in done.output
     assert "restore it from a backup" in done.output.replace("\n", " ")
+
+
+def test_show__names_settings_that_were_changed_or_are_missing(data, tmp_path, no_report):
+    """Before, the report of a run printed whatever settings.toml said by then."""
+    out = tmp_path / "run"
+    assert fit(data, out).exit_code == 0
+    settings = (out / "settings.toml").read_text()
+    assert call("show", out).exit_code == 0
+    for old, new, what in (("sd = 0.5", "sd = 0.25", "model.parameters.sd"), ("seed = 1", "seed = 2", "seed is 1")):
+        assert old in settings
+        (out / "settings.toml").write_text(settings.replace(old, new))
+        for options in ((), ("--check",)):
+            done = call("show", out, *options)
+            assert done.exit_code == 2
+            assert what in done.output
+    (out / "settings.toml").unlink()
+    assert "settings.toml is missing" in fit(data, out, "--resume").output
 
 
 # ---- Hostile names and places ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from chiasma.cli.demo import demo
 from chiasma.cli.examples import OVERVIEW, examples
 from chiasma.cli.fit import FitCommand, fit
 from chiasma.cli.help import Command
-from chiasma.cli.mistakes import Commands
+from chiasma.cli.mistakes import MISTAKE, Commands, printable
 from chiasma.cli.show import show
 from chiasma.cli.signals import INTERRUPTED, exit_code, leave, listen
 from chiasma.cli.simulate import simulate
@@ -50,6 +51,10 @@ def main() -> None:
     try:
         listen()
         app()
+    except OSError as error:  # stdout is full, or a library cannot be loaded
+        with suppress(OSError):
+            typer.echo(f"error: {printable(error.strerror or str(error))}", err=True)
+        raise SystemExit(MISTAKE) from None
     except KeyboardInterrupt:  # before a command began
         raise SystemExit(exit_code()) from None
     except SystemExit as end:

@@ -43,7 +43,8 @@ class Commands(TyperGroup):
                 raise stop(f"error: {error.strerror}; {again}", MISTAKE) from error
             if error.errno == errno.EPIPE or error.filename is None:
                 raise
-            raise stop(f"error: {error.filename}: {error.strerror}", MISTAKE) from error
+            # A file that cannot be renamed has a temporary name, and the one that it should have.
+            raise stop(f"error: {error.filename2 or error.filename}: {error.strerror}", MISTAKE) from error
 
 
 def check_out(out: Path, *answers: str) -> None:

@@ -15,7 +15,7 @@ from chiasma.io.times import as_zone, duration_text, time_text, times_text
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import Covariates
 from chiasma.results.spacing import Spacing, site_ends
-from chiasma.storage.digests import read_whole
+from chiasma.storage.digests import read_whole, reason
 from chiasma.storage.reading import read_npz
 from chiasma.types import Floats
 
@@ -179,8 +179,8 @@ class Signal:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
-                f"{path} cannot be read ({error}); it is written when a fit begins: restore it from a backup, or "
-                "delete it and resume the fit"
+                f"{path} cannot be read ({reason(error)}); it is written when a fit begins: restore it from a backup, "
+                "or delete it and resume the fit"
             ) from error
 
 

@@ -131,6 +131,8 @@ class RunDirectory:
         from chiasma.storage.opening import stored_goal
 
         if not self.settings_file.exists():
+            if self.store.exists():
+                raise StoreError(f"{self.settings_file} is missing, and the run needs it; restore it from a backup")
             raise InvalidInput(f"{self.path} has no run to resume; drop --resume to start one")
         settings = Settings.read(self.settings_file)
         draws = settings.sections["sampler"].get("draws")
@@ -144,11 +146,19 @@ class RunDirectory:
         import chiasma as ch
         from chiasma.io.signal import Signal
         from chiasma.results.provenance import describe_data
+        from chiasma.storage.opening import differences_from
 
         self._need_draws()
         self._refuse_links()
+        settings = self.stored_settings()
         posterior = ch.open_posterior(self.store)
         signal = Signal.load(self.data_file)
+        seed = settings.sections["sampler"].get("seed", -1)
+        if changed := differences_from(self.store, settings.model(signal.covariates), seed):
+            raise StoreError(
+                f"{self.settings_file} was changed after the run: {'; '.join(changed)}; write it as it was, or restore "
+                "it from a backup"
+            )
         if posterior.data is not None and describe_data(posterior.data) != describe_data(signal.data):
             raise StoreError(
                 f"{self.data_file} holds other data than {self.store}; restore it from a backup, or delete it and "

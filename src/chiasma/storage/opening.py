@@ -148,6 +148,13 @@ def stored_digests(path: Path) -> dict[str, Any]:
     return dict(read_header(path)["provenance"]["data"])
 
 
+def differences_from(path: Path, model: FactorialHMM, seed: int) -> list[str]:
+    """Where a model and a seed are not those of a stored run, in words."""
+    header = read_header(path)
+    stored = int(header["provenance"]["run"]["seed"])
+    return _model_differences(header, model) + differences({"seed": stored}, {"seed": seed})
+
+
 def stored_goal(path: Path) -> int:
     """Draws per chain that were asked for last."""
     return int(read_header(path)["layout"]["n_draws"])
@@ -241,14 +248,16 @@ def _check_model(run: StoredRun, model: FactorialHMM | Density) -> None:
     """Raise an error for another model than that of the run. Functions are compared by their names only."""
     if not isinstance(model, FactorialHMM | Density):
         raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
-    stored = run.header["provenance"]["model"]
-    # An emission may have been registered since the run was written.
-    told = [describe_model(model, registered) for registered in (True, False)]
-    found = min((differences(stored, one, "model.") for one in told), key=len)
-    if found:
+    if found := _model_differences(run.header, model):
         raise StoreError(
             f"{run.path} is a run of another model: {'; '.join(found)}; pass the model that was sampled, or none"
         )
+
+
+def _model_differences(header: dict[str, Any], model: FactorialHMM | Density) -> list[str]:
+    # An emission may have been registered since the run was written.
+    told = [describe_model(model, registered) for registered in (True, False)]
+    return min((differences(header["provenance"]["model"], one, "model.") for one in told), key=len)
 
 
 def _tally(run: StoredRun, chain: int) -> Tally:

@@ -7,6 +7,7 @@ the file. NumPy files (.npy, .npz) are read without pickles, and only if they ho
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import zipfile
@@ -147,6 +148,10 @@ _REMEDIES = {
     "write to": "free some space there, then continue with resume=True: draws up to the last flush are safe",
     "read": "check the path",
 }
+_GONE = (
+    "it, or a part of it, was moved or removed while the run was written: put it back and continue with resume=True, "
+    "or begin again"
+)
 _RESTORE = "it is damaged or was changed by another program: restore it from a backup"
 
 
@@ -175,8 +180,10 @@ def clear_errors(path: Path, doing: str) -> Iterator[None]:
     except StoreError:
         raise
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreError(f"cannot {doing} {path}: {reason}; {_REMEDIES[doing]}") from error
+        is_gone = doing == "write to" and error.errno == errno.ENOENT
+        raise StoreError(
+            f"cannot {doing} {path}: {error.strerror or error}; {_GONE if is_gone else _REMEDIES[doing]}"
+        ) from error
 
 
 @contextmanager
@@ -198,7 +205,7 @@ def read_header(path: Path) -> dict[str, Any]:
     file = path / "zarr.json"
     if not file.exists():
         raise StoreError(f"{path} is not a chiasma run: it has no zarr.json; check the path")
-    with clear_errors(path, "read"):
+    with clear_errors(file, "read"):
         content = read_whole(file)
     try:
         group = json.loads(content)
