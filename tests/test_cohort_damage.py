@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from chiasma import atomic
 from chiasma.cli import app
-from chiasma.cohort.api import begin_cohort, check_cohort, cohort_settings, merge_cohort, run_cohort_task
+from chiasma.cohort.api import begin_cohort, changed_data, check_cohort, cohort_settings, merge_cohort, run_cohort_task
 from chiasma.cohort.directory import CohortDirectory
 from chiasma.cohort.plan import CohortPlan
 from chiasma.datasets.genome import tumour_genome
@@ -269,6 +270,22 @@ def test_failures__whose_record_is_damaged_still_failed(inputs, tmp_path):
     found = merge_cohort(CohortDirectory(out))
     assert [one.status for one in found.outcomes] == ["failed", "failed"]
     assert "failures/a.json cannot be read" in found.outcomes[0].error
+    assert "failures/a.json cannot be read" in check_cohort(out).problems[0]
+
+
+def test_data__that_changed_since_are_told_by_check_and_resume(inputs, out, tmp_path):
+    copy = tmp_path / "inputs"
+    shutil.copytree(inputs, copy)
+    plan = CohortPlan.read(out / "cohort.json")
+    samples = [one._replace(path=str(copy / f"{one.name}.tsv")) for one in plan.samples]
+    outcomes = check_cohort(out).cohort.outcomes
+    moved = replace(plan, samples=samples)
+    assert changed_data(moved, outcomes) == []
+    (copy / "a.tsv").write_text("value\n1\n")
+    (copy / "b.tsv").unlink()  # after it was done, it is not needed
+    (text,) = changed_data(moved, outcomes)
+    assert str(copy / "a.tsv") in text
+    assert "--again a" in text
 
 
 def test_summaries__of_a_store_that_was_damaged_since_it_was_merged(out):

@@ -15,6 +15,7 @@ from chiasma import limits
 from chiasma.cli import app
 from chiasma.io import sheets
 from chiasma.io.settings import Settings
+from chiasma.report.page import UNKNOWN, digest_of
 from chiasma.tumour.formats import read_bins
 
 MODEL = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
@@ -128,6 +129,7 @@ def test_files__that_nobody_writes_or_that_never_end_are_refused(tmp_path, monke
         for path in (tmp_path / "pipe", Path("/dev/zero")):
             with pytest.raises(ch.InvalidInput):
                 read(path)
+    assert digest_of(tmp_path / "pipe") == UNKNOWN  # a fit asked for it once the data were read, and waited
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(ch.InvalidInput, match="more than"):

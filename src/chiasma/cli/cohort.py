@@ -177,14 +177,14 @@ def _init(
     tables_only: bool,
     **options: Any,
 ) -> None:
-    from chiasma.cohort.api import begin_cohort, cohort_settings, tumour_settings
+    from chiasma.cohort.api import begin_cohort, changed_data, cohort_settings, collect, tumour_settings
 
     if workers or scheduler or scheduler_file:
         raise InvalidInput("chiasma cohort init only prepares tasks; drop --workers, --scheduler and --scheduler-file")
     given = _settings(**options)
     is_tumour = given.pop("tumour")
     settings = tumour_settings(**given) if is_tumour else cohort_settings(**given)
-    _, plan = begin_cohort(
+    directory, plan = begin_cohort(
         sheet,
         out,
         settings,
@@ -196,6 +196,8 @@ def _init(
         tables_only=tables_only,
     )
     typer.echo(f"seed {plan.seed}", err=True)
+    for text in changed_data(plan, collect(directory, plan)):
+        typer.echo(printable(text), err=True)
     typer.echo(plan.n_tasks)
 
 

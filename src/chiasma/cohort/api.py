@@ -43,6 +43,7 @@ from chiasma.errors import ChiasmaError, InvalidInput, StoreError
 from chiasma.io.options import all_settings
 from chiasma.io.settings import Settings, fresh_seed, settings_of
 from chiasma.models.factorial import FactorialHMM
+from chiasma.report.page import UNKNOWN, digest_of
 from chiasma.storage.locks import only_writer
 from chiasma.types import count
 
@@ -197,6 +198,8 @@ def cohort(
     for outcome in known.values():
         if outcome.status == DAMAGED:
             told(f"{outcome.name} is damaged: {outcome.error}")
+    for text in changed_data(plan, known.values()):
+        told(text)
     todo = [sample for sample in plan.samples if known[sample.name].status not in (DONE, DAMAGED)]
     if todo:
         n_workers = min(workers or cores(), len(todo))
@@ -281,6 +284,18 @@ def run_cohort_task(out: str | Path, task: int, note: Callable[[str], None]) -> 
 def merge_cohort(directory: CohortDirectory, plan: CohortPlan | None = None) -> Cohort:
     """Write cohort.tsv, cohort.zarr and index.html."""
     return Cohort(directory.path, tuple(merge(directory, plan or CohortPlan.read(directory.plan))))
+
+
+def changed_data(plan: CohortPlan, outcomes: Iterable[Outcome]) -> list[str]:
+    """What to say of samples whose data files have changed since they were done. Files that were moved are left out."""
+    paths = {sample.name: sample.path for sample in plan.samples}
+    found = {one.name: digest_of(Path(paths[one.name])) for one in outcomes if one.status == DONE}
+    return [
+        f"{paths[one.name]} was changed after the sample {one.name} was done; restore it, or resume the cohort with "
+        f"--again {one.name}"
+        for one in outcomes
+        if one.name in found and found[one.name] not in (one.data, UNKNOWN)
+    ]
 
 
 def save_table(directory: CohortDirectory, plan: CohortPlan) -> Cohort:
@@ -412,6 +427,13 @@ def check_cohort(out: str | Path) -> CohortCheck:
         f"{directory.samples / name} is not in the sheet; add its line and resume, or move it away"
         for name in cohort.strangers
     ]
+    problems += changed_data(plan, cohort.outcomes)
+    for outcome in cohort.outcomes:
+        if outcome.status == FAILED:
+            try:
+                directory.failure(outcome.name, outcome.mark)
+            except StoreError as error:
+                problems.append(f"{outcome.name}: {error}")
     if os.path.lexists(directory.merged) or directory.table.exists():
         try:
             n_read, size = directory.check_merged()

@@ -77,6 +77,7 @@ class Outcome:
     grid : samples with the same one have the same sites and rows; empty where there are none.
     error, traceback : why it failed, or which file is damaged.
     mark : what it is the outcome of, see `CohortPlan.mark`.
+    data : the SHA-256 of its data file.
     files : digests of the files of its run directory, by their path there.
     """
 
@@ -95,6 +96,7 @@ class Outcome:
     error: str = ""
     traceback: str = ""
     mark: str = field(default="", repr=False)
+    data: str = field(default="", repr=False)
     files: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def write(self, path: Path) -> None:
@@ -174,14 +176,20 @@ class CohortDirectory:
                 return found
             except (OSError, ValueError) as error:
                 return replace(known, status=DAMAGED, error=self.damage(own / file, error))
+        try:
+            return self.failure(name, mark) or known
+        except StoreError as error:
+            return replace(known, status=FAILED, error=str(error))
+
+    def failure(self, name: str, mark: str) -> Outcome | None:
+        """Why a sample failed; None if there is no record."""
         record = self.failures / f"{name}.json"
         try:
             return Outcome.read(record, name, mark)
         except FileNotFoundError:
-            return known
+            return None
         except (OSError, ValueError) as error:
-            told = f"it failed, but {record} cannot be read ({reason(error)}); resume the cohort"
-            return replace(known, status=FAILED, error=told)
+            raise StoreError(f"it failed, but {record} cannot be read ({reason(error)}); resume the cohort") from error
 
     def damage(self, file: Path, error: Exception) -> str:
         """What is wrong with a file of a sample, and the remedy."""

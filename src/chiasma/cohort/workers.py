@@ -35,6 +35,7 @@ from chiasma.errors import ChiasmaError, InvalidInput
 from chiasma.io.plugins import load_plugins, loaded_plugins
 from chiasma.io.sheets import read_bytes
 from chiasma.limits import MOST_SETTINGS_BYTES
+from chiasma.report.page import digest_of
 from chiasma.types import count
 
 # ---- Clusters -------------------------------------------------------------------------------------------------------
@@ -199,6 +200,7 @@ def run_task(task: Task) -> Outcome:
     with directory.attempt(task.name) as own:
         try:
             load_plugins(task.plugins)
+            data = digest_of(Path(task.path))
             result = _run_or_start_again(task, directory, own)
             seconds = perf_counter() - began
             save_summaries(result.summaries, own / SUMMARIES)
@@ -217,6 +219,7 @@ def run_task(task: Task) -> Outcome:
                 span=result.span,
                 grid=grid_of(result.summaries),
                 mark=task.mark,
+                data=data,
             )
             return directory.complete(own, outcome)
         except Exception as error:

@@ -73,13 +73,18 @@ def judged(
     return [whole, *map(verdict, findings), *answers]
 
 
+UNKNOWN = "unknown"
+
+
 def digest_of(file: Path) -> str:
-    """The SHA-256 of a file, by which readers can check their copy; a word if there is no file."""
+    """The SHA-256 of a file, by which readers can check their copy; UNKNOWN if there is none, or a pipe."""
+    if not file.is_file():  # opening a pipe again would wait for another writer
+        return UNKNOWN
     try:
         with file.open("rb") as content:
             return file_digest(content, "sha256").hexdigest()
     except OSError:
-        return "unknown"
+        return UNKNOWN
 
 
 # ---- Templates -------------------------------------------------------------------------------------------------------
