@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -21,6 +22,8 @@ from scipy import integrate, stats
 from typer.testing import CliRunner
 
 from chiasma.cli import app
+from chiasma.cli.printing import Voice
+from chiasma.cli.tumour import SHOWN, Job, _region
 from chiasma.cohort.workflow import result_of
 from chiasma.datasets.tumours import simulate_tumour
 from chiasma.errors import InvalidInput
@@ -873,3 +876,22 @@ def test_command__from_simulation_to_answer(tmp_path, monkeypatch, light_picture
         failed = run(app, arguments)
         assert failed.exit_code == 2
         assert what in failed.output
+
+
+def test_screen__shows_a_region_under_every_solution():
+    found = answer()
+    text = _region(found, "1", "hg38")
+    assert text.count("solution ") == len(found.solutions[:SHOWN])
+    best = found.solutions[0].best
+    share = best.main[found.bins.chromosome == "1"].mean(axis=0)
+    assert f"solution 1: {best.states.texts[share.argmax()]} {share.max():.2f}" in text
+
+
+def test_page__names_one_of_several_samples_and_its_alleles():
+    bins = answer().bins
+    job = Job(settings=TumourSettings(), out=Path("out"), voice=Voice(True, False), chosen=True,
+              alleles={bins.source: Path("alleles.vcf")})  # fmt: skip
+    words = shlex.split(job.settings_of([bins]).command([bins], 1))
+    assert words[words.index("--sample") + 1] == bins.sample
+    assert words[words.index("--alleles") + 1] == "alleles.vcf"
+    assert "--sample" not in replace(job, chosen=False).settings_of([bins]).command([bins], 1)

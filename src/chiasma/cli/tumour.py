@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +18,11 @@ from chiasma.errors import InvalidInput
 if TYPE_CHECKING:
     from chiasma.tumour.analysis import TumourSettings
     from chiasma.tumour.bins import Bins
-    from chiasma.tumour.solutions import Patient
+    from chiasma.tumour.solutions import Answer, Patient
 
 OUT = Path("chiasma-tumour")
 SHOWN = 6
+LEAST_SHARE = 0.02  # of a state that is printed for a region
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,16 @@ class Job:
     workers: int = 2
     seed: int = 0
     tables_only: bool = False
+    chosen: bool = False  # whether files have other samples, too
+    alleles: Mapping[str, Path] = field(default_factory=dict)  # by the data file that they belong to
+
+    def settings_of(self, samples: Sequence[Bins]) -> TumourSettings:
+        """With the sample and its allele counts, so that the command on its page repeats the analysis."""
+        if len(samples) > 1:
+            return self.settings
+        (bins,) = samples
+        name = bins.sample if self.chosen else None
+        return replace(self.settings, sample=name, alleles=self.alleles.get(bins.source))
 
     @property
     def how(self) -> dict[str, Any]:
@@ -142,7 +153,16 @@ def tumour(
     check_out(out, "solutions.tsv", "*/solutions.tsv")
     samples = read_files(data, settings, sample or [], alleles or [])
     voice = Voice(quiet, as_json)
-    job = Job(settings=settings, out=out, voice=voice, workers=workers, seed=seed, tables_only=tables_only)
+    job = Job(
+        settings=settings,
+        out=out,
+        voice=voice,
+        workers=workers,
+        seed=seed,
+        tables_only=tables_only,
+        chosen=bool(sample) or len(samples) > len({bins.source for bins in samples}),
+        alleles={str(path): sites for path, sites in zip(data, alleles or [], strict=False)},
+    )
     if one_patient and len(samples) < 2:
         raise InvalidInput("--one-patient needs two samples or more, got one; give another file, or drop the option")
     solve_patients([samples] if one_patient else [[bins] for bins in samples], job)
@@ -179,9 +199,9 @@ def solve_patients(patients: Sequence[Sequence[Bins]], job: Job) -> list[Patient
         out = job.out if len(patients) == 1 else job.out / file_name(samples[0].sample)
         for bins in samples:
             _tell(bins, job.voice)
-        found.append(job.settings.solve(samples, out, **job.how))
+        found.append(job.settings_of(samples).solve(samples, out, **job.how))
         if not (job.voice.quiet or job.voice.as_json):
-            _print(found[-1], out, job.tables_only)
+            _print(found[-1], out, job)
     if job.voice.as_json:
         contents = [patient_summary(patient, job.seed) for patient in found]
         typer.echo(json.dumps(contents if len(contents) > 1 else contents[0], indent=2))
@@ -194,7 +214,7 @@ def _tell(bins: Bins, voice: Voice) -> None:
         voice.note(f"  {text}")
 
 
-def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
+def _print(patient: Patient, folder: Path, job: Job) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -238,10 +258,27 @@ def _print(patient: Patient, folder: Path, tables_only: bool) -> None:
     if not patient.flat:
         for relative in family(patient.answers):
             console.print(str(relative), soft_wrap=True, markup=False)
+    for answer in patient.answers:
+        for text in job.settings.region:
+            console.print(_region(answer, text, job.settings.assembly), soft_wrap=True, markup=False)
     for names, one in findings:
         whose = f", {names}" if several else ""
         console.print(f"{one.severity}{whose}: {on_command_line(one, {})}", soft_wrap=True, markup=False)
     files = "solutions.tsv, clone fractions" if several else "solutions.tsv, segments, SEG, BED and VCF"
-    wrote = files if tables_only else f"report.html, figures, {files}"
+    wrote = files if job.tables_only else f"report.html, figures, {files}"
     each = ", and a directory for every sample" if several else ""
     console.print(f"Wrote {wrote} to {folder}/{each}", soft_wrap=True, markup=False)
+
+
+def _region(answer: Answer, text: str, name: str | None) -> str:
+    """The most probable states of the main clone in a region, under every solution that is shown."""
+    from chiasma.tumour.genome import assembly, assembly_of, find_region
+
+    region = find_region(answer.bins, text, assembly(name) if name else assembly_of(answer.bins))
+    parts = []
+    for rank, solution in enumerate(answer.solutions[:SHOWN], start=1):
+        share = solution.best.main[region.first : region.stop].mean(axis=0)
+        best = sorted(range(len(share)), key=lambda s: -share[s])[:2]
+        states = ", ".join(f"{solution.best.states.texts[s]} {share[s]:.2f}" for s in best if share[s] > LEAST_SHARE)
+        parts.append(f"solution {rank}: {states}")
+    return f"{answer.bins.sample}, {region.text}, copies of the main clone (mean probability): {'; '.join(parts)}"
