@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from typer.testing import CliRunner
 
 import chiasma as ch
 from chiasma import atomic
-from chiasma.channels.analysis import analyse, dwells_apart
-from chiasma.channels.exports import write_answer
+from chiasma.channels.analysis import ChannelSearch, analyse, dwells_apart
+from chiasma.channels.exports import summary, write_answer
 from chiasma.channels.kinetics import (
     Dwells,
     Ensemble,
@@ -30,8 +31,11 @@ from chiasma.channels.kinetics import (
 )
 from chiasma.channels.page import histograms, page, thinned, trace, write_page
 from chiasma.channels.recordings import Recording, read_recording
+from chiasma.channels.summary_text import number_in_words
 from chiasma.cli import app
+from chiasma.models.hum import find_mains
 from chiasma.sampling.learning import Learning
+from chiasma.sampling.progress import Progress
 from test_browser import opened
 
 DATA = Path(os.environ.get("CHIASMA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -319,6 +323,36 @@ def test_analyse__finds_the_channels_under_a_drift(answer):
     assert answer.trust != "none"
 
 
+def test_analyse__prior_of_the_number_is_one_over_n(answer):
+    masses = {
+        fit.n_channels: np.exp(fit.log_evidence - answer.best.log_evidence) / fit.n_channels for fit in answer.fits
+    }
+    for n, share in answer.probabilities.items():
+        assert share == pytest.approx(masses[n] / sum(masses.values()))
+
+
+def test_search__finds_weak_hum_in_what_the_channels_leave(answer):
+    times = np.arange(len(answer.recording.current)) * STEP
+    hum = 0.08 * np.sin(2 * np.pi * 50 * times)
+    recording = replace(answer.recording, current=answer.recording.current + hum)
+    none = find_mains(recording.data)
+    assert none.frequency is None  # the channels hide it
+    search = ChannelSearch(recording, answer.scheme, none, False, 1.0, None, 0, 1, Progress(False, "", 0))
+    assert search.mains_beside(answer.best).frequency == 50.0
+    quiet = replace(search, recording=answer.recording)
+    assert quiet.mains_beside(answer.best) is none
+
+
+def test_answer__names_numbers_that_do_not_count(answer):
+    more = replace(answer.fits[-1], n_channels=9, counts=False)
+    found = replace(answer, fits=(*answer.fits, more))
+    assert found.not_counted == (9,)
+    assert found.n_channels == 2
+    assert summary(found, 0)["channels"]["not_counted"] == [9]
+    assert "9" in number_in_words(found)
+    assert "does not count" in page(found)
+
+
 def test_analyse__a_long_recording_by_excerpts(monkeypatch):
     """Numbers are judged on 500 samples, compared on 800, and the best is fitted to all."""
     monkeypatch.setattr("chiasma.channels.analysis.SCANNED", 500)
@@ -376,10 +410,10 @@ def test_files__agree_with_the_answer(answer, tmp_path):
     assert np.array_equal(table["open"], answer.n_open)
     dwells = pd.read_csv(tmp_path / "dwells.tsv", sep="\t")
     assert dwells["seconds"].sum() == pytest.approx(answer.recording.seconds)
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["channels"]["most_probable"] == 2
-    assert summary["estimates"]["unit_current"]["unit"] == "pA"
-    assert summary["trust"] == answer.trust
+    told = json.loads((tmp_path / "summary.json").read_text())
+    assert told["channels"]["most_probable"] == 2
+    assert told["estimates"]["unit_current"]["unit"] == "pA"
+    assert told["trust"] == answer.trust
 
 
 def test_page__holds_the_samples_and_the_dwells(answer):

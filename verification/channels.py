@@ -16,6 +16,8 @@ from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import binom
 
 import chiasma as ch
 
@@ -78,6 +80,15 @@ def run(report: Report) -> None:
     rates = [inside for one in found if one["found"] == one["n"] for inside in one["inside"]]
     share = float(np.mean(rates))
     report.text(f"The 90% intervals of {len(rates)} rates hold the truth in {share:.0%}.")
+    seen = [(one, *informed(simulated(one["i"]))) for one in knowable if one["scheme"] == "C-O"]
+    inside = [inside for one, _, own in seen if one["found"] == one["n"] for inside in own]
+    report.text(
+        "For comparison, an observer who is given the true number of open channels at every sample, with the same "
+        f"priors: of the {len(seen)} numbers that can be known, of channels of two states, "
+        f"{sum(best == one['n'] for one, best, _ in seen)} are right (ours: "
+        f"{sum(one['found'] == one['n'] for one, _, _ in seen)}), and the 90% intervals of the {len(inside)} rates of "
+        f"those that are counted above hold the truth in {np.mean(inside):.0%}."
+    )
     gaps = [abs(one["promised"] - one["accuracy"]) for one in found]
     report.text(f"Promised and real accuracy differ by {np.mean(gaps):.4f} on average, at most by {max(gaps):.4f}.")
     report.goal("number of channels right in 90% where it can be known", right >= 0.9 * len(knowable))
@@ -113,11 +124,53 @@ def analysed(truth: Truth) -> dict[str, Any]:
         "accuracy": float(np.mean(answer.n_open == truth.n_open)),
         "promised": answer.promised_accuracy,
         "trust": trust,
+        "log_evidence": {fit.n_channels: fit.log_evidence for fit in answer.fits},
+        "not_counted": list(answer.not_counted),
+        "mains": answer.mains.text,
         "codes": [finding.code for finding in answer.findings],
         "inside": inside,
         "rates": [[one.name, one.value, one.low, one.high, truth.rates.get(one.name)] for one in answer.estimates],
         "cpu": cpu,
     }
+
+
+def informed(truth: Truth) -> tuple[int, list[bool]]:
+    """The most probable number of channels, and whether the 90% intervals of the rates hold the truth, for an observer
+    who sees how many are open: the likelihood of their counts, a Markov chain, with the priors of the package.
+    """
+    size = int(truth.n_open.max()) + 1
+    moves = np.zeros((size, size))
+    np.add.at(moves, (truth.n_open[:-1], truth.n_open[1:]), 1)
+
+    def cost(logs: np.ndarray, n: int) -> float:
+        opening, closing = np.exp(logs)
+        moved = -np.expm1(-(opening + closing)) / (opening + closing)
+        opens, closes = opening * moved, closing * moved
+        steps = [
+            np.convolve(binom.pmf(np.arange(k + 1), k, 1 - closes), binom.pmf(np.arange(n - k + 1), n - k, opens))[
+                :size
+            ]
+            for k in range(size)
+        ]
+        first = binom.logpmf(truth.n_open[0], n, opening / (opening + closing))
+        prior = -0.5 * np.sum(((logs - np.log(0.03)) / 2) ** 2)
+        return -float(np.sum(moves * np.log(np.maximum(steps, 1e-300))) + first + prior - np.log(n))
+
+    masses, inside = {}, []
+    for n in range(max(size - 1, 1), 9):
+        true = np.log(np.array(list(truth.rates.values())) * STEP)
+        begin = true + np.array([np.log(truth.n / n), 0.0])
+        top = minimize(cost, begin, (n,), method="Nelder-Mead", options={"xatol": 1e-5, "fatol": 1e-5})
+        steps = 1e-3 * np.eye(2)
+        curvature = [
+            [sum(a * b * cost(top.x + a * i + b * j, n) for a in (1, -1) for b in (1, -1)) / 4e-6 for j in steps]
+            for i in steps
+        ]
+        masses[n] = -top.fun - 0.5 * np.linalg.slogdet(curvature)[1]
+        if n == truth.n:
+            widths = np.sqrt(np.diag(np.linalg.inv(curvature)))
+            inside = [bool(one) for one in np.abs(top.x - true) < 1.645 * widths]
+    return max(masses, key=lambda n: masses[n]), inside
 
 
 def simulated(seed: int) -> Truth:

@@ -71,12 +71,38 @@ APART, RARE = 0.05, 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelFit:
-    """The best optimum for one number of channels."""
+    """The best optimum for one number of channels.
+
+    counts : whether the number can be the answer; see `ChannelSearch.is_supported`.
+    """
 
     n_channels: int
     log_evidence: float
     optimum: Optimum
     model: FactorialHMM
+    counts: bool = True
+
+    @property
+    def log_mass(self) -> float:
+        """Evidence times prior. The prior of a count is 1/n: with equal ones, many channels that hardly ever open
+        would often be more probable than the few that were seen.
+        """
+        return self.log_evidence - float(np.log(max(self.n_channels, 1)))
+
+    def residual(self, data: Observations, scheme: Scheme) -> Floats:
+        """(T,) what the offset and the expected current of the channels leave."""
+        placed = self.optimum.model
+        assert placed.offset is not None
+        assert placed.offset.curve is not None
+        left = data.y - placed.offset.curve
+        if not self.n_channels:
+            return left
+        values = self.optimum.values
+        each = exact.count_probabilities(placed, data, 0)
+        shares = Ensemble.compositions_of(len(scheme.states), self.n_channels) @ values.get(
+            "channel.values", scheme.conducts
+        )
+        return np.asarray(left - float(values["unit_current"]) * (shares @ each))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +124,8 @@ class ChannelAnswer:
     ----------
     recording : the recording.
     fits : the best fit for every number of channels that was tried, from 0.
-    probabilities : of these numbers, with equal prior probabilities.
+    probabilities : of these numbers n, whose prior is proportional to 1/n (0 has that of 1). Those that do not count
+        are left out: their channels were never open together, and dwell times contradict the scheme.
     n_channels : the most probable number.
     n_open, n_sub, probability : (T,) how many channels conduct at every sample, how many of these only partly (in a
         subconductance state), and the posterior probability of both.
@@ -202,6 +229,11 @@ class ChannelAnswer:
         return trust_in(self.findings)
 
     @property
+    def not_counted(self) -> tuple[int, ...]:
+        """Numbers that explain the recording better but do not count."""
+        return tuple(fit.n_channels for fit in self.fits if not fit.counts)
+
+    @property
     def never_all_open(self) -> bool:
         """Whether fewer than all channels were ever open at once, so that more may exist."""
         return int(self.n_open.max(initial=0)) < self.n_channels
@@ -269,7 +301,7 @@ def analyse(
         recording, Scheme.parse(scheme), find_mains(recording.data), open_noise, sign, knots, seed, workers, display
     )
     try:
-        return _answer(search, search.fits(least, most))
+        return _answer(*search.fits(least, most))
     finally:
         display.close()
 
@@ -343,8 +375,8 @@ class ChannelSearch:
         self.display.say(f"{n} channel{'s' * (n != 1)}, {samples:,} samples: log evidence {height:,.1f}")
         return ChannelFit(n_channels=n, log_evidence=height, optimum=optimum, model=model)
 
-    def fits(self, least: int, most: int) -> list[ChannelFit]:
-        """For the numbers of channels around the most probable one, in order.
+    def fits(self, least: int, most: int) -> tuple[ChannelSearch, list[ChannelFit]]:
+        """For the numbers of channels around the most probable one, in order; and the search, with hum that it found.
 
         An excerpt says rather too small a number, because all channels are rarely open in it. So the search goes on
         from there on the whole recording, upwards until more channels explain no more. Of a very long one, an excerpt
@@ -352,16 +384,28 @@ class ChannelSearch:
         """
         samples = len(self.recording.current)
         if samples > 1.5 * COMPARED:
-            fits = replace(self, recording=_excerpt(self.recording, COMPARED)).fits(least, most)
-            best = max(fits, key=lambda fit: fit.log_evidence)
-            whole = self.carried(best.n_channels, best) if best.n_channels else self.fit(0)
-            return [replace(whole, log_evidence=fit.log_evidence) if fit is best else fit for fit in fits]
+            part, fits = replace(self, recording=_excerpt(self.recording, COMPARED)).fits(least, most)
+            best = _best({fit.n_channels: fit for fit in fits})
+            search = replace(self, mains=part.mains)
+            whole = search.carried(best.n_channels, best) if best.n_channels else search.fit(0)
+            return search, [replace(whole, log_evidence=fit.log_evidence) if fit is best else fit for fit in fits]
         is_long = samples > 1.5 * SCANNED
         part = replace(self, recording=_excerpt(self.recording, SCANNED)) if is_long else self
         found = part.scan(least, most)
         while (best := _best(found)).n_channels > min(found) and not part.is_supported(best):
-            found = {n: fit for n, fit in found.items() if n < best.n_channels}
-        return self.around(best, least, most) if is_long else _in_order(found)
+            found = {n: replace(fit, counts=fit.counts and n < best.n_channels) for n, fit in found.items()}
+        search = replace(self, mains=part.mains_beside(best))
+        return search, search.around(best, least, most) if is_long or search.mains != self.mains else _in_order(found)
+
+    def mains_beside(self, fit: ChannelFit) -> Mains:
+        """The hum of the recording, or else what is left of it by a fit: channels may hide a weak one."""
+        if self.mains.frequency is not None:
+            return self.mains
+        left = find_mains(self.data.with_signal(fit.residual(self.data, self.scheme)))
+        if left.frequency is None:
+            return self.mains
+        self.display.say(f"{left.text}, in what the channels leave")
+        return left
 
     def scan(self, least: int, most: int) -> dict[int, ChannelFit]:
         """More and more channels, until the evidence has fallen twice. One is searched from many starts, because
@@ -378,19 +422,21 @@ class ChannelSearch:
         """Fits on either side of the best one, each from its neighbour; whatever becomes the best is carried anew."""
         n = first.n_channels
         found, carried = {n: self.carried(n, first) if n else self.fit(0)}, {n}
+        left_out: list[ChannelFit] = []
         while True:
             while max(found) < most and not _fell_twice(found, max(found) + 1):
                 n = max(found) + 1
                 fit = self.near(n, found[n - 1]) if n > 1 else self.fit(1)
-                if fit.log_evidence > _best(found).log_evidence and not self.is_supported(fit):
+                if fit.log_mass > _best(found).log_mass and not self.is_supported(fit):
                     most = n - 1
+                    left_out.append(replace(fit, counts=False))
                 else:
                     found[n] = fit
             best = _best(found).n_channels
             if best == min(found) > least:
                 found[best - 1] = self.near(best - 1, found[best]) if best > 1 else self.fit(0)
             elif best in carried or not best:
-                return _in_order(found)
+                return [*_in_order(found), *left_out]
             else:
                 carried.add(best)
                 found[best] = max(found[best], self.carried(best, found[best]), key=lambda fit: fit.log_evidence)
@@ -410,7 +456,7 @@ class ChannelSearch:
 
 
 def _best(found: dict[int, ChannelFit]) -> ChannelFit:
-    return max(found.values(), key=lambda fit: fit.log_evidence)
+    return max((fit for fit in found.values() if fit.counts), key=lambda fit: fit.log_mass)
 
 
 def _in_order(found: dict[int, ChannelFit]) -> list[ChannelFit]:
@@ -500,9 +546,10 @@ def model_of(
 
 def _answer(search: ChannelSearch, fits: list[ChannelFit]) -> ChannelAnswer:
     recording, scheme, data = search.recording, search.scheme, search.data
-    evidences = np.array([fit.log_evidence for fit in fits])
-    shares = scipy.special.softmax(evidences)
-    best = fits[int(np.argmax(evidences))]
+    counted = [fit for fit in fits if fit.counts]
+    masses = np.array([fit.log_mass for fit in counted])
+    shares = scipy.special.softmax(masses)
+    best = counted[int(np.argmax(masses))]
     n = best.n_channels
     n_open, n_sub = np.zeros((2, data.n_columns), np.int64)
     probability = np.ones(data.n_columns)
@@ -522,7 +569,7 @@ def _answer(search: ChannelSearch, fits: list[ChannelFit]) -> ChannelAnswer:
     return ChannelAnswer(
         recording=recording,
         fits=tuple(fits),
-        probabilities={fit.n_channels: float(share) for fit, share in zip(fits, shares, strict=True)},
+        probabilities={fit.n_channels: float(share) for fit, share in zip(counted, shares, strict=True)},
         n_channels=n,
         scheme=scheme,
         mains=search.mains,

@@ -46,6 +46,7 @@ def summary(answer: ChannelAnswer, seed: int) -> dict[str, Any]:
             "most_probable": answer.n_channels,
             "probabilities": {str(n): share for n, share in answer.probabilities.items()},
             "log_evidence": {str(fit.n_channels): fit.log_evidence for fit in answer.fits},
+            "not_counted": list(answer.not_counted),
             "never_all_open": answer.never_all_open,
         },
         "estimates": {

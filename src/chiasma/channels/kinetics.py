@@ -171,10 +171,10 @@ class Ensemble:
         ([0, 1, 2], [-2.0, 2.0, 0.0])
         """
         size = len(rates)
-        lists = [np.bincount(one, minlength=size) for one in combinations_with_replacement(range(size), n)]
-        places = {tuple(one.tolist()): i for i, one in enumerate(lists)}
-        generator = np.zeros((len(lists), len(lists)))
-        for i, counts in enumerate(lists):
+        compositions = cls.compositions_of(size, n)
+        places = {tuple(one.tolist()): i for i, one in enumerate(compositions)}
+        generator = np.zeros((len(compositions), len(compositions)))
+        for i, counts in enumerate(compositions):
             for a, b in zip(*np.nonzero(rates > 0), strict=True):
                 if counts[a]:
                     moved = counts.copy()
@@ -182,8 +182,16 @@ class Ensemble:
                     moved[b] += 1
                     generator[i, places[tuple(moved.tolist())]] += counts[a] * rates[a, b]
         np.fill_diagonal(generator, -generator.sum(axis=1))
-        compositions = np.array(lists)
         return cls(compositions, generator, stationary(generator), compositions @ conducts.astype(np.int64))
+
+    @staticmethod
+    def compositions_of(size: int, n: int) -> Integers:
+        """(C, S) how many of n channels are in each state, for all compositions.
+
+        >>> Ensemble.compositions_of(2, 2).tolist()
+        [[2, 0], [1, 1], [0, 2]]
+        """
+        return np.array([np.bincount(one, minlength=size) for one in combinations_with_replacement(range(size), n)])
 
     @property
     def open_probability(self) -> float:

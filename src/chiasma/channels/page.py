@@ -56,7 +56,11 @@ def page(answer: ChannelAnswer, command: str = "") -> str:
         trace=trace(answer),
         histograms=histograms(answer),
         probabilities=[
-            (fit.n_channels, f"{answer.probabilities[fit.n_channels]:.3f}", f"{fit.log_evidence:,.1f}")
+            (
+                fit.n_channels,
+                f"{answer.probabilities[fit.n_channels]:.3f}" if fit.counts else "does not count",
+                f"{fit.log_evidence:,.1f}",
+            )
             for fit in answer.fits
         ],
         estimates=[

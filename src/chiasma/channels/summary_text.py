@@ -12,6 +12,12 @@ def number_in_words(answer: ChannelAnswer) -> str:
     if n == 0:
         return f"No channel activity (P = {share:.3f})."
     text = f"{n} channel{'s' * (n > 1)} (P = {share:.3f})."
+    if answer.not_counted:
+        more = " or ".join(map(str, answer.not_counted))
+        text = (
+            f"{text} The evidence of {more} does not count: they were never open together, and dwell times contradict "
+            "the scheme."
+        )
     if answer.never_all_open:
         return f"{text} At most {int(answer.n_open.max())} were open at once, so there may be another number."
     return text

@@ -198,7 +198,8 @@
   // The dwell around a sample.
   function read(t) {
     const unit = data.unit ? ` ${data.unit}` : "";
-    const current = y[t] === MISSING ? "missing" : `${value(y[t]).toPrecision(4)}${unit}`;
+    const base = state.subtract ? value(offset[t]) : 0;
+    const current = y[t] === MISSING ? "missing" : `${(value(y[t]) - base).toPrecision(4)}${unit}`;
     let from = t, to = t + 1;
     while (from > 0 && open[from - 1] === open[t] && !begins.has(from)) from--;
     while (to < data.n && open[to] === open[t] && !begins.has(to)) to++;
