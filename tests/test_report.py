@@ -267,7 +267,7 @@ def test_report__counts_segments_of_a_single_value():
     assert any("1 of them has a single value (n_data in segments.tsv is 1)" in text for text in texts)
     assert "There are no rivals, given this one row." in texts
     assert (
-        "It holds given this one row; other numbers of rows are other models: compare their evidence" in told[-1].text
+        "It is conditional on this one row; to compare other numbers of rows, compare their evidence" in told[-1].text
     )
 
 
@@ -557,7 +557,7 @@ def test_report__of_rows_with_one_prior_says_that_they_are_in_order(tmp_path):
     posterior = ch.sample(model, data, update=ch.Collapsed(starts=6), draws=100, chains=2, seed=1, progress=False)
     write_report(posterior, Signal(data=data), tmp_path, {})
     page = (tmp_path / "report.html").read_text()
-    assert "(unknown 1, unknown 2) are in one order in every draw, ascending by what they add" in page
+    assert "(unknown 1, unknown 2) are sorted in every draw by their learned weights" in page
     adds = re.search(r"a row adds: unknown 1 (\S+), unknown 2 (\S+), standby 20 \(held at 1\)\.", page)
     np.testing.assert_allclose([float(one) for one in adds.groups()], [90, 250], atol=4)
     levels = {float(row["level"]) for row in table(tmp_path / "segments.tsv")}

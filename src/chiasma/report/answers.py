@@ -89,7 +89,7 @@ def _rivals(
             answer=f"{count(len(doubtful), 'segment')} {'is' if len(doubtful) == 1 else 'are'} not certain.",
             text=f"No state has a probability of {CERTAIN:.0%} there; {several:,} of them "
             f"{'has' if several == 1 else 'have'} two explanations or more (states of {SERIOUS:.0%} or more). They "
-            f"hold {share:,} of the {n_data:,} sites with data ({share / n_data:.0%}).",
+            f"cover {share:,} of the {n_data:,} sites with data ({share / n_data:.0%}).",
         ),
         Verdict(
             tone="doubt",
@@ -152,7 +152,7 @@ def _how_sure(regions: Sequence[Region]) -> list[Verdict]:
     if all(p is not None for _, p in level):
         surer = sum(n * (p or 0.0) for n, p in level) / n_data
         if surer > 1 - doubt / n_data + 0.001:
-            more = f"The signal that the state gives is surer: it is right with a probability of {percent(surer)}."
+            more = f"The level is more certain: it is right with a mean probability of {percent(surer)}."
     answer = f"Expect {doubt:,.0f} of {n_data:,} sites to be wrong in at least one row."
     return [Verdict(tone="note", answer=answer, text=more)]
 
@@ -161,7 +161,7 @@ def _sampling(summary: Summary) -> list[Verdict]:
     if any(one.about == "run" for one in summary.findings):
         return []
     if summary.run.get("independent"):
-        text = "Every draw is an independent one from the posterior: nothing had to converge."
+        text = "All draws from the posterior are independent, so nothing had to converge."
         return [Verdict(tone="good", answer="The draws are exact.", text=text)]
     rhats = [part.rhat_worst for part in summary.convergence if part.rhat_worst == part.rhat_worst]
     sizes = [part.ess_worst for part in summary.convergence if part.ess_worst == part.ess_worst]
@@ -171,35 +171,34 @@ def _sampling(summary: Summary) -> list[Verdict]:
 
 def _fit(summary: Summary) -> list[Verdict]:
     if summary.misfit is None:
-        return [Verdict(tone="note", answer="Whether the model fits was not checked:", text="it has no residuals.")]
+        return [Verdict(tone="note", answer="The fit was not checked:", text="the model has no residuals.")]
     if any(one.about == "fit" for one in summary.findings):
         return []
-    text = f"Residuals: {summary.misfit.text}. A good fit does not tell rivals of the same signal apart."
+    text = f"Residuals: {summary.misfit.text}. A good fit does not separate rivals with the same signal."
     if not summary.parameters:
-        text += " The numbers of the model (what rows add, noise, switching) were taken as given, not learned."
+        text += " The parameters of the model (weights, noise, switching) were given, not learned."
     return [Verdict(tone="good", answer="The model fits the data.", text=text)]
 
 
 def _next(summary: Summary, doubtful: Sequence[Region], rows: Sequence[str]) -> Verdict:
     if summary.trust == "none":
-        text = "Do what the first finding says and fit again. Do not use the probabilities below."
+        text = "Try the remedies of the first finding and fit again. Do not use the probabilities below."
     elif not doubtful:
         text = (
-            f"Use segments.tsv. It holds given {_these(rows)}; other numbers of rows are other models: compare their "
+            f"Use segments.tsv. It is conditional on {_these(rows)}; to compare other numbers of rows, compare their "
             "evidence (ch.compare in Python, or a fit of each with --evidence and the same priors)."
         )
     elif any(one.same_level for one in doubtful):
         text = (
-            "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
-            "probabilities (explanations.tsv) and not the first alone. More data of this kind cannot settle those with "
-            "the same signal: a second measurement can in which the rows weigh differently, or a row that is known "
-            "(fixed)."
+            "Use segments.tsv for the certain segments. For the others, report all of them with their "
+            "probabilities (explanations.tsv), not only the first. More data of this kind cannot separate explanations "
+            "with the same signal; a second measurement with other weights can, or a row that is known (fixed)."
         )
     else:
         text = (
-            "Use segments.tsv where one explanation holds. Where several do, report all of them with their "
-            "probabilities (explanations.tsv); more sites or less noise can settle them."
+            "Use segments.tsv for the certain segments. For the others, report all of them with their "
+            "probabilities (explanations.tsv); more sites or less noise can separate them."
         )
     if summary.trust == "limited":
-        text = f"First see to the findings above. {text}"
+        text = f"Read the findings above first. {text}"
     return Verdict(tone="note", answer="What to do next:", text=text)
