@@ -27,7 +27,7 @@ MOST_SAMPLES = 1_000
 MOST_FILE_BYTES = 2**30
 # Columns of a table, which has one line per site; those of all cells of a study take thousands.
 MOST_COLUMNS = 20_000
-# Bytes of a file of settings, of which those of 63 rows take thousands.
+# Bytes of a settings file; 63 rows take a few thousand.
 MOST_SETTINGS_BYTES = 2**20
 # Parts of a dotted key there, which takes quadratic time; ours have one.
 MOST_KEY_PARTS = 100

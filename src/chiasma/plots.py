@@ -1,7 +1,7 @@
 """Plots of a posterior, one function each.
 
 Every function draws on the given axes (`ax`) or figure (`fig`, also a subfigure), or on a new one, and returns it.
-Colours are those of Okabe and Ito; line styles, markers and hatches keep the plots readable in grey.
+Colours follow Okabe and Ito; line styles, markers and hatches keep the plots readable in grey.
 """
 
 from chiasma.report.figures.parameters import plot_pairs, plot_parameters

@@ -1,6 +1,6 @@
 """The help of a command: usage, what it does, examples, then its options by topic.
 
-`--help` leaves out what few people need; `--help-all` has everything.
+`--help` leaves out rare options; `--help-all` has everything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RARE = frozenset(
 # Of a cohort, the settings of its fits as well: chiasma fit --help has them.
 RARE_PANELS = {"cohort": ("Data", "Model", "Sampler", "Tumours")}
 KEPT = frozenset({"model", "learn", "tumour"})
-# What stands for the value of an option, by its type.
+# Placeholders for the values of options, by type.
 PLACEHOLDERS = {"int": "N", "float": "X", "path": "FILE"}
 LONG = 110  # characters of a text after which --help shows its first sentence only
 

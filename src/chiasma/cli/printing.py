@@ -123,7 +123,7 @@ def _configurations(found: list[Configuration], where: str, signal: Signal | Non
     others = "" if len(found) == 1 else "; of all but the first, only where they differ from it"
     table.add_column(f"states, one digit per row, and their sites{others}")
     first, *rest = found
-    # Dates and times are long: then every run has a line of its own.
+    # Dates and times are long: then every run has a separate line.
     between = ", " if signal is None or signal.zone is None else "\n"
     table.add_row(Text(first.share_text), Text(between.join(_run(first, a, b, signal) for a, b, _ in first.runs)))
     for one in rest:

@@ -21,7 +21,7 @@ TABLES_ONLY_HELP = f"{TABLES_ONLY_TUMOUR[:-1]}; chiasma show writes them later."
 
 
 class SettingsCommand(Command):
-    """A command with its own options and those of the settings.
+    """A command with its own options and the settings as options.
 
     The table imports the models, the samplers and numba, which is slow. It is therefore read only when the options of
     the command are needed, and not for the list of commands or for another command.
@@ -41,7 +41,7 @@ class SettingsCommand(Command):
         return getattr(self, name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """An emission that is not known is told before its options are, which nobody knows either."""
+        """Report an unknown emission before its options, which are unknown, too."""
         from chiasma.io.settings import Settings
 
         for given, value in pairwise([*args, ""]):

@@ -79,7 +79,7 @@ class Cohort:
 
     @property
     def on_other_sites(self) -> tuple[str, ...]:
-        """Names of the samples whose sites or rows are not those of most: they are NaN in cohort.zarr."""
+        """Names of samples with other sites or rows than most: they are NaN in cohort.zarr."""
         common = common_grid(self.outcomes)
         return tuple(outcome.name for outcome in self.outcomes if outcome.grid and outcome.grid != common)
 
@@ -167,7 +167,7 @@ def cohort(
         most of the space; `chiasma show` writes them for a sample later. A cohort that is resumed goes on as it began.
     progress : show a bar on a terminal, or a line from time to time elsewhere.
     note : called with a line about what happens. Default: prints to stderr, with `progress`.
-    settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0; those of tumours by the names of their
+    settings : of all samples, by their keys in a TOML file: draws=500, sd=12.0; for tumours by the names of their
         options: clones="1", purity="0.3-0.9".
 
     Returns
@@ -235,7 +235,7 @@ def begin_cohort(
     n_tasks: int | None = None,
     tables_only: bool = False,
 ) -> tuple[CohortDirectory, CohortPlan]:
-    """Write the plan of a new cohort, or continue that of an earlier one."""
+    """Write the plan of a new cohort, or continue an earlier one."""
     directory = CohortDirectory(out)
     stored = CohortPlan.read(directory.plan) if resume and directory.plan.exists() else None
     if stored is None:

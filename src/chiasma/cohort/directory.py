@@ -14,7 +14,7 @@ unfinished/NAME@ID.lock. A new attempt takes over what an earlier one left, unle
 that lost its scheduler and works on what it was given: then both run, and the first to end is the one that counts. With
 one seed they write the same.
 
-The JSON files hold digests of themselves. outcome.json has those of all files of its sample, and the mark of the
+The JSON files hold digests of themselves. outcome.json has digests of all files of its sample, and the mark of the
 sample: a digest of its name, data file, settings and seed, which the plan knows as well. So no file can be damaged,
 changed or taken from another sample without notice. A damaged sample keeps its files until it is done again on request.
 
@@ -74,7 +74,7 @@ class Outcome:
     seconds : that the workflow took, in the last attempt.
     evidence : log evidence and its standard error.
     trust, findings, key_results, parameters, bands, span : as in `chiasma.cohort.workflow.Result`.
-    grid : samples with the same one have the same sites and rows; empty where there are none.
+    grid : samples with the same one have the same sites and rows; empty without any.
     error, traceback : why it failed, or which file is damaged.
     mark : what it is the outcome of, see `CohortPlan.mark`.
     data : the SHA-256 of its data file.
@@ -104,7 +104,7 @@ class Outcome:
 
     @classmethod
     def read(cls, path: Path, name: str, mark: str) -> Outcome:
-        """The outcome of a sample; OSError or ValueError if the file is damaged or is that of another one."""
+        """The outcome of a sample; OSError or ValueError if the file is damaged or belongs to another one."""
         content = read_sealed(path)
         try:
             evidence, parameters = content["evidence"], content["parameters"].items()
@@ -223,7 +223,7 @@ class CohortDirectory:
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Path]:
-        """A directory for a sample that nobody else writes to: what an earlier attempt left, or a new one."""
+        """A directory for a sample with a single writer: what an earlier attempt left, or a new one."""
         with ExitStack() as locks:
             yield self._left(name, locks) or self._new(name, locks)
 

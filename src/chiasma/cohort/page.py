@@ -1,6 +1,6 @@
 """index.html: all samples in a table that sorts, with small pictures and links to their reports.
 
-Columns of learned parameters, mean and 5% to 95%, take the place of those of key results when they are asked for.
+Columns of learned parameters, mean and 5% to 95%, replace key results on request.
 
 The page needs no network and no other files but the pictures, which load as they come into view. A picture has bands
 from top to bottom and sites from left to right, dark where a value is near 1, transparent where there are no data.
@@ -102,7 +102,7 @@ PALE, DARK = np.array([238.0, 242.0, 246.0]), np.array([18.0, 48.0, 79.0])
 def write_picture(values: Floats, path: Path) -> None:
     """values: (bands, sites) from 0 to 1; neighbouring sites, and bands beyond MOST_ROWS, are averaged.
 
-    NaN is no data: it counts in no average.
+    NaN is missing and does not enter averages.
     """
     small = binned(binned(values, MOST_ROWS).T, WIDTH).T
     tall = np.repeat(small, ROW_HEIGHT, axis=0)[..., None]

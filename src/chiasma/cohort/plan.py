@@ -39,7 +39,7 @@ Records = Iterable[Mapping[str, Any]]
 REQUIRED = ("sample", "path")
 # The setting `sample` of a workflow has another name here, for `sample` is the name in the cohort.
 IN_FILE = "sample_in_file"
-# Names are those of directories, on every file system, and parts of links.
+# Names become directories, on every file system, and parts of links.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]{0,150}")
 
 
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
     path : absolute, for workers run elsewhere.
     settings : what differs from the settings of the cohort, by key; values as a TOML file would hold them.
-    again : how often it was asked to be done again. Results from before are not mistaken for the present ones.
+    again : how often it was requested anew, so that earlier results are not mistaken for the present ones.
     """
 
     name: str
@@ -156,7 +156,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class CohortPlan:
-    """settings: those of the cohort, plain JSON; n_tasks: jobs of an array, which share the samples.
+    """settings: of the cohort, plain JSON; n_tasks: jobs of an array, which share the samples.
 
     tables_only: run directories have no report.html and no figures.
     """

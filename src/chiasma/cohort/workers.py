@@ -75,7 +75,7 @@ def local_client(workers: int) -> Iterator[Any]:
         raise InvalidInput(f"workers on this machine need the package cryptography; install it: {INSTALL}")
     # Dask opens web servers without encryption even if it has no dashboard: without routes, they serve nothing.
     served: dict[str, Any] = {f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker")}
-    # What workers spill there, they load again: nobody else may write to it.
+    # Workers load again what they spill there, so no other user may write to it.
     with TemporaryDirectory(prefix="chiasma-", ignore_cleanup_errors=True) as scratch:
         with _without_interrupts(), config.set(served):
             # A scheduler runs whatever it is sent: only this machine may reach it, and only who holds the certificate.
@@ -142,7 +142,7 @@ def client_of(scheduler: str | None, scheduler_file: Path | None) -> Iterator[An
         # A client would wait for the file for ever.
         address = scheduler if scheduler_file is None else _address_in(scheduler_file)
         client = dask.Client(address, timeout=PATIENCE, set_as_default=False)
-    # TypeError: it is no table, or asks for a certificate; RecursionError: it is nested too deeply.
+    # TypeError: not a table, or it asks for a certificate; RecursionError: nested too deeply.
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput(
             f"there is no scheduler at {where} ({error}); start one with: dask scheduler, and give its address, "
@@ -260,7 +260,7 @@ def _run(task: Task, own: Path) -> Result:
 def compile_kernels(task: Task) -> None:
     """Compile once, before many processes begin: each would compile for itself, and their code might round otherwise.
 
-    A sample that cannot be read is no reason to stop: it will be an outcome.
+    An unreadable sample does not stop the cohort; it is reported as an outcome.
     """
     with suppress(ChiasmaError):
         load_plugins(task.plugins)

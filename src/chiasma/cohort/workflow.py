@@ -59,7 +59,7 @@ class Result:
 
 
 class Workflow(ABC):
-    """settings: plain JSON, the settings of a cohort with those of a sample in their place.
+    """settings: plain JSON, the settings of the cohort overridden by the sample's.
 
     files : settings that are paths; in a sheet, relative ones start at the folder of the sheet.
     picture_shows : what the small picture of a sample shows, for the page.
@@ -78,7 +78,7 @@ class Workflow(ABC):
 
     @abstractmethod
     def combined(self, settings: Mapping[str, Any], own: Mapping[str, Any], seed: int) -> dict[str, Any]:
-        """The settings of a sample: those of the cohort, its own, and its seed."""
+        """The settings of a sample: the cohort's, the sample's, and its seed."""
 
     @abstractmethod
     def check(self, settings: Mapping[str, Any]) -> None:
@@ -103,7 +103,7 @@ ANY_NUMBER = 0.5
 
 
 class FitWorkflow(Workflow):
-    """Settings are those of a TOML file, section by section, and the names of what to learn."""
+    """Settings are the sections of a TOML file, and the names of what to learn."""
 
     picture_shows = (
         "one band per row of the model, dark where the row is on and blank where values are missing; sites stand one "
@@ -250,7 +250,7 @@ KEY_RESULTS = ("probability", "purity", "ploidy", "clones", "doubled", "altered"
 
 
 class TumourWorkflow(Workflow):
-    """Settings are those of `TumourSettings`, by name, and the seed."""
+    """Settings are the fields of `TumourSettings`, and the seed."""
 
     files = frozenset({"alleles", "gc", "mappability", "normal"})
     picture_shows = "two bands: dark above where copies are gained, and below where they are lost"
@@ -330,7 +330,7 @@ def result_of(answer: Answer, seed: int) -> Result:
             "solutions": sum(one.probability >= 0.01 for one in answer.solutions),
             "bins": bins.n_bins,
         },
-        # Over all solutions, whereas the key results are those of the first.
+        # Over all solutions; the key results describe the first.
         parameters={
             "purity_of_all_solutions": {
                 "mean": float(purities.mean()),

@@ -1,7 +1,7 @@
 """A simulated tumour genome in the shape of the paper's: K = 6 rows, one of them a baseline, T = 10,877 bins.
 
 Rows 0..4 are subclonal gains with the given weights; row 5 is the baseline of all cells and is always on. Several sums
-of weights coincide (0.075 + 0.125 = 0.2, 0.075 + 0.2 = 0.125 + 0.15), so many segments have several explanations.
+of weights coincide (0.075 + 0.125 = 0.2, 0.075 + 0.2 = 0.125 + 0.15), hence many segments have several explanations.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def gaps_of(
 def whole_steps(gaps: Floats) -> Floats:
     """Gaps that are whole numbers but for rounding become whole: 0.3 - 0.2 is not quite 0.2 - 0.1.
 
-    Every distinct gap needs transition matrices of its own, and even spacing needs one.
+    Every distinct gap needs its own transition matrices, and even spacing needs one.
 
     >>> whole_steps(np.diff([0.0, 0.1, 0.2, 0.3, 0.45]) / 0.1).tolist()
     [1.0, 1.0, 1.0, 1.5000000000000002]
@@ -253,7 +253,7 @@ def ends_of(
 ) -> Floats:
     """(T,) where sites end, NaN where missing: in the units of the positions in column `clock`, and read as these are.
 
-    zone : that of positions that are time stamps, None of numbers.
+    zone : of positions that are time stamps, None for numbers.
     """
     texts = table.texts(column)
     known = [t for t, text in enumerate(texts) if text.lower() not in MISSING]

@@ -62,7 +62,7 @@ def left_out(settings: Settings, learn: Sequence[str]) -> list[str]:
     weights = _weights(given)
     wanted = {key for key, one in own.items() if one.about.required and key != "weights" and key not in given}
     wanted |= {key for key in learn if key in own and key not in given and key not in ("weights", "leave")}
-    # A depth of 1 is meant where weights have a scale of their own; shares of a whole have none.
+    # A depth of 1 is meant if weights have a scale; shares of a whole have none.
     if "depth" in emission and "depth" not in given and len(weights) > 1 and abs(weights.sum() - 1) < SUM_TOLERANCE:
         wanted.add("depth")
     return [key for key in own if key in wanted]

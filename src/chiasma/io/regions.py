@@ -143,7 +143,7 @@ Ends = tuple[float, float | None]
 def _ends(signal: Signal, name: str, span: str) -> Ends | None:
     """The first and the last position, or one position and None; None for a text that is neither numbers nor dates.
 
-    name : what stands before positions that are numbers.
+    name : written before numeric positions.
     """
     numbers = SPAN.fullmatch(span)
     if numbers and (numbers[3] is None or signal.chromosome is not None):

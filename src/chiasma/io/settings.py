@@ -1,7 +1,7 @@
 """Settings of a fit, from a TOML file and from the command line, which takes precedence.
 
     [data]     which columns of the data file to read
-    [model]    emission, its parameters, those of the chains, fixed
+    [model]    emission, its parameters, parameters of the chains, fixed
     [priors]   priors of parameters of the model, which are then learned: sd = {half_normal = 20}
     [sampler]  arguments of chiasma.sample
     [output]   what is written: tables_only = true leaves out report.html and figures
@@ -35,7 +35,7 @@ Priors:
     enter = {beta = [[1, 1, 1], 99]}          # one value per row
     weights = [{normal = [0, 1]}, 2.0]        # numbers among priors stay as they are
 
-The name of a prior is that of its class in snake case.
+The name of a prior is its class in snake case.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Settings:
         return Columns(**values)
 
     def model(self, covariates: Covariates | None = None) -> FactorialHMM:
-        """The model; the error message lists all missing settings at once. covariates: those of the data file."""
+        """The model; the error message lists all missing settings at once. covariates: of the data file."""
         given, priors = self.sections["model"], self._priors()
         name, kind = self._emission()
         emission, chains = parameters_of(kind), chain_parameters()
@@ -387,7 +387,7 @@ def _check_fixed(fixed: Mapping[int, int], weights: Any) -> None:
 
 
 def _is_count(text: str) -> bool:
-    """Whether a text is a whole number, and not one of so many digits that no array has that size."""
+    """Whether a text is a whole number with few enough digits for the size of an array."""
     return text.isascii() and text.isdecimal() and len(text) < 10
 
 

@@ -195,7 +195,7 @@ class _Table:
         return next(csv.reader([line], delimiter=self.sign), [""]) if '"' in line else line.split(self.sign)
 
     def _ragged(self, rows: Iterable[int] | None = None) -> InvalidInput | None:
-        """What is wrong with the first line whose cells are not those of the others; rows: where to look."""
+        """What is wrong with the first line whose cells differ from the others; rows: where to look."""
         for row in range(len(self.kept)) if rows is None else rows:
             line = int(self.lines[row])
             try:

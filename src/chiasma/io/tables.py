@@ -36,7 +36,7 @@ from chiasma.models.observations import Observations
 from chiasma.models.offsets import Covariates
 from chiasma.storage.reading import read_npy
 
-# Written tables: the delimiter is that of the suffix.
+# Written tables: the suffix decides the delimiter.
 WRITTEN = {".csv": ",", ".tsv": "\t"}
 # How a cell begins that a spreadsheet takes for a formula.
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")

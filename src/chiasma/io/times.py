@@ -39,12 +39,12 @@ def zone_of(moments: Iterable[datetime]) -> str:
 
 
 def as_zone(zone: str) -> tzinfo:
-    """Raises ValueError for what is no time zone."""
+    """Raises ValueError for anything but a time zone."""
     return datetime.fromisoformat(f"2000-01-01T00:00{zone}").tzinfo or UTC
 
 
 def seconds_of(moment: datetime, zone: str = "") -> float:
-    """Seconds since 1970; zone: that of a moment which names none."""
+    """Seconds since 1970; zone: of a moment without one."""
     return (moment if moment.tzinfo else moment.replace(tzinfo=as_zone(zone))).timestamp()
 
 
@@ -60,7 +60,7 @@ def time_text(seconds: float, zone: str) -> str:
 
 
 def times_text(first: float, last: float, zone: str) -> str:
-    """A range of moments as `time_span` takes it; the day of the last one is left out where it is that of the first.
+    """A range of moments as `time_span` takes it; the day of the last one is left out if it equals the first.
 
     >>> times_text(1714550400.0, 1714555800.0, "+02:00"), times_text(1714550400.0, 1714650400.0, "")
     ('2024-05-01T10:00+02:00/11:30', '2024-05-01T08:00/2024-05-02T11:46:40')
@@ -110,7 +110,7 @@ def names_a_day(text: str) -> bool:
 
 
 def time_span(text: str, zone: str) -> tuple[float, float | None]:
-    """First and last second of a range, both included; a day is a range of its own. None: of one moment.
+    """First and last second of a range, both included; a day is itself a range. None: of one moment.
 
     >>> time_span("2024-05-01", "")
     (1714521600.0, 1714607999.999999)
@@ -130,7 +130,7 @@ def time_span(text: str, zone: str) -> tuple[float, float | None]:
 
 
 def _moment(part: str, text: str, first: datetime | None = None) -> datetime:
-    """first : that of the range, whose day a time without a date belongs to."""
+    """first : start of the range, whose day a time without a date belongs to."""
     try:
         if names_a_day(part):
             return datetime.fromisoformat(part)

@@ -99,7 +99,7 @@ class Additive(Emission):
     arguments: ClassVar[Mapping[str, Argument]] = {"weights": WEIGHTS}
     n_channels: int | None = None  # of a level; None: a level is a number
     default_weights: bool = False  # whether weights were left out and are 1
-    takes_spread: ClassVar[bool] = False  # whether states may add noise of their own (`ch.Row(spread=)`)
+    takes_spread: ClassVar[bool] = False  # whether states may add noise (`ch.Row(spread=)`)
     # Whether they do: then a level has two channels, the signal and the variance that the states add, and y has one.
     spreads: bool = False
 
@@ -121,7 +121,7 @@ class Additive(Emission):
         self.n_channels = None if self.weights.ndim == 1 else shape[1]
 
     def for_rows(self, n_rows: int, n_channels: int | None) -> Self:
-        """The emission for so many rows, whose values have so many channels; weights that were not given are 1."""
+        """The emission for this number of rows and channels; weights that were not given are 1."""
         if not self.default_weights and self.n_rows != n_rows:
             raise InvalidInput(
                 f"{type(self).__name__} has {self.n_rows} weights and the model {n_rows} rows; give one weight per "

@@ -64,7 +64,7 @@ class DefaultPrior(NamedTuple):
 
 
 def _of_shape(prior: Prior, shape: tuple[int, ...]) -> Prior:
-    """The prior for every entry, where it is that of one number."""
+    """The prior for every entry, if it is a prior of one number."""
     if prior.shape == shape:
         return prior
     if prior.shape == () and isinstance(prior, Independent):

@@ -6,7 +6,7 @@ The likelihood sees only how many rows are in each state. These counts are a Mar
 chain of the rows stays what it is when rows change places (strong lumpability). It has C = binomial(n + S - 1, S - 1)
 states in place of S^n.
 
-Order of count states: that of the sorted states of the rows, as itertools.combinations_with_replacement lists them.
+Order of count states: by the sorted states of the rows, as itertools.combinations_with_replacement lists them.
 First all rows in state 0, last all in state S - 1; for two states the number of a count state is the number of rows
 that are on, for a single row it is the row's state.
 
@@ -279,7 +279,7 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """The states of the axis: those of the row, or the counts of the group."""
+        """The states of the axis: of the row, or the counts of the group."""
         return n_count_states(len(self.rows), self.n_row_states)
 
     @cached_property
@@ -306,7 +306,7 @@ class Axis:
         return Unlumping(self.group, self.matrices)
 
     def levels(self, adds: Floats) -> Floats:
-        """(C,) or (C, D) what the states of the axis add, from the (S,) or (S, D) that those of a row add."""
+        """(C,) or (C, D) what the states of the axis add, from the (S,) or (S, D) of a row."""
         return adds if len(self.rows) == 1 else self.group.levels(adds)
 
     def row_probabilities(self, smoothed: Floats) -> Floats:

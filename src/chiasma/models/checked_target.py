@@ -19,7 +19,7 @@ from chiasma.types import Integers, as_array, is_a, is_count
 
 
 def check_codes(name: str, codes: Any, layout: Layout) -> None:
-    """Raise InvalidInput for a code that stands for no state of the rows."""
+    """Raise InvalidInput for a code without a state of the rows."""
     most = (1 << n_bits(layout)) - 1
     in_range = codes.size == 0 or (codes.min() >= 0 and codes.max() <= most)
     every_code = not np.any(layout.sizes & (layout.sizes - 1))  # of so many bits is one

@@ -152,7 +152,7 @@ class Density:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of every state: that of init, so that integers stay integers."""
+        """The dtype of every state, taken from init, so that integers stay integers."""
         start = self.init(np.random.default_rng(0)) if callable(self.init) else self.init
         return _numbers("init", start).dtype
 

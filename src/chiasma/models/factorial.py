@@ -230,7 +230,7 @@ class FactorialHMM:
         return self.rows.names if self.rows.named else None
 
     def row_number(self, row: int | str) -> int:
-        """The number of a row given by its number or name; the name of several copies is that of the first."""
+        """The number of a row given by its number or name; a common name of copies means the first."""
         names = self.rows.names
         if isinstance(row, str):
             if f"{row}_1" in names and row not in names:
@@ -330,7 +330,7 @@ class FactorialHMM:
         return Levels.of_switches(self.emission, data, base, weights[list(self.free_rows)])
 
     def _groups_without(self, known: Mapping[int, Integers]) -> list[list[int]] | None:
-        """The rows of every axis, if one has more than two states. A row with known states has an axis of its own."""
+        """The rows of every axis, if one has more than two states. A row with known states has a separate axis."""
         if self._is_binary:
             return None
         parts = [[[k for k in group if k not in known], *([k] for k in group if k in known)] for group in self._groups]
@@ -510,7 +510,7 @@ def log_joint(
 
 
 def target_of(model: FactorialHMM, data: Observations | npt.ArrayLike) -> Target:
-    """The arrays of a model and its data for exact passes; raises InvalidInput for what is no model."""
+    """The arrays of a model and its data for exact passes; raises InvalidInput for anything but a model."""
     if not isinstance(model, FactorialHMM):
         raise InvalidInput(f"model must be a FactorialHMM, got {shown(model)}")
     return model.exact_target(data)

@@ -10,7 +10,7 @@ from chiasma.errors import InvalidInput
 from chiasma.models.observations import Observations
 from chiasma.types import Floats
 
-# A line is the highest value within LINE Hz of a frequency. It counts where it is so many times the median within
+# A line is the highest value within LINE Hz of a frequency. It counts if it is this many times the median within
 # BACKGROUND Hz: of noise, fewer than one in a thousand does.
 LINE, BACKGROUND, TIMES = 0.6, (2.0, 15.0), 15.0
 MOST_HARMONICS = 9

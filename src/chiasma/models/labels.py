@@ -50,7 +50,7 @@ def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
     if isinstance(rows, SwitchRows):
         chains = [_kinds(rows.chains, name, model.n_rows) for name in rows.chains.arguments]
         if not learns_weights and not any(prior.shape for prior in rows.priors.values()):
-            return []  # equal rows without parameters of their own are not ordered
+            return []  # equal rows without separate parameters are not ordered
         switches = [k for k in model.free_rows if k not in model.known_rows]
         return _alike(((k,), (weights[k], *(own[k] for own in chains))) for k in switches)
     own = own_parameters(rows)
@@ -172,7 +172,7 @@ def _most(values: Floats) -> Floats:
 
 
 class CanonicalOrder:
-    """Undoes label switching: sorts exchangeable rows of a draw by what they add; does nothing where there are none.
+    """Undoes label switching: sorts exchangeable rows of a draw by what they add; does nothing without any.
 
     groups : those of `exchangeable_blocks`.
     """
@@ -217,7 +217,7 @@ class CanonicalOrder:
         sizes = self.sizes(values)
         order = self.unchanged
         for group in self.groups:
-            # Rows that add the same numbers are told apart by their other parameters.
+            # Rows that add the same numbers are sorted by their other parameters.
             keys = {block: (sizes[k], *values[self.places[k]]) for block in group for k in (int(order[block[0]]),)}
             order = _moved(order, group, sorted(group, key=keys.__getitem__))
         if np.array_equal(order, self.unchanged):

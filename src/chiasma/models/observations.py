@@ -30,7 +30,7 @@ class Observations:
     step : time between columns (at a gap of 1), for frequencies and axes in units of time.
     unit : of the step: "s", "ms", "us", "min" or "h", or any other name; default "s".
     known : states that are known, (T,) per row by its name or number, such as a week of labels; -1 or NaN where a state
-        is not known. They count as data: the evidence is that of signal and known states together.
+        is not known. They are data: the evidence is the joint evidence of signal and known states.
 
     Examples
     --------

@@ -36,7 +36,7 @@ from chiasma.types import Floats, Integers, as_count, as_floats, is_a, is_count,
 # The prior of a smoothness lambda is Gamma(1/2, (SMALLEST * scale)^2 / 2): second differences of neighbouring
 # coefficients, 1 / sqrt(lambda), are about SMALLEST times the scale, or any number of times more at little cost.
 SMALLEST = 1e-4
-# Without a scale, coefficients have a prior standard deviation of so many times the largest values of the signal.
+# Without a scale, coefficients have a prior standard deviation of this many times the largest values of the signal.
 TIMES_SIGNAL = 3.0
 # B-splines of fewer coefficients are not cubic.
 CUBIC = 4
@@ -84,7 +84,7 @@ class Periodic:
     Parameters
     ----------
     frequency : cycles per unit of time (`Observations(step=, unit=)`; without a step per column), or "mains": 50 or 60
-        Hz and those of their harmonics that the signal contains.
+        Hz, and those harmonics that the signal contains.
     knots : number of coefficients of every spline, over all sequences.
     harmonics : how many, the frequency itself included, or their numbers, such as [1, 3].
     scale : prior standard deviation of the offset. Default: three times the largest values of the signal.
@@ -335,7 +335,7 @@ class BoundOffset:
         return found
 
     def log_density(self, values: Mapping[str, Floats]) -> float:
-        """log p(c | smoothness), less that of independent N(0, scale^2)."""
+        """log p(c | smoothness), less the density of independent N(0, scale^2)."""
         total = 0.0
         for own in self.bound:
             if own.n_smoothness:

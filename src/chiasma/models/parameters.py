@@ -35,7 +35,7 @@ class Slot(NamedTuple):
 
 
 class Parameters:
-    """Values (P,) of all learned parameters, those of the chains first, then those of the emission and of the offset.
+    """Values (P,) of all learned parameters, first of the chains, then of the emission and of the offset.
 
     of_chains, of_emission, of_offset : indices of their free coordinates; given a path the chains are independent of
     the others.

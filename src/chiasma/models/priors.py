@@ -28,7 +28,7 @@ class Prior(ABC):
 
     Examples
     --------
-    Each row has a weight of its own, and both share the noise:
+    Each row has a separate weight, and both share the noise:
 
     >>> import chiasma as ch
     >>> emission = ch.Gaussian(weights=ch.Gamma([2.0, 2.0], 1.0), sd=ch.HalfNormal(1.0))

@@ -44,7 +44,7 @@ class Row(Learnable):
     copies : number of identical rows; they are named NAME_1, NAME_2, ...
     fixed : the state at which the row is held. A fixed row costs no state space.
     weight : a factor of all its values: the size of one step where values are 0, 1, 2, ...
-    spread : (S,) standard deviation of the noise that each state adds to that of the emission; numbers or priors. The
+    spread : (S,) standard deviation of the noise that each state adds to the emission's; numbers or priors. The
         variances of all rows and of the emission add up.
 
     Examples
@@ -171,7 +171,7 @@ class Row(Learnable):
     def add_slopes(self, weight: Floats, by_add: Floats) -> Floats:
         """Derivatives with respect to `adds`, of its shape, from those with respect to what states add to the level.
 
-        weight : that of the emission, () or (D,).
+        weight : from the emission, () or (D,).
         """
         return np.asarray(by_add @ weight if by_add.ndim > self.values.ndim else by_add * weight)
 
@@ -203,7 +203,7 @@ class Rows:
     keys : for every given row, the names in the model of its learned arguments. fixed : states of fixed rows by number.
     """
 
-    named = True  # whether rows have names of their own, not only numbers
+    named = True  # whether rows have names, not only numbers
     parts: tuple[Switches, ...] = ()  # what all rows share
 
     def __init__(self, given: Sequence[Row]):
@@ -398,7 +398,7 @@ class Rows:
         return np.array(found)
 
     def groups(self, weights: Floats, separate: bool = False) -> list[list[int]]:
-        """Free rows, those together that cannot be told apart. separate: every row has a weight of its own to learn.
+        """Free rows, those together that cannot be told apart. separate: every row has its own weight to learn.
 
         Rows with learned parameters are equal where these are shared, whatever typical values they have.
         """
@@ -430,7 +430,7 @@ class Rows:
 class SwitchRows(Rows):
     """K rows of two states, numbered and not named; row k adds weight k when it is on.
 
-    None of them is a `Row`: their parameters are those of `chains`, one for all rows or one per row, and rows with
+    None of them is a `Row`: their parameters come from `chains`, one for all rows or one per row, and rows with
     equal parameters are not counted together.
     """
 

@@ -42,7 +42,7 @@ class Target:
     """edge (T,), transition probabilities and likelihood of the axes; see chiasma.kernels for the conventions.
 
     trans : (E, K, 4) of axes of two states, else (E, M).
-    groups : the rows of the model that every axis stands for.
+    groups : the rows of the model behind every axis.
     row_layout : all rows of the model, the fixed ones included.
     fixed_code : fixed rows in their states, the others in state 0.
     made_of : the axes, if they are not simply the rows of `trans`.
@@ -196,7 +196,7 @@ class Target:
         return self._form(self.log_trans)
 
     def log_matrices(self, best: bool = False) -> Matrices:
-        """Logarithms for passes, which have one form for them; best: those of the best arrangement of equal rows."""
+        """Logarithms for passes, in one form; best: of the best arrangement of equal rows."""
         table = self.best_log_trans if best else self.log_trans
         return Matrices(table.reshape(len(table), -1), self.layout)
 

@@ -39,7 +39,7 @@ with extra("report"):
 from chiasma.results.expected import Band
 from chiasma.types import Floats
 
-# More sites than this are drawn as so many blocks, each from its lowest to its highest value.
+# More sites than this are drawn as this many blocks, each from its lowest to its highest value.
 MOST_SITES, MOST_BLOCKS = 12_000, 4_000
 # Probabilities are drawn to this precision, and neighbours that are equal as one.
 PRECISION = 200
@@ -130,7 +130,7 @@ def embedded(models: Mapping[str, Model]) -> Embedded:
 
 
 def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Names of objects by the order in which they appear: those of bokeh are random, or count what the process drew.
+    """Names of objects by the order in which they appear; Bokeh's names are random, or count what the process drew.
 
     The same fit then writes the same page.
     """
@@ -440,7 +440,7 @@ def _ticks(fig: Any, pieces: list[dict[str, Any]], labels: Labels) -> None:
 
 
 def _seconds_ahead(zone: tzinfo | None) -> float | None:
-    """Seconds that a time zone is ahead of UTC; those of data files are the same all year."""
+    """Seconds that a time zone is ahead of UTC; the zone of a data file is the same all year."""
     ahead = None if zone is None else datetime.now(zone).utcoffset()
     return None if ahead is None else ahead.total_seconds()
 

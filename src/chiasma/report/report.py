@@ -345,7 +345,7 @@ def _configurations(
 
 
 def _most_doubtful_row(posterior: Posterior, region: Region) -> int | None:
-    """Of the rows that can be told apart; None if there are none."""
+    """Of the distinguishable rows; None without any."""
     share = posterior.marginals().values[:, region.segment.start : region.segment.stop]
     doubt = (share * (1 - share)).sum(axis=1)
     doubt[[k for group in posterior.merging.groups for k in group]] = 0.0

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 # Rival regions and parameters that the page shows; the tables have all.
 SHOWN_REGIONS, SHOWN_PARAMETERS = 40, 24
-MOST_LISTED = 12  # rows whose share of the signal is told in a sentence
+MOST_LISTED = 12  # rows whose share of the signal is listed in a sentence
 # Blocks of the chart of one region, and how far it reaches beyond the region on both sides.
 REGION_BLOCKS, AROUND = 1_000, 0.25
 # Explanations below this probability are left to the table.

@@ -209,7 +209,7 @@ class RunDirectory:
             "name": self.path.resolve().name if source is None else source.name,
             "settings": self.settings_file.read_text(encoding="utf-8"),
             "resume": self.how_to_resume(),
-            # The page stands beside the settings, wherever the directory is moved to.
+            # The page is beside the settings, wherever the directory is moved to.
             "repeat": f"chiasma fit DATA --model {self.settings_file.name} --out ANOTHER",
         }
 

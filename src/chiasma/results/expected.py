@@ -1,4 +1,4 @@
-"""The expected signal, in the units of the data: its posterior along the sites, and that of a given state.
+"""The expected signal, in the units of the data: its posterior along the sites, and for a given state.
 
 The level of a column is a sum of weights; the emission says what signal a level is expected to give.
 """

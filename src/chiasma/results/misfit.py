@@ -44,7 +44,7 @@ FARTHEST = 8.0
 
 @dataclass(frozen=True, kw_only=True)
 class FitStatistics:
-    """How far residuals are from those of a right model.
+    """How far residuals deviate from the residuals of a correct model.
 
     n : values that were checked. improbable : share of values of probability below IMPROBABLE, which is their share
     under the model. run : mean length of their runs. worst_site : the most improbable one. above, below : share of

@@ -26,7 +26,7 @@ from chiasma.types import Floats, shown
 QUANTILES = (0.05, 0.95)
 
 
-# Curves of so many draws give the bands of an offset.
+# Curves of this many draws give the bands of an offset.
 MOST_CURVES = 500
 # Marks coefficients of an offset: they are many, and what they mean is the curve (`Posterior.offset`).
 COEFFICIENTS = "coefficients"
@@ -54,7 +54,7 @@ def named_parameters(values: Floats | None, model: FactorialHMM | Density | None
 
 
 def _dims(name: str, n: int, of_chains: bool, model: FactorialHMM) -> tuple[str, ...]:
-    """Names of the dimensions of a parameter. Rows may have different numbers of states: each has names of its own."""
+    """Names of the dimensions of a parameter. Rows may have different numbers of states, so each has its own names."""
     if model.offset is not None and name in model.offset.priors:
         parts = ("harmonic", "wave", "knot") if n == 3 else ("harmonic",) if "." in name else ("knot",)
         return tuple(f"{name}_{part}" for part in parts[:n])

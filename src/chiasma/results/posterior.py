@@ -361,7 +361,7 @@ class Posterior:
 
     @property
     def seen(self) -> npt.NDArray[np.bool_]:
-        """(T,) sites with data; all of them if the data were not kept, or are not those of the draws."""
+        """(T,) sites with data; all sites if the data were not kept, or do not belong to the draws."""
         n_sites = self.draws.sizes["site"]
         if self.data is None or self.data.n_columns != n_sites:
             return np.ones(n_sites, bool)
@@ -667,7 +667,7 @@ class Posterior:
         return [] if row in names else [k for k, name in enumerate(names) if name.removeprefix(f"{row}_").isdigit()]
 
     def _row(self, row: int | str) -> int:
-        """The number of a row given by its number or name; the name of several copies is that of the first."""
+        """The number of a row given by its number or name; a common name of copies means the first."""
         names = self._names
         if isinstance(row, str):
             found = [names.index(row)] if row in names else self._copies(row)

@@ -34,7 +34,7 @@ from chiasma.types import Floats
 
 # Windows have these numbers of sites with data and more, by factors of two.
 SHORTEST = 32
-# Waves are measured in windows of which there are so many: r is then known to about a fifteenth, with eight draws.
+# Waves are measured at lengths with this many windows: r is then known to about a fifteenth, with eight draws.
 MANY = 64
 # Waves with fewer periods than this along the signal are drift and not hum.
 FEWEST_PERIODS = 8
@@ -82,7 +82,7 @@ class Hum(NamedTuple):
 
 
 class LevelNoise(NamedTuple):
-    """The level whose noise differs most from that of the others: ratio of the widths; z: in standard errors."""
+    """The level whose noise differs most from the rest: ratio of the widths; z: in standard errors."""
 
     level: float
     ratio: float

@@ -37,7 +37,7 @@ class Rival:
     probability : mean over the sites with data.
     level : the signal that it is expected to give, in the units of the data, at the parameters of the draws that have
         it there; None without levels or with channels.
-    arrangements : how many columns it stands for, where some rows are equal.
+    arrangements : how many states it represents, if some rows are equal.
     """
 
     code: int
@@ -55,7 +55,7 @@ class Rival:
 class Region:
     """A segment with the states that may explain it, the most probable first.
 
-    level_probability : that the signal is that of the most probable state, whichever state gives it; None without
+    level_probability : that the signal equals the most probable state's, whichever state gives it; None without
     levels. noise : how far a value is from the signal of the most probable state, as a standard deviation; None where
     it is not known, or the segment is certain.
     """
@@ -225,7 +225,7 @@ def _same(one: float, other: float | None) -> bool:
 
 
 def data_means(posterior: Posterior, segments: Iterable[Segment], channel: int = 0) -> Floats:
-    """(n,) the mean of the data of each segment; NaN where there are none."""
+    """(n,) the mean of the data of each segment; NaN without data."""
     assert posterior.data is not None
     y = posterior.data.y.reshape(posterior.data.n_columns, -1)[:, channel]
     parts = [y[one.start : one.stop] for one in segments]

@@ -87,7 +87,7 @@ class Merging:
         return out
 
     def arrangements(self, code: int) -> int:
-        """How many columns the sorted one stands for."""
+        """How many states the sorted one represents."""
         if not self.groups:
             return 1
         states = unpack_codes(np.array([code]), self.layout)[:, 0].tolist()
@@ -154,7 +154,7 @@ def row_probabilities(posterior: Posterior, together: bool = True) -> list[RowPr
 
 
 def fixed_text(posterior: Posterior) -> str:
-    """The rows that are held at one state, in words; empty where there are none."""
+    """The rows that are held at one state, in words; empty without any."""
     names = names_of_rows(posterior)
     fixed = posterior.model.fixed if isinstance(posterior.model, FactorialHMM) else {}
     return ", ".join(f"{names[k]} = {state}" for k, state in fixed.items())

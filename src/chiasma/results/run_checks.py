@@ -84,7 +84,7 @@ def _of_rhat(series: Sequence[Convergence], parameters: Sequence[ParameterSummar
 
 
 def wanted_draws(ess: float, n_chains: int, n_draws: int, least: float = 1.0) -> int:
-    """Draws per chain that would be worth ESS_PER_CHAIN, with a margin; at least so many times those that there are.
+    """Draws per chain that would be worth ESS_PER_CHAIN, with a margin; at least this many times the present ones.
 
     >>> wanted_draws(395.0, n_chains=4, n_draws=2000)
     2600

@@ -3,7 +3,7 @@
 A gap is a distance that is clearly longer than the usual one. Two conditions must hold. More than BRIDGED sites of the
 usual distance would fit in between: a few missing lines are like a few missing values, over which figures draw. And the
 distance is far from all usual ones (FAR interquartile ranges beyond the quartile of their logarithms): positions that
-are uneven throughout, such as those of genes, have no gaps.
+are uneven throughout, such as genes, have no gaps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from chiasma.types import Floats, Integers
 
-# Up to so many missing sites in a row are like their neighbours; more are a gap.
+# Up to this many missing sites in a row are like their neighbours; more are a gap.
 BRIDGED = 3
 FAR = 3.0
 
@@ -43,7 +43,7 @@ def site_ends(position: Floats, starts: Integers) -> Floats:
     inside = _inside(len(position), starts)
     known = np.diff(position)[inside[1:]]
     end = position + (float(np.median(known)) if known.size else 1.0)
-    # Sums and differences of decimal numbers such as 0.1 have last digits of their own.
+    # Sums and differences of decimal numbers such as 0.1 differ in their last digits.
     top = float(np.abs(end).max(initial=1.0))
     end = np.round(end, 14 - math.ceil(math.log10(top)))
     end[:-1] = np.where(inside[1:], np.minimum(end[:-1], position[1:]), end[:-1])

@@ -62,7 +62,7 @@ def reason(error: Exception) -> str:
 
 def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file with its digest; the write is atomic."""
-    # NaN is not JSON, but Python writes and reads it, and nobody else needs these files.
+    # NaN is not JSON, but Python writes and reads it, and only Python needs these files.
     text = json.dumps({"digest": NO_DIGEST, **content}, indent=1, ensure_ascii=False)
     atomic.write_bytes(path, seal(f"{text}\n".encode(errors="surrogatepass")))
 

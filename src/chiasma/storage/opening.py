@@ -245,7 +245,7 @@ def rebuild_stored(run: StoredRun) -> FactorialHMM | None:
 
 
 def _check_model(run: StoredRun, model: FactorialHMM | Density) -> None:
-    """Raise an error for another model than that of the run. Functions are compared by their names only."""
+    """Raise an error if the model differs from the run's. Functions are compared by their names only."""
     if not isinstance(model, FactorialHMM | Density):
         raise InvalidInput(f"model must be a FactorialHMM or a Density, got {type(model).__name__}")
     if found := _model_differences(run.header, model):

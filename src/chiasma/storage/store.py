@@ -274,7 +274,7 @@ class ZarrTrace:
                 )
 
     def _tidy(self) -> None:
-        """Remove what killed writers left. We hold the lock, so nobody is writing it."""
+        """Remove what killed writers left. We hold the lock, so there is no other writer."""
         kept = {buffer.checkpoint for buffer in self.buffers}
         unused = [file for file in (self.path / "checkpoints").glob("chain-*.npz") if file not in kept]
         torn = [file for name in ("", *self.arrays, "checkpoints") for file in atomic.partials(self.path / name)]

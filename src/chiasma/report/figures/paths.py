@@ -46,11 +46,11 @@ from chiasma.types import Floats
 
 # Pixels of a heatmap; finer data are averaged.
 HEATMAP_SITES, HEATMAP_DRAWS = 2_000, 1_000
-# More sites than this are drawn as so many blocks, each from its lowest to its highest value.
+# More sites than this are drawn as this many blocks, each from its lowest to its highest value.
 MOST_SITES, MOST_BLOCKS = 20_000, 3_000
 # States of a row that a legend lists.
 MOST_LEGEND = 6
-# An event narrower than this part of the axis, about two pixels, is a line of so many points, about one.
+# An event narrower than this part of the axis, about two pixels, is a line of this many points, about one.
 NARROW, PIXEL = 600, 0.9
 # Height in inches of the data above configurations.
 DATA_HEIGHT = 1.8

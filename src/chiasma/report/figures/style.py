@@ -69,7 +69,7 @@ def look(i: int) -> Look:
 
 
 def axes_for(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """The given axes, or those of a new figure of that size in inches."""
+    """The given axes, or a new figure of that size in inches."""
     if ax is None:
         ax = plt.figure(figsize=size, layout="constrained").add_subplot()
     ax.spines[["top", "right"]].set_visible(False)
@@ -251,7 +251,7 @@ class MomentFormatter(Formatter):
 
 
 def _roomy(ax: Axes, stretch: SiteRange, points: float) -> tuple[list[float], list[str]]:
-    """Centres and names of the sequences; of names that would touch, that of the longest sequence is kept."""
+    """Centres and names of the sequences; of names that would touch, the longest sequence keeps its name."""
     low, high = stretch.ends
     inches = ax.get_window_extent().width / ax.get_figure(root=True).dpi / (high - low)  # type: ignore[union-attr]
     found: list[tuple[float, float, str]] = []
