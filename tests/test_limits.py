@@ -14,7 +14,10 @@ import chiasma as ch
 from chiasma import limits
 from chiasma.cli import app
 from chiasma.io import sheets
+from chiasma.io.regions import find_region
 from chiasma.io.settings import Settings
+from chiasma.io.signal import Signal
+from chiasma.limits import is_whole
 from chiasma.report.page import UNKNOWN, digest_of
 from chiasma.tumour.formats import read_bins
 
@@ -50,6 +53,14 @@ def test_call__refuses_what_no_machine_can_do(what, n, monkeypatch):
         pytest.skip("may fit into memory")
     with pytest.raises(ch.ChiasmaError):
         CALLS[what](n)
+
+
+def test_whole_numbers__of_thousands_of_digits_are_none():
+    """Python refuses to convert them, wherever a file or an option has one."""
+    assert [is_whole(text) for text in ("0", "12", "1" * 18)] == [True] * 3
+    assert [is_whole(text) for text in ("", "-1", "1.5", "\u0663", "1" * 5000)] == [False] * 5
+    with pytest.raises(ch.InvalidInput, match="region"):
+        find_region(Signal(data=ch.Observations([1.0, 2.0])), "1" * 5000)
 
 
 def test_rows__are_counted_before_they_are_made(monkeypatch):
@@ -109,6 +120,10 @@ def test_settings__of_a_windows_editor_are_read_and_long_keys_refused(tmp_path):
         ["fit", "DATA", "--weights", "1,2", "--sd", "1" * 5000],
         ["fit", "DATA", "--weights", "1,2", "--sd", 1, "--draws", "1" * 5000],
         ["fit", "DATA", "--weights", "1,2", "--fixed-row", f"{'1' * 5000}=1"],
+        ["fit", "DATA", "--weights", "1,2", "--value", "1" * 5000],
+        ["channels", "DATA", "--rate", 1, "--column", "1" * 5000],
+        ["channels", "DATA", "--rate", 1, "--knots", 10**9],
+        ["simulate", ""],
     ],
 )
 def test_command__refuses_what_no_machine_can_do(words, tmp_path):

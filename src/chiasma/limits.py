@@ -18,6 +18,8 @@ MOST_CHAINS = 10_000
 MOST_RUNGS = 10_000
 # Climbs of `optimise`: each takes milliseconds at least.
 MOST_STARTS = 1_000_000
+# Of a spline: its penalty is a matrix of that size.
+MOST_KNOTS = 5_000
 # Of a hum: each has two coefficients per knot.
 MOST_HARMONICS = 10_000
 # Of a simulated genome, which has 3 * 10^9 bases, and of a simulated patient.
@@ -31,6 +33,11 @@ MOST_COLUMNS = 20_000
 MOST_SETTINGS_BYTES = 2**20
 # Parts of a dotted key there, which takes quadratic time; ours have one.
 MOST_KEY_PARTS = 100
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number. One of thousands of digits is none: Python refuses to convert it."""
+    return text.isascii() and text.isdecimal() and len(text) < 19
 
 
 def machine_memory() -> int:

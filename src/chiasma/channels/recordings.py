@@ -16,6 +16,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.extras import extra
 from chiasma.io.sheets import MISSING, Sheet, listed, read_bytes, read_sheet
+from chiasma.limits import is_whole
 from chiasma.models.observations import Observations
 from chiasma.storage.reading import read_npy
 from chiasma.types import Floats, Integers
@@ -193,7 +194,7 @@ def _step(file: Path, names: list[str], time: int | None, clock: Clock | None, n
 def _column(file: Path, names: list[str], wanted: int | str) -> int:
     if str(wanted) in names:
         return names.index(str(wanted))
-    if str(wanted).isdecimal() and 1 <= int(wanted) <= len(names):
+    if is_whole(str(wanted)) and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1
     raise InvalidInput(f"{file} has no column {wanted!r}; it has {listed(names)}")
 

@@ -10,6 +10,7 @@ import typer
 
 from chiasma.cli.printing import Voice
 from chiasma.errors import InvalidInput
+from chiasma.limits import is_whole
 
 if TYPE_CHECKING:
     from chiasma.io.settings import Settings
@@ -70,7 +71,7 @@ def _numbers(path: Path, settings: Settings, copies: str | None) -> dict[str, Se
         return {str(path): settings}
     name, _, limits = copies.partition("=")
     low, _, high = limits.partition("-")
-    if not (low.isdecimal() and (high or low).isdecimal() and 1 <= int(low) <= int(high or low) <= 63):
+    if not (is_whole(low) and is_whole(high or low) and 1 <= int(low) <= int(high or low) <= 63):
         raise InvalidInput(f"--copies takes a row and numbers such as channel=1-4, got {copies!r}")
     names = [row.get("name") for row in settings.row]
     if name not in names:

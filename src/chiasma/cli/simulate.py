@@ -49,6 +49,8 @@ def simulate(
     from chiasma.datasets.genome import N_BINS, SD, tumour_genome
     from chiasma.io.settings import fresh_seed
 
+    if not out.name:
+        raise InvalidInput("OUT must be a data file to write, such as data.tsv, got no name")
     seed = fresh_seed() if seed is None else seed
     if tumour:
         _simulate_tumour(out, Voice(quiet), seed, sites, sd, samples or 1, _purities(purity), clones, doubled)

@@ -19,6 +19,7 @@ from chiasma.errors import InvalidInput
 from chiasma.io.sheets import MISSING, Sheet, listed
 from chiasma.io.signal import position_or_time
 from chiasma.io.times import seconds_of, time_text, zone_of
+from chiasma.limits import is_whole
 from chiasma.types import Floats
 
 VALUE_NAMES = ("value", "y")
@@ -111,7 +112,7 @@ def find_column(table: Sheet, wanted: str, role: str) -> int:
         )
     if wanted in table.names:
         return table.names.index(wanted)
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(table.names):
+    if is_whole(wanted) and 1 <= int(wanted) <= len(table.names):
         return int(wanted) - 1
     kind = "" if table.has_header else f" (no header: its columns are 1..{len(table.names)})"
     raise InvalidInput(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chiasma.errors import InvalidInput
+from chiasma.limits import is_whole
 from chiasma.models.additive import Emission
 from chiasma.models.arguments import Argument
 from chiasma.models.chains import Switches
@@ -85,7 +86,7 @@ def parse_fixed(key: str, texts: list[str]) -> dict[str, int]:
     for text in texts:
         # In braces where it was copied from a settings file.
         row, _, state = (part.strip() for part in text.strip().strip("{}").partition("="))
-        if not row.isdecimal() or state not in ("0", "1"):
+        if not is_whole(row) or state not in ("0", "1"):
             raise InvalidInput(f"{flag(key)} takes ROW=STATE such as 5=1 (rows count from 0), got {text!r}")
         rows[row] = int(state)
     return rows

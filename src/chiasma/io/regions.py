@@ -18,7 +18,7 @@ from chiasma.types import Floats
 
 # FIRST-LAST or one place, in positions, which may be fractions, or negative, and of a genome in kb or Mb; and in sites.
 SPAN = re.compile(r"\s*(-?\d[\d,]*(?:\.\d+)?)\s*(?:-\s*(-?\d[\d,]*(?:\.\d+)?)\s*)?([kM]b)?", re.IGNORECASE)
-SITES = re.compile(r"\s*(\d[\d,]*)\s*(?:-\s*(\d[\d,]*)\s*)?")
+SITES = re.compile(r"\s*(\d[\d,]{,20})\s*(?:-\s*(\d[\d,]{,20})\s*)?")
 
 
 def find_region(signal: Signal, text: str) -> tuple[int, int]:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from chiasma.errors import InvalidInput
-from chiasma.limits import MOST_COLUMNS, MOST_FILE_BYTES
+from chiasma.limits import MOST_COLUMNS, MOST_FILE_BYTES, is_whole
 from chiasma.types import Floats
 
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
@@ -288,7 +288,7 @@ def _up_to(file: Any, most: int) -> bytes:
 def most_bytes() -> int:
     """The largest size of a data file, in bytes. The environment has it, so that workers know it, too."""
     given = os.environ.get(MAX_BYTES, str(MOST_FILE_BYTES))
-    if not (given.isascii() and given.isdecimal() and len(given) < 19 and int(given) > 0):
+    if not (is_whole(given) and int(given) > 0):
         raise InvalidInput(f"{MAX_BYTES} must be a whole number of bytes above 0, got {given!r}")
     return int(given)
 

@@ -12,6 +12,7 @@ import numpy as np
 from chiasma import atomic
 from chiasma.errors import StoreError
 from chiasma.io.times import as_zone, duration_text, time_text, times_text
+from chiasma.limits import is_whole
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import Covariates
 from chiasma.results.spacing import Spacing, site_ends
@@ -190,7 +191,7 @@ def row_of(name: str) -> int | str:
     >>> row_of("kettle"), row_of("2")
     ('kettle', 2)
     """
-    return int(name) if str(name).isdecimal() else str(name)
+    return int(name) if is_whole(str(name)) else str(name)
 
 
 def position_text(position: float) -> str:

@@ -27,7 +27,7 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels import offsets as kernel
-from chiasma.limits import MOST_HARMONICS
+from chiasma.limits import MOST_HARMONICS, MOST_KNOTS
 from chiasma.models.hum import find_mains
 from chiasma.models.observations import Observations
 from chiasma.models.priors import Coefficients, Gamma, Prior
@@ -194,8 +194,8 @@ Term = Smooth | Periodic | Covariates
 
 
 def _check_knots(knots: Any) -> None:
-    if not is_count(knots, least=1):
-        raise InvalidInput(f"knots must be a whole number of at least 1, got {shown(knots)}")
+    if not is_count(knots, least=1) or knots > MOST_KNOTS:
+        raise InvalidInput(f"knots must be a whole number in 1..{MOST_KNOTS:,}, got {shown(knots)}")
 
 
 def _check_scale(scale: Any) -> None:

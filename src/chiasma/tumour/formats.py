@@ -31,6 +31,7 @@ import numpy as np
 from chiasma.errors import InvalidInput
 from chiasma.io.columns import CHROMOSOME_NAMES, END_NAMES, START_NAMES, column_called, plain_name
 from chiasma.io.sheets import Sheet, as_sheet, listed, read_lines, read_sheet
+from chiasma.limits import is_whole
 from chiasma.tumour.bins import Alleles, Bins
 from chiasma.tumour.pileups import (
     NO_NORMAL,
@@ -174,7 +175,7 @@ def _purecn_coverage(sheet: Sheet) -> list[Bins]:
     for row, text in enumerate(sheet.texts(target)):
         name, _, place = text.rpartition(":")
         first, _, last = place.partition("-")
-        if not name or not first.isdecimal() or not last.isdecimal():
+        if not name or not is_whole(first) or not is_whole(last):
             raise sheet.error(row, f"column 'Target' must hold places as chr1:100-200, got {text!r}; correct the line")
         chromosome.append(name)
         start.append(int(first) - 1)

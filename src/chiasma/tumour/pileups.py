@@ -23,6 +23,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.io.columns import plain_name
 from chiasma.io.sheets import Sheet, listed
+from chiasma.limits import is_whole
 from chiasma.tumour.bins import Alleles, Bins
 from chiasma.tumour.places import Labels, NumberedLines, column_of, in_order, positions, roles_of, stem_of
 from chiasma.tumour.tracks import without_trend
@@ -357,7 +358,7 @@ def _records(path: Path, lines: Sequence[str], head: int, n_samples: int) -> Var
         keys = cells[8].split(":")
         if "SOMATIC" in cells[7].split(";") or "AD" not in keys:
             continue
-        if not cells[1].isdecimal() or int(cells[1]) < 1:
+        if not is_whole(cells[1]) or int(cells[1]) < 1:
             raise _vcf_error(path, number, f"POS must be a whole number from 1, got {cells[1]!r}")
         samples = [dict(zip(keys, cell.split(":"), strict=False)) for cell in cells[9:]]
         reads.append([_read_pair(path, number, sample.get("AD", ".")) for sample in samples])
@@ -383,7 +384,7 @@ def _read_pair(path: Path, number: int, text: str) -> tuple[float, float]:
     parts = text.split(",")
     if "." in parts:
         return np.nan, np.nan
-    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+    if len(parts) != 2 or not all(is_whole(part) for part in parts):
         raise _vcf_error(path, number, f"AD must hold the reads of two alleles, got {text!r}")
     return float(parts[0]), float(parts[1])
 

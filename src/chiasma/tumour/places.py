@@ -13,6 +13,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.io.columns import CHROMOSOME_NAMES, END_NAMES, START_NAMES, column_called, same_chromosome
 from chiasma.io.sheets import MISSING, Sheet, listed
+from chiasma.limits import is_whole
 from chiasma.types import Floats, Integers
 
 SAMPLE_NAMES = ("sample", "id", "samplename", "sampleid", "barcode")
@@ -155,7 +156,7 @@ def stated_lengths(comments: Iterable[str]) -> dict[str, int]:
     found = {}
     for line in comments:
         parts = dict(part.split(":", 1) for part in line.split("\t") if ":" in part)
-        if line.startswith("@SQ") and parts.get("LN", "").isdecimal():
+        if line.startswith("@SQ") and is_whole(parts.get("LN", "")):
             found[parts["SN"]] = int(parts["LN"])
     return found
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.io.columns import same_chromosome
 from chiasma.io.sheets import MISSING, read_lines
+from chiasma.limits import is_whole
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.places import stem_of
 from chiasma.types import Floats
@@ -76,7 +77,7 @@ def read_wig(path: Path, lines: Sequence[str]) -> Bins:
             step = _step_of(text)
             needed = ("chrom", "start", "step") if fixed else ("chrom",)
             missing = [name for name in needed if name not in step]
-            if missing or not all(step[name].isdecimal() for name in ("start", "step", "span") if name in step):
+            if missing or not all(is_whole(step[name]) for name in ("start", "step", "span") if name in step):
                 raise _wig_error(path, number, f"a {text.split()[0]} line needs {', '.join(needed)}, got {text!r}")
             place = int(step.get("start", "1")) - 1
             continue
