@@ -59,7 +59,7 @@ class Curve(NamedTuple):
         return float(self.seconds[reached]) if reached < len(self.seconds) else np.inf
 
     def at(self, seconds: float) -> float:
-        """Error after so many seconds; NaN before the first draw."""
+        """Error after this many seconds; NaN before the first draw."""
         made = int(np.searchsorted(self.seconds, seconds, side="right"))
         return float(self.errors[made - 1]) if made else np.nan
 

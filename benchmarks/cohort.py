@@ -1,6 +1,6 @@
 """Cohorts: the time of one and of two workers, the cost of a sample beyond its fit, memory, and splitting a sample.
 
-Every measurement is a process of its own, as `chiasma cohort` is: `python benchmarks/cohort.py cohort SAMPLES SITES
+Every measurement is a separate process, as `chiasma cohort` is: `python benchmarks/cohort.py cohort SAMPLES SITES
 DRAWS WORKERS TABLES_ONLY` prints what it cost as JSON, and `plain SAMPLES SITES DRAWS PROCESSES` the time of processes
 that know nothing of each other.
 """

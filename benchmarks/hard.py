@@ -39,7 +39,7 @@ FIRST, GROWTH = 100, 3.0
 # to the first as the fastest crossovers, where explanations are far apart.
 BEHIND, FAR_BEHIND = dict(zip(GOALS, (1.8, 1.4), strict=True)), 3.2
 # A sampler is given up sooner, from this share of that time on, if its error, falling with the root of the work, would
-# reach the goal after so many times that time.
+# reach the goal after this many times that time.
 EARLY, HOPELESS = 0.1, 4.0
 # What `auto` was before gets so many times as long as `auto` needs, in few runs.
 TIMES_AS_FAST, BEFORE_GROWTH = 6.0, 6.0

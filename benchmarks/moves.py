@@ -140,7 +140,7 @@ def fill_pools(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run_pools(hard: Hard, seconds: float, seed: int) -> float:
-    """The error after so many CPU seconds, in which pools are filled by short runs and then used after every block
+    """The error after this many CPU seconds, in which pools are filled by short runs and then used after every block
     sweep.
     """
     target = hard.model.target(hard.data)

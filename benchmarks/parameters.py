@@ -20,7 +20,7 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "paths integrated out, by slices": (300, {"update": "exact"}),
     "paths integrated out, by jumps and trajectories": (1_000, {"update": "collapsed"}),
 }
-# Size of a genome: weights, depth, noise and switching learned, from starts of its own.
+# Size of a genome: weights, depth, noise and switching learned, from separate starts.
 GENOME = (6, 10_877)
 
 
@@ -72,7 +72,7 @@ def run(report: Report) -> None:
 
 
 def _genome(report: Report) -> None:
-    """Four chains from starts of their own, the search for optima included."""
+    """Four chains from separate starts, the search for optima included."""
     model, y, _ = example(*GENOME)
     began = perf_counter()
     posterior = ch.sample(model, y, draws=400, warmup=200, chains=4, seed=1, progress=False)
@@ -83,7 +83,7 @@ def _genome(report: Report) -> None:
     rhat = [float(np.max(azs.rhat(values, chain_axis=0, draw_axis=1))) for values in draws]
     report.text(
         f"Size of a genome, K = {GENOME[0]} and T = {GENOME[1]:,}: four chains of 400 draws after 200 iterations of "
-        "warm-up, from starts of their own (`ch.sample` with its defaults). The time includes the search for optima."
+        "warm-up, from separate starts (`ch.sample` with its defaults). The time includes the search for optima."
     )
     row = [f"{seconds:.0f}", f"{min(ess):,.0f}", f"{max(rhat):.4f}", str(len(posterior.info["optima"]))]
     report.table(["seconds", "least ESS", "largest R-hat", "optima"], [row])

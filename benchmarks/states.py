@@ -125,7 +125,7 @@ def dynamax_filter(problem: Problem, start: Floats, step: Floats) -> Callable[[]
 
 
 def of_all_threads(function: Callable[[], object], repeats: int = 3) -> float:
-    """Seconds of CPU time of the whole process, because JAX has threads of its own."""
+    """Seconds of CPU time of the whole process, because JAX has its own threads."""
     function()
     best = np.inf
     for _ in range(repeats):

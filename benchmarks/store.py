@@ -1,6 +1,6 @@
 """What storing costs: seconds per draw with and without a store, bytes per draw, and the peak memory of a long run.
 
-Every measurement is a process of its own: `python benchmarks/store.py UPDATE DRAWS PATH` makes one run, without a store
+Every measurement is a separate process: `python benchmarks/store.py UPDATE DRAWS PATH` makes one run, without a store
 where PATH is empty, and prints what it cost as JSON.
 """
 

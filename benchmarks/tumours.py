@@ -15,7 +15,7 @@ N_BINS = 10_877
 GOALS = {1: 60.0, 2: 300.0}
 MEMORY = 2 * 2**30
 
-# In a process of its own, so that the peak is that of the tumour alone.
+# In a separate process, so that the peak is that of the tumour alone.
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path

@@ -292,7 +292,7 @@ def test_fit__a_mistake_leaves_nothing_behind(genome):
     assert line.startswith(
         "error: --fixed-row 3=1: there is no row 3; rows count from 0, and --weights gives rows 0..2."
     )
-    assert line.endswith("A baseline needs a weight of its own, W: --weights 100,200,60,W --fixed-row 3=1")
+    assert line.endswith("A baseline needs an extra weight W: --weights 100,200,60,W --fixed-row 3=1")
     assert "has no column 'depth' for the value" in refused(*fit, "--value", "depth")
     assert "needs --weights; give" in refused("fit", "genome.tsv", "--out", "run")
     assert "none.toml: there is no such file" in refused("fit", "genome.tsv", "--model", "none.toml", "--out", "run")

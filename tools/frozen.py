@@ -224,7 +224,7 @@ def optimum(model: Callable[[], Any], data: Any) -> Callable[[], Quantities]:
 
 
 def stored(model: Callable[[], Any], data: Any, first: int | None = None, **given: Any) -> Callable[[], Quantities]:
-    """A run in a store; first: stopped after so many draws, and resumed."""
+    """A run in a store; first: stopped after this many draws, and resumed."""
 
     def run() -> Quantities:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """Problems past row Gibbs, with a posterior that is known: from the exact filter, or from parts that have one.
 
-Weights are random unless a line says otherwise. Parts are seen in channels of their own, so that the posterior is a
+Weights are random unless a line says otherwise. Parts are seen in separate channels, so that the posterior is a
 product over them; the sampler is not told.
 """
 
@@ -44,7 +44,7 @@ def lattice(n_columns: int, seed: int = 1) -> Hard:
 
 
 def in_channels(parts: list[np.ndarray], n_columns: int, depth: float, sd: float, switch: float) -> Hard:
-    """Every part (its weights) in a channel of its own."""
+    """Every part (its weights) in a separate channel."""
     weights = np.zeros((sum(map(len, parts)), len(parts)))
     first = 0
     for channel, own in enumerate(parts):
@@ -156,7 +156,7 @@ def wired_anew(
     """Sequences of `length` columns, each with its own sensors.
 
     Most rows, from five less than all to three less, are on together or off together: sensors read their differences
-    along a wiring, the rows in random order. Every other row has a sensor of its own. With many short sequences there
+    along a wiring, the rows in random order. Every other row has its own sensor. With many short sequences there
     are about as many sets of rows as sequences, each unlike the others.
     """
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@
     python tools/in_turns.py ../before            # everything: a few minutes
     python tools/in_turns.py ../before ball draw  # what has one of these words in its name
 
-Each tree runs in a process of its own, with its own `core.py` and `limits.py`, and the two take turns of a few
+Each tree runs in a separate process, with its own `core.py` and `limits.py`, and the two take turns of a few
 hundredths of a second, so that a phase in which the machine is slow is slow for both. A time is the CPU time of one
 call, the minimum over turns, and over several pairs of processes: where the arrays of a process happen to lie in memory
 moves single times by a tenth or more, on both sides. The table is printed and not kept: it speaks of two commits on one

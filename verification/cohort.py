@@ -1,6 +1,6 @@
 """A cohort of 200 simulated genomes whose workers and scheduler are killed: is it, once resumed, that of a serial run?
 
-The cohort runs as `chiasma cohort --workers 2`, a process of its own that holds the scheduler; its workers are its
+The cohort runs as `chiasma cohort --workers 2`, a separate process that holds the scheduler; its workers are its
 children. A worker is killed twice, then the process itself. One data file is cut off in the middle.
 """
 
@@ -64,7 +64,7 @@ def start(sheet: Path, model: Path, out: Path, *more: str) -> subprocess.Popen[s
 
 
 def wait_for(n_done: int, out: Path, process: subprocess.Popen[str]) -> int:
-    """Wait until so many samples are done."""
+    """Wait until this many samples are done."""
     while process.poll() is None:
         found = len(list((out / "samples").glob("*"))) if (out / "samples").exists() else 0
         if found >= n_done:

@@ -3,7 +3,7 @@
 After every fault the run must be there: each committed draw, or a message that names the file and the remedy. Counted
 are faults tried, runs that went on bit for bit, draws lost, wrong answers without notice, and tracebacks.
 
-`python verification/faults.py PATH KIND RESUME` is a run in a process of its own, which notes every commit beside it.
+`python verification/faults.py PATH KIND RESUME` is a run in a separate process, which notes every commit beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parameters by jumps between optima and by trajectories: calibration, mutants, coverage, two modes against a grid.
 
 Simulation-based calibration of the collapsed sampler alone and inside a ladder; of samplers with deliberate mistakes;
-coverage of its intervals on simulated genomes, from starts of its own; and masses of rival explanations.
+coverage of its intervals on simulated genomes, from separate starts; and masses of rival explanations.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def ranks(task: tuple[str, str, int]) -> xr.Dataset:
 
 
 def p_values(kind: str, sampler: str) -> dict[str, float]:
-    # A pool of its own: changes to a class stay in its processes.
+    # A separate pool: changes to a class stay in its processes.
     with ProcessPoolExecutor(cpu_count(), mp_context=get_context("spawn")) as pool:
         parts = pool.map(ranks, [(kind, sampler, seed) for seed in range(4)])
         found = ch.calibration.uniformity(xr.concat(list(parts), "replication"), DRAWS, BINS)

@@ -4,7 +4,7 @@ Data: one month of minute means from UK-DALE house 2 (Kelly and Knottenbelt 2015
 own. The first week is labelled: the states of the appliances are known from their meters, and powers, noise and
 switching are learned from the sum and these states. The other weeks are disaggregated from the sum alone.
 
-The rival is nilmtk's recipe: one hidden Markov model per meter (hmmlearn, four states, a variance of its own per
+The rival is nilmtk's recipe: one hidden Markov model per meter (hmmlearn, four states, its own variance per
 state), their product over all joint states, decoded by Viterbi. Then the mains meter, where most of the power belongs
 to appliances without a meter: a smooth base load and unknown rows.
 """
@@ -128,7 +128,7 @@ def estimate(model: ch.FactorialHMM, y: np.ndarray | ch.Observations, name: str)
 
 
 def product_of_hmms(labelled: Meters, y: np.ndarray) -> dict[str, Estimate]:
-    """nilmtk's recipe, with a variance of its own for every state."""
+    """nilmtk's recipe, with its own variance for every state."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         single = [fitted(meter) for meter in labelled.values()]

@@ -94,7 +94,7 @@ def has_draws(path: Path) -> bool:
 
 
 def killed_run(kind: str, path: Path, after: float | None) -> float:
-    """Run until so many seconds after the first draws of all chains were committed, or to the end."""
+    """Run until this many seconds after the first draws of all chains were committed, or to the end."""
 
     def work() -> None:
         noting(path)

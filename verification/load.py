@@ -1,6 +1,6 @@
 """Under load: ten million columns, a million draws, a thousand runs in one process, a run of many resumptions.
 
-`python verification/load.py NAME` is one of them in a process of its own; it prints what it cost as JSON.
+`python verification/load.py NAME` is one of them in a separate process; it prints what it cost as JSON.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     python verification/tumours.py --table    # the table of what is known so far
 
 The tumours are those of `sequenced.py`, which shares nothing with the package, and are read from files. Each is solved
-with default settings in a process of its own that may use --seconds of CPU time. Outcomes are kept in
+with default settings in a separate process that may use --seconds of CPU time. Outcomes are kept in
 build/tumours-DIGEST.jsonl as soon as they are known, and are not computed again; the digest is that of the package's
 sources.
 

@@ -42,7 +42,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command in sys.argv."""
-    # Starts and chains have threads of their own. Those of BLAS wait for each other on a busy machine: a search then
+    # Starts and chains have their own threads. Those of BLAS wait for each other on a busy machine: a search then
     # took three times as long. To be set before NumPy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):

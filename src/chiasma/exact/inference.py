@@ -247,7 +247,7 @@ def draws(
     stream = seed if isinstance(seed, np.random.PCG64) else as_random(seed).bit_generator
     if not isinstance(stream, np.random.PCG64):
         raise InvalidInput(f"seed must be a Generator of PCG64, got {shown(seed)}; pass np.random.default_rng(...)")
-    # Which rows of a group are in which state is drawn from a stream of its own.
+    # Which rows of a group are in which state is drawn from a separate stream.
     arrangements = np.random.Generator(stream.jumped())
     out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), target.record_dtype)
     paths = out if target.binary else np.empty(out.shape, np.int64)

@@ -27,7 +27,7 @@ def load_plugins(files: Iterable[str | Path]) -> None:
 def _load(file: str | Path) -> None:
     from chiasma.models.emissions import EMISSIONS  # slow, and commands without a plugin import this file, too
 
-    path = Path(os.path.realpath(file))  # resolve() raises an error of its own where links lead in a circle
+    path = Path(os.path.realpath(file))  # resolve() raises another error where links lead in a circle
     if path in _loaded:
         return
     if path.suffix != ".py" or not path.is_file():

@@ -564,7 +564,7 @@ def _fixed(fixed: Fixed | None, rows: Rows) -> dict[int, int]:
             states = "0 or 1" if max(sizes) == 2 else "one of their states"
             raise InvalidInput(
                 f"fixed maps rows 0..{n_rows - 1} to {states}, got {{{given}: {x}}}; rows count from 0, and a baseline "
-                "needs a weight of its own"
+                "needs a separate weight"
             )
         found[int(k)] = int(x)
     if len(found) == n_rows:

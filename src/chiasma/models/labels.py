@@ -59,7 +59,7 @@ def exchangeable_blocks(model: FactorialHMM) -> list[list[Block]]:
     free = [g for g, row in enumerate(rows.given) if row.fixed is None and model.known_rows.isdisjoint(numbers[g])]
     found: list[list[Block]] = []
     if learns_weights:
-        # Rows differ by their weights alone unless they belong to different rows with parameters of their own.
+        # Rows differ by their weights alone unless they belong to different rows with separate parameters.
         found += _alike(((k,), (g if own[g] else -1, kinds[g], weights[k])) for g in free for k in numbers[g])
     found += _alike((numbers[g], (kinds[g], tuple(weights[k] for k in numbers[g]))) for g in free if own[g])
     return found

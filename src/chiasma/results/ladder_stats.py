@@ -165,7 +165,7 @@ def chain_error(values: Floats) -> float:
 
 
 def batch_error(values: Floats, most: int = BATCHES) -> float:
-    """Standard error of the mean of values (C, n) by batch means, at most so many per chain; NaN for too few values."""
+    """Standard error of the mean of values (C, n) by batch means, at most this many per chain; NaN for too few."""
     n_batches = min(most, values.shape[1] // 2)
     if n_batches < 2:
         return float("nan")

@@ -650,7 +650,7 @@ class Posterior:
         return np.zeros(1, np.int64) if self.data is None else self.data.starts
 
     def _one_row(self, row: int | str) -> int:
-        """The number of a row given by its number or its own name: copies are equal, and none stands for all."""
+        """The number of a row given by its number or its own name: copies are equal, and none represents all."""
         copies = self._copies(row)
         if copies:
             names = self._names

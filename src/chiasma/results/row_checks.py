@@ -120,7 +120,7 @@ def _never_all_on(posterior: Posterior, names: list[str]) -> list[Finding]:
         shares = count_shares(posterior.codes, posterior.layout, group)[:, posterior.seen]
         together = np.cumsum(np.concatenate([np.zeros((len(shares), 1)), shares[::-1].cumsum(axis=0)[::-1]], axis=1), 1)
         width = min(FEWEST_SITES, shares.shape[1])
-        means = (together[:, width:] - together[:, :-width]) / max(width, 1)  # of at least so many rows on
+        means = (together[:, width:] - together[:, :-width]) / max(width, 1)  # of at least this many rows on
         most = int(np.flatnonzero((means >= SERIOUS).any(axis=1)).max(initial=0))
         if most < len(group):
             facts = {"names": [f"{names[group[0]]} to {names[group[-1]]}"], "n": len(group), "most": most}

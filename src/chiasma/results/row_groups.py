@@ -2,7 +2,7 @@
 
 Rows with the same weight, values and Markov chain can be exchanged without changing the posterior, so draws place them
 at random: of eight equal lamps three are on, and no data say which. Such columns are one explanation. The form that
-stands for all of them has the states of every group in descending order: 0101 of four equal rows is sorted to 1100.
+represents all of them has the states of every group in descending order: 0101 of four equal rows is sorted to 1100.
 Equal rows have the same probabilities one by one; what the data know is how many are on.
 """
 

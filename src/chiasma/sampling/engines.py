@@ -170,7 +170,7 @@ class PathEngine(Engine):
         return self.problem.target.layout
 
     def record(self, draws: Draws) -> Draws:
-        """Codes of all rows. Which of the equal rows are in which state is drawn here, from a stream of its own:
+        """Codes of all rows. Which of the equal rows are in which state is drawn here, from a separate stream:
         replicas know counts only.
         """
         target = self.problem.target

@@ -1,6 +1,6 @@
 """Excerpts: a few stretches of a signal, on which most starts of a search are judged.
 
-The stretches are spread evenly and become sequences of their own, so that any model of the signal is a model of them.
+The stretches are spread evenly and become separate sequences, so that any model of the signal is a model of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exchange moves between two replicas: swaps of whole paths (parallel tempering), and crossovers of segments.
 
 An exchange is a frozen configuration. `prepare(target_i, target_j, beta_i, beta_j)` binds it to two replicas, which
-may have likelihoods and transitions of their own, and returns a step that changes both paths in place from a fixed
+may have their own likelihoods and transitions, and returns a step that changes both paths in place from a fixed
 number of uniforms:
 
     step = ch.MosaicCrossover().prepare(target, target, 1.0, 0.2)
@@ -79,7 +79,7 @@ class Exchange(ABC):
 
     rows : "all" exchanges all rows together (the paper's choice); also a list of rows, or "random": a new subset
         for every move, which includes each row with probability one half. Equal rows are exchanged together; one of
-        them stands for all.
+        them represents all.
     """
 
     rows: Rows = "all"

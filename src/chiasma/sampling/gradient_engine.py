@@ -33,16 +33,16 @@ from chiasma.sampling.updates import Collapsed
 from chiasma.storage.trace import Draws
 from chiasma.types import Floats, Integers
 
-# Optima whose log mass is further below that of the best have no share that a run could see: nobody jumps there.
+# Optima whose log mass is further below that of the best have no share that a run could see: no jump goes there.
 DEEPEST = 25.0
 # Starts are spread by this many standard deviations of an optimum.
 SPREAD = 2.0
 # Length of a trajectory in standard deviations: a quarter of the period of a round target, after which it has forgotten
-# where it began; at most so many steps.
+# where it began; at most this many steps.
 LENGTH, MOST_STEPS = np.pi / 2, 24
 # Wanted acceptance of trajectories, and how fast their step size follows it.
 ACCEPTANCE, LEARNING_RATE = 0.8, 0.6
-# Jumps in an iteration: as many as lead to so many accepted ones, and at most so many.
+# Jumps in an iteration: as many as lead to so many accepted ones, and at most this many.
 ACCEPTED, MOST_JUMPS = 2.75, 8
 # Iterations from trajectory to trajectory, by the least share of jumps that are accepted: where most are, trajectories
 # take a small part of the time.
@@ -51,7 +51,7 @@ SCHEDULE = ((0.65, 64), (0.4, 32), (0.25, 8), (0.1, 2), (0.0, 1))
 GOOD = 0.7
 # Draws that count as much as what Laplace's approximation says, per coordinate.
 TRUST = 2
-# Adaptation in warm-up: after so many draws, and each time that they have doubled.
+# Adaptation in warm-up: after this many draws, and each time that they have doubled.
 FIRST_ADAPTATION = 32
 
 # Arrays that the next iteration depends on. The log evidence of the state is among them: a filter of one state need not

@@ -1,6 +1,6 @@
 """Scouts: short runs from different places that learn the differences of `Jumps` before the warm-up.
 
-They have random streams of their own and their work is counted in iterations, not by a clock: what is learned depends
+They have their own random streams and their work is counted in iterations, not by a clock: what is learned depends
 on the seed alone, so that a run that is continued learns the same again, with any number of workers.
 """
 

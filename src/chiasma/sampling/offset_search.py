@@ -30,15 +30,15 @@ from chiasma.sampling.laplace import Peak, peak_at
 from chiasma.sampling.learning import Learning
 from chiasma.types import Floats, Integers
 
-# Stretches have at most so many columns, and at least so many; hum is seen over so many periods.
+# Stretches have at most this many columns, and at least this many; hum is seen over so many periods.
 LONGEST, SHORTEST, PERIODS = 3000, 100, 5
 # Steps of the random walk of baselines, in medians of those of the best baselines of all stretches, doubled.
 WIDTHS = (0.25, 1.0, 4.0)
 # Baselines on the grid of a stretch, at most; and how many of them are rivals when the baseline is carried along.
 GRID, RIVALS = 48, 4
-# Signals of so many columns are cut into stretches in several ways.
+# Signals of this many columns are cut into stretches in several ways.
 SHORT = 20_000
-# After so many EM steps rival baselines of the whole signal are compared.
+# After this many EM steps rival baselines of the whole signal are compared.
 EM_STEPS = 3
 # So many coefficients have a curvature by differences.
 FEW = 40

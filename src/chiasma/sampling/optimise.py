@@ -48,7 +48,7 @@ from chiasma.types import Floats, Seed, as_count
 FIRST_CLIMB, LAST_CLIMB = 50, 150
 # Iterations on all columns of what an excerpt found.
 SECOND_CLIMB = 15
-# A long signal is judged by an excerpt of at least so many columns, in so many stretches.
+# A long signal is judged by an excerpt of at least this many columns, in this many stretches.
 FEW_COLUMNS, N_STRETCHES = 2000, 8
 # Where an offset is learned: least stretches and columns of the two excerpts, iterations on each, and how many
 # climbs go on to the second and to the whole signal.
@@ -349,7 +349,7 @@ def _each(pool: Pool, function: Callable[[Any], Any], tasks: Sequence[Any], disp
 
 
 def climb(learning: Learning, start: Floats, most: int) -> Climb:
-    """L-BFGS from a start, for at most so many iterations; the order of exchangeable rows is then the canonical one."""
+    """L-BFGS from a start, for at most this many iterations; exchangeable rows are then in canonical order."""
     scale = learning.parameters.scale
 
     def cost(away: Floats) -> tuple[float, Floats]:

@@ -24,7 +24,7 @@ then, both go on for longer.
 Equal rows are one axis of counts here, so their labels play no part.
 
 Decisions must not depend on the machine: work is counted by a model of the cost of an iteration, in nanoseconds of the
-machine on which its constants were measured, and not by a clock. Pilot chains have random streams of their own, so
+machine on which its constants were measured, and not by a clock. Pilot chains have their own random streams, so
 the number of workers does not matter.
 """
 
@@ -114,7 +114,7 @@ class Score:
     log_error: float  # standard error of the logarithm of the score
 
     def beats(self, other: Score, by: float) -> bool:
-        """Whether the score is smaller by more than so many standard errors of the comparison."""
+        """Whether the score is smaller by more than this many standard errors of the comparison."""
         return math.log(other.score / self.score) > by * math.hypot(self.log_error, other.log_error)
 
 
@@ -145,12 +145,12 @@ def _cost(target: Target, update: BlockGibbs | GaussianBlocks | Jumps) -> tuple[
 
 
 def _width(target: Target, size: int) -> float:
-    """Joint states of a block of so many rows, or of a typical one where rows differ."""
+    """Joint states of a block of this many rows, or of a typical one where rows differ."""
     return 1 << size if target.binary else typical_width(target, size)
 
 
 def saves_a_table(target: Target, plan: Plan, iterations: int) -> bool:
-    """Whether computing likelihoods on demand in so many iterations, of all chains, takes less than a table of them."""
+    """Whether likelihoods on demand, in this many iterations of all chains, take less time than a table of them."""
     if not target.binary or not target.tabulated or not isinstance(plan.update, BlockGibbs):
         return False
     on_demand = work_of(replace(target, table_bytes=0), plan) - work_of(target, plan)

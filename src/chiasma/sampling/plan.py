@@ -344,7 +344,7 @@ def plan_replicas(update: Update | None, exchange: Any, ladder: Any, favourite: 
 
 
 def _adapted_text(rungs: Ladder, exchange: Any) -> str:
-    """A ladder that nobody asked for multiplies the work: how large it is, and how to do without."""
+    """A ladder that was not requested multiplies the work: how large it is, and how to do without."""
     text = f"ladder from the prior to the target, adapted in warm-up, {len(rungs)} replicas at first"
     unasked = isinstance(exchange, str) and exchange == "auto"
     return f"{text} (with no exchange: one, without evidence)" if unasked else text

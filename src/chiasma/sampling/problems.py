@@ -68,7 +68,7 @@ class TemperedTables:
     def at(self, betas: Floats) -> Floats:
         """(R, S, T)"""
         rungs = tuple(map(float, betas))
-        # Chains may ask at the same time, from threads of their own: none may see a table that is not yet filled.
+        # Chains may ask at the same time, from their own threads: none may see a table that is not yet filled.
         with self._filling:
             table = self._known.get(rungs)
             if table is None:

@@ -53,7 +53,7 @@ class Pace:
         return not self.begun and self.clock() - self.opened >= FIRST_LINE
 
     def add(self, n: int, part: int | None = None) -> None:
-        """n steps were made by a part; None: by a task of its own."""
+        """n steps were made by a part; None: by a separate task."""
         now = self.clock()
         if len(self.begun) < self.parts:
             self.begun.add(len(self.begun) if part is None else part)
@@ -143,7 +143,7 @@ class Progress:
     def begin(
         self, stage: str, total: int, n_chains: int = 0, done: Sequence[int] | None = None, at_once: int = 1
     ) -> None:
-        """A stage of so many steps, of every chain or (n_chains = 0) of none.
+        """A stage of this many steps, of every chain or (n_chains = 0) of none.
 
         done : steps each has behind it. at_once : steps of a stage without chains that are made at the same time.
         """

@@ -1,6 +1,6 @@
 """The chains of one run, advanced together by a pool of threads: warm-up with ladder adaptation, draws, interrupts.
 
-Its times are those of the work: `WorkClock` stands still while kernels are compiled, which has a time of its own.
+Its times are those of the work: `WorkClock` stands still while kernels are compiled, which has a separate time.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class RowGibbs(Update):
 class BlockGibbs(Update):
     """Block Gibbs: FFBS of several rows jointly, given the others.
 
-    Equal rows count as one row: they are in a block together, and one of them stands for all.
+    Equal rows count as one row: they are in a block together, and one of them represents all.
 
     Parameters
     ----------
@@ -642,12 +642,12 @@ class ExactSweep(Sweep):
 
 
 def _bytes(target: Target, width: int) -> int:
-    """Likelihoods and messages of so many candidates at every column."""
+    """Likelihoods and messages of this many candidates at every column."""
     return 8 * 2 * target.n_columns * width
 
 
 def fits_memory(target: Target, width: int) -> bool:
-    """Whether an update may have so many candidates at every column."""
+    """Whether an update may have this many candidates at every column."""
     return _bytes(target, width) <= MOST_BYTES
 
 
