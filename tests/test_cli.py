@@ -155,7 +155,7 @@ def test_fit__tables_only_says_that_an_earlier_page_stays(fitted):
     page = (fitted / "run/report.html").read_bytes()
     result = run("fit", "genome.tsv", "--out", "run", "--resume", "--draws", 25, "--tables-only")
     assert result.exit_code == 0, result.output
-    assert "report.html and figures/ are those of an earlier report, and may show fewer draws" in result.stderr
+    assert "report.html and figures/ come from an earlier report and may show fewer draws" in result.stderr
     assert (fitted / "run/report.html").read_bytes() == page
     assert json.loads((fitted / "run/summary.json").read_text())["run"]["draws"] == 25
 

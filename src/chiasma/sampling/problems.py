@@ -172,7 +172,7 @@ def _pose_learning(
     learning = Learning(model, data)
     plan = plan_learning(learning.typical, update, exchange, ladder, exact_seconds)
     if "per second" in plan.reason and not type(model.emission).__module__.startswith("chiasma."):
-        plan = replace(plan, reason=f"{plan.reason}; the time that your emission takes is not in it")
+        plan = replace(plan, reason=f"{plan.reason} (without the time of your emission)")
     assert plan.update is not None
     if isinstance(plan.update, Exact | Collapsed):
         learning.memory = plan.update.memory
