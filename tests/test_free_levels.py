@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from chiasma.kernels.copy_number import between
 from chiasma.kernels.copy_paths import cell_likelihoods, forward, fresh_states, posterior, run_evidence
 from chiasma.tumour.model import (
     CELLS,
@@ -210,6 +211,18 @@ def test_evidence__with_free_levels_is_that_of_all_paths(alleles):
     np.testing.assert_allclose(found.main, states, atol=1e-9)
     np.testing.assert_allclose(found.runs, free, atol=1e-9)
     assert joint.probabilities.sum() == pytest.approx(0.8)
+
+
+@pytest.mark.jit_off
+def test_between__is_exact_for_cubics_and_does_not_overshoot_beside_a_cliff():
+    """A cubic through a cliff gave a run 50 nats that it does not have."""
+    x = np.arange(6.0)
+    nodes, out = np.column_stack([x**3 - 2 * x**2, np.where(x < 3, -300.0, 7.0 - x)]), np.empty(2)
+    for at in (0.0, 2.3, 4.48, 5.0):
+        between(nodes, at, out)
+        assert out[0] == pytest.approx(at**3 - 2 * at**2)
+        left = min(int(at), 4)
+        assert nodes[left : left + 2, 1].min() <= out[1] <= nodes[left : left + 2, 1].max()
 
 
 def test_free_levels__do_not_tell_a_genome_from_its_double():

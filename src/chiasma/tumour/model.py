@@ -61,7 +61,7 @@ KEPT_LIKELIHOODS = 10
 CELLS = 41
 # Shares of the mean depth that come from normal cells, 1 - exp(first + k * step), and slacks, where free levels are
 # computed; in between they are interpolated.
-N_NORMAL, N_SLACKS = 13, 6
+N_NORMAL, N_SLACKS = 25, 6
 NORMAL_GRID = (float(np.log(0.025)), float(-np.log(0.025) / (N_NORMAL - 1)))
 # Runs with a free level less probable than this do not matter for what is expected.
 LEAST_RUN = 1e-3
