@@ -11,7 +11,7 @@ from chiasma.tumour.copy_states import CopyStates
 from chiasma.tumour.doubts import deciding, doubling, family, tempered
 from chiasma.tumour.landscape import Bounds
 from chiasma.tumour.model import PiecePosterior, TumourParameters
-from chiasma.tumour.polish import TYPICAL_SHARE, Explanation, _overdispersion
+from chiasma.tumour.polish import ARRAY_SPREAD, PURITY, TYPICAL_SHARE, Explanation, _overdispersion
 from chiasma.tumour.search import halved_and_doubled
 from chiasma.tumour.solutions import CLEARLY, MOST_TEMPERED, _simplest_first, temper_of
 
@@ -114,10 +114,13 @@ def test_temper__is_the_ratio_of_unexplained_segments_to_expected_ones(n_odd, ex
 
 
 def test_tempering__leaves_the_prior_of_ploidy_and_doubling():
-    """A ploidy of 7 is as rare in a tumour that the model fits badly as in any other."""
+    """A ploidy of 7 is as rare in a tumour that the model fits badly as in any other. Intervals widen."""
     one = Explanation(**dict.fromkeys((field.name for field in fields(Explanation)), None))
-    wide = replace(one, log_mass=-108.0, log_usual=-8.0).tempered(4.0)
+    one = replace(one, log_mass=-108.0, log_usual=-8.0, covariance=0.5 * np.eye(PURITY + 1))
+    wide, array = one.tempered(4.0), one.tempered(4.0, array=True)
     assert (wide.log_mass, wide.log_usual) == (-33.0, -8.0)
+    np.testing.assert_allclose(wide.covariance, 2.0 * np.eye(PURITY + 1))
+    assert array.covariance[PURITY, PURITY] == pytest.approx(2.0 + ARRAY_SPREAD**2)
 
 
 def test_clones__one_more_must_be_clearly_better():

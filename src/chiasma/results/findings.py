@@ -178,8 +178,8 @@ CODES = {
     ),
     "odds-tempered": Code(
         "tumour",
-        "{factor:.1f} times as many segments are unexplained as the model expects, so the log odds of solutions were "
-        "divided by {factor:.1f}.",
+        "{factor:.1f} times as many segments are unexplained as the model expects, so the log evidence of solutions "
+        "was divided by {factor:.1f}.",
     ),
     "odds-too-extreme": Code(
         "tumour",

@@ -92,9 +92,16 @@ class Explanation:
     overdispersion: float
     ploidy: float
 
-    def tempered(self, factor: float) -> Explanation:
-        """What is a sum over segments divided by this: the log mass but for the prior of ploidy and doubling."""
-        return replace(self, log_mass=(self.log_mass - self.log_usual) / factor + self.log_usual)
+    def tempered(self, factor: float, array: bool = False) -> Explanation:
+        """With the evidence, a sum over segments, to the power 1 / factor: its log and its curvature are divided.
+
+        The prior of ploidy and doubling stays. array : whether the purity depends on the response of an array, too.
+        """
+        covariance = factor * self.covariance
+        if array:
+            covariance[PURITY, PURITY] += ARRAY_SPREAD**2
+        log_mass = (self.log_mass - self.log_usual) / factor + self.log_usual
+        return replace(self, log_mass=log_mass, covariance=covariance)
 
     @property
     def copies(self) -> Floats:
@@ -200,9 +207,6 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
     explained = []
     for number, (data, part) in enumerate(zip(samples, line.slices, strict=True)):
         length = (data.bins.end - data.bins.start).astype(float)
-        own_covariance = covariance[part, part].copy()
-        if data.array:
-            own_covariance[PURITY, PURITY] += ARRAY_SPREAD**2
         one = Explanation(
             parameters=parameters[number],
             log_evidence=total,
@@ -211,7 +215,7 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
             log_mass=float(log_mass),
             log_usual=0.0,
             free=free[part],
-            covariance=own_covariance,
+            covariance=covariance[part, part],
             states=states,
             probabilities=probabilities,
             fraction_slack=fraction_slacks[number],

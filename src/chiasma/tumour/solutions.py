@@ -80,7 +80,7 @@ class Solution:
 class Answer:
     """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known.
 
-    tempered : log evidence of solutions was divided by this, as more segments are unexplained than the model expects.
+    tempered : log evidence was divided by this, as more segments are unexplained than the model expects.
     together : names of the samples of the patient that were explained together; none if the sample was solved alone.
     """
 
@@ -253,7 +253,10 @@ def answers_of(
     null = sum(_without_changes(data) for data in samples)
     best = max((joint[0].log_evidence for joint in explanations), default=-np.inf)
     tempered = temper_of(explanations)
-    widened = [tuple(one.tempered(tempered) for one in joint) for joint in explanations]
+    widened = [
+        tuple(one.tempered(tempered, data.array) for one, data in zip(joint, samples, strict=True))
+        for joint in explanations
+    ]
     ranked = rank(widened) or tuple(() for _ in samples)
     together = tuple(data.bins.sample for data in samples) if len(samples) > 1 else ()
     return tuple(
