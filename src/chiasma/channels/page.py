@@ -7,6 +7,7 @@ thinned to pairs of the smallest and the largest value.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,12 @@ class Histogram:
     highest: int
 
 
-def write_page(answer: ChannelAnswer, folder: Path, command: str) -> None:
-    atomic.write_text(folder / PAGE, page(answer, command))
+def write_page(answer: ChannelAnswer, folder: Path, command: str, facts: Mapping[str, str]) -> None:
+    """command, facts : for whoever repeats the analysis: the seed and the digest of the recording."""
+    atomic.write_text(folder / PAGE, page(answer, command, facts))
 
 
-def page(answer: ChannelAnswer, command: str = "") -> str:
+def page(answer: ChannelAnswer, command: str = "", facts: Mapping[str, str] | None = None) -> str:
     """The page as text."""
     return render(
         TEMPLATE,
@@ -70,7 +72,8 @@ def page(answer: ChannelAnswer, command: str = "") -> str:
         about={
             "command": command,
             "settings": None,
-            "facts": {"chiasma": chiasma.__version__, "scheme": str(answer.scheme), "hum": answer.mains.text},
+            "facts": {"chiasma": chiasma.__version__, "scheme": str(answer.scheme), "hum": answer.mains.text}
+            | dict(facts or {}),
         },
         width=WIDTH,
         height=HEIGHT,

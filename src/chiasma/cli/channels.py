@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,6 +65,7 @@ def channels(
     check_out(out, "idealised.tsv")
     if not tables_only:
         from chiasma.channels.page import write_page
+        from chiasma.report.page import digest_of
     limits = _limits(numbers)
     read = read_recording(recording, rate=rate, column=column, channel=channel)
     voice = Voice(quiet, as_json)
@@ -81,7 +83,10 @@ def channels(
     )
     write_answer(answer, out, seed)
     if not tables_only:
-        write_page(answer, out, _command(recording, numbers, scheme, open_noise, polarity, knots, seed))
+        facts = {"seed": str(seed), f"SHA-256 of {recording.name}": digest_of(recording)}
+        read_as = {"--rate": rate, "--column": column, "--channel": channel or None}
+        command = _command(recording, read_as, numbers, scheme, open_noise, polarity, knots, seed)
+        write_page(answer, out, command, facts)
     if as_json:
         typer.echo(json.dumps(summary(answer, seed), indent=2))
     elif not quiet:
@@ -89,9 +94,22 @@ def channels(
 
 
 def _command(
-    recording: Path, numbers: str, scheme: str, open_noise: bool, polarity: str, knots: int | None, seed: int
+    recording: Path,
+    read_as: Mapping[str, object],
+    numbers: str,
+    scheme: str,
+    open_noise: bool,
+    polarity: str,
+    knots: int | None,
+    seed: int,
 ) -> str:
-    own = (" --open-noise" if open_noise else "") + ("" if knots is None else f" --knots {knots}")
+    """read_as : options that say how the file is read; None for the default.
+
+    >>> _command(Path("a.npy"), {"--rate": 1e4, "--column": None}, "1-8", "C-O", False, "up", None, 1)
+    'chiasma channels a.npy --channels 1-8 --scheme C-O --polarity up --rate 10000.0 --seed 1'
+    """
+    own = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in read_as.items() if value is not None)
+    own += (" --open-noise" if open_noise else "") + ("" if knots is None else f" --knots {knots}")
     options = f"--channels {numbers} --scheme {shlex.quote(scheme)} --polarity {polarity}{own} --seed {seed}"
     return f"chiasma channels {shlex.quote(recording.name)} {options}"
 
