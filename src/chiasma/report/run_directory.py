@@ -133,7 +133,7 @@ class RunDirectory:
         if not self.settings_file.exists():
             if self.store.exists():
                 raise StoreError(f"{self.settings_file} is missing, and the run needs it; restore it from a backup")
-            raise InvalidInput(f"{self.path} has no run to resume; drop --resume to start one")
+            raise InvalidInput(f"there is no run in {self.path} to resume; drop --resume to start one")
         settings = Settings.read(self.settings_file)
         draws = settings.sections["sampler"].get("draws")
         # A run that was killed while it was extended has more draws to come than its settings say.
