@@ -28,7 +28,7 @@ from paper.timings import PAPER, UPDATES, ChainRun, Size, Truth, verdict
 
 SWITCHING = (study.SWITCHING, 0.01, 0.001)  # the paper's, and two harder ones
 FULL = Size(n_draws=10_000, n_adapted=2_000, n_warmup=1_000, n_data=(5, 3, 3))
-QUICK = Size(n_draws=400, n_adapted=100, n_warmup=60, n_data=(2, 1))
+QUICK = Size(n_draws=200, n_adapted=60, n_warmup=40, n_data=(2, 1))
 
 Key = tuple[str, str]  # update, sampler
 

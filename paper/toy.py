@@ -60,7 +60,7 @@ class Size:
 
 
 FULL = Size(n_iterations=10_000, n_runs=10, n_adapted_runs=3, n_adapted=2_000, n_warmup=1_000)
-QUICK = Size(n_iterations=200, n_runs=2, n_adapted_runs=1, n_adapted=40, n_warmup=20)
+QUICK = Size(n_iterations=80, n_runs=2, n_adapted_runs=1, n_adapted=40, n_warmup=20)
 
 Cell = tuple[int, str, str]  # blocks, reading, sampler
 

@@ -230,8 +230,8 @@ def test_posterior__given_paths_agrees_with_integrated_paths():
     model = model_of("states")
     y = model.simulate(15, seed=6)[1]
     options = {"chains": 2, "seed": 1, "progress": False}
-    given = ch.sample(model, y, update="block", ladder=[1, 3], draws=500, warmup=60, **options)
-    without = ch.sample(model, y, update=ch.Collapsed(starts=2), draws=120, warmup=32, **options)
+    given = ch.sample(model, y, update="block", ladder=[1, 3], draws=240, warmup=40, **options)
+    without = ch.sample(model, y, update=ch.Collapsed(starts=2), draws=60, warmup=32, **options)
     for name in model.parameters.names:
         for power in (1, 2):
             a, b = (
