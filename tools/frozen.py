@@ -484,6 +484,7 @@ def verdict(before: Quantities, now: Quantities) -> str:
         if before.get("error") == now.get("error"):
             return "equal"
         return f"changed: {before.get('error', 'ran')} before, {now.get('error', 'ran')}: {now.get('says', '')[:200]}"
+    before, now = in_order(before), in_order(now)
     different = [
         name for name in {**before, **now} if before.get(name, {}).get("hash") != now.get(name, {}).get("hash")
     ]
@@ -491,6 +492,13 @@ def verdict(before: Quantities, now: Quantities) -> str:
         return "equal"
     far = [name for name in different if name not in before or name not in now or not near(before[name], now[name])]
     return f"changed: {', '.join(far)}" if far else f"rounding: {', '.join(different)}"
+
+
+def in_order(found: Quantities) -> Quantities:
+    """Parameters in the order of their first values: that of their hashes changes with the last bit."""
+    named = [name for name in found if name.startswith("parameter ")]
+    values = sorted((found[name] for name in named), key=lambda value: [round(x, 6) for x in value["some"]])
+    return {**found, **dict(zip(named, values, strict=True))}
 
 
 def near(one: dict[str, Any], other: dict[str, Any]) -> bool:
