@@ -62,6 +62,13 @@ def marginals(model: FactorialHMM, data: Data, beta: float = 1.0, memory: int = 
     >>> ch.exact.marginals(model, [0.1, 2.9, 3.2]).round(2).tolist()
     [[0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
     """
+    target = target_of(model, data)
+    if target.binary:
+        found = np.zeros((model.n_rows, target.n_columns))
+        for k, x in model.fixed.items():
+            found[k] = x
+        found[list(target.free)] = _smoothed_states(target, beta, memory)[:, 1::2].T
+        return found
     smoothed = _smoothed(model, data, beta, memory)
     return np.array([states[1] if len(states) == 2 else 1 - states[0] for states in smoothed])
 
@@ -154,14 +161,18 @@ def count_probabilities(
 
 def _smoothed_axes(target: Target, beta: float, memory: int) -> list[Floats]:
     """(T, C) probabilities of the states of every axis."""
+    return np.split(_smoothed_states(target, beta, memory), np.cumsum(target.layout.sizes)[:-1], axis=1)
+
+
+def _smoothed_states(target: Target, beta: float, memory: int) -> Floats:
+    """The same side by side."""
     passes = Passes(target, beta, memory=memory)
-    ends = np.cumsum(target.layout.sizes)
     gamma = np.empty(passes.n_states)
-    smoothed = np.empty((target.n_columns, ends[-1]))
+    smoothed = np.empty((target.n_columns, int(target.layout.sizes.sum())))
     for segment in passes.backward():
         passes.kernels.smooth(segment.alpha, segment.first, gamma, smoothed)
     # Sums may be rounded to more than 1.
-    return np.split(np.clip(smoothed, 0.0, 1.0, out=smoothed), ends[:-1], axis=1)
+    return np.clip(smoothed, 0.0, 1.0, out=smoothed)
 
 
 def _smoothed(model: FactorialHMM, data: Data, beta: float, memory: int) -> list[Floats]:
@@ -248,10 +259,11 @@ def draws(
     if not isinstance(stream, np.random.PCG64):
         raise InvalidInput(f"seed must be a Generator of PCG64, got {shown(seed)}; pass np.random.default_rng(...)")
     # Which rows of a group are in which state is drawn from a separate stream.
-    arrangements = np.random.Generator(stream.jumped())
+    arrangements = np.random.Generator(stream.jumped()) if target.has_groups else None
     out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), target.record_dtype)
     paths = out if target.binary else np.empty(out.shape, np.int64)
     draw_paths(passes, stream, paths)
-    for codes, path in zip(out, paths, strict=True):
-        codes[:] = target.expand(target.to_codes(path), arrangements)
+    if not target.records_codes:
+        for codes, path in zip(out, paths, strict=True):
+            codes[:] = target.expand(target.to_codes(path), arrangements)
     return out

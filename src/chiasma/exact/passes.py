@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from chiasma.errors import BudgetExceeded, ImpossibleData
 from chiasma.kernels import log_passes, logspace, passes
+from chiasma.kernels.best import filter_best, trace_best
 from chiasma.kernels.expectations import count_block, log_count_block
 from chiasma.kernels.lanes import aligned_empty
 from chiasma.models.target import Target, check_beta
@@ -33,11 +34,15 @@ class PassKernels:
     def __init__(self, target: Target, linear: bool, best: bool):
         self.edge = target.edge
         self.linear = linear
+        self.finds_best = best
         self.trans = target.transitions if linear else target.log_matrices(best)
         self.n_rows = target.n_axes
         self.scratch = aligned_empty(1 if target.binary and linear else 3, target.n_states).ravel()
 
     def filter(self, lik: Floats, first: int, message: Floats, alpha: Floats, stay: Floats) -> float:
+        if self.finds_best:
+            filter_best(lik, self.trans, self.edge, first, message, alpha, self.scratch)
+            return 0.0
         return float(passes.filter_block(lik, self.trans, self.edge, first, message, alpha, stay, self.scratch))
 
     def log_filter(
@@ -58,7 +63,8 @@ class PassKernels:
                 log_passes.log_draw_block(alpha, self.trans, self.edge, first, numbers, path, weights)
 
     def best(self, alpha: Floats, first: int, path: Integers) -> None:
-        log_passes.best_block(alpha, self.trans, self.edge, first, path, np.empty(alpha.shape[1]))
+        kernel = trace_best if self.linear else log_passes.best_block
+        kernel(alpha, self.trans, self.edge, first, path, np.empty(alpha.shape[1]))
 
     def smooth(self, alpha: Floats, first: int, gamma: Floats, out: Floats) -> None:
         kernel = passes.smooth_block if self.linear else log_passes.log_smooth_block
@@ -149,12 +155,12 @@ class Passes:
         self.target = target
         self.beta = check_beta(beta)
         self.best = best
-        self.linear = not best and target.linear()
+        self.linear = target.linear() and (target.binary or not best)
         self.n_states = target.n_states
         self._keep = keep
         self._length = self._segment_length(memory, keep, width=2 if stay and self.linear else 1)
         self.kernels = PassKernels(target, self.linear, best)
-        self._fused = target.likelihood.fused_filter(self.beta) if self.linear and self.beta > 0 else None
+        self._fused = target.likelihood.fused_filter(self.beta, best) if self.linear and self.beta > 0 else None
         most = max(1, CHUNK // self.n_states)
         few = max(SMALL_CHUNK // self.n_states, min(most, LEAST_COLUMNS))
         self._step = min(self._length, few if self._fused else most)

@@ -37,6 +37,7 @@ from chiasma.kernels.binary_moves import count_binary
 from chiasma.kernels.lanes import load, spread, store, total
 from chiasma.kernels.log_passes import largest, load_matrices, sum_axis
 from chiasma.kernels.logspace import log_sum
+from chiasma.kernels.mixing import START
 from chiasma.kernels.passes import divide_by, multiply, normalise
 from chiasma.kernels.step import row_marginals
 
@@ -134,6 +135,7 @@ def _count_general(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
     n_axes = axes.shape[0]
     ahead, back = make_step(axes), make_step(axes)
     products, sums = np.empty(ahead.shape[0]), np.zeros(ahead.shape[0])
+    flat_alpha = alpha.ravel()
     flat = scratch.ravel()  # alpha after 0, 1, ... axes
     loaded = -1
     for i in range(alpha.shape[0] - 1, -1, -1):
@@ -149,10 +151,10 @@ def _count_general(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
                 load_step(table, loaded, layout, axes, False, ahead)
                 load_step(table, loaded, layout, axes, True, back)
             for s in range(n_states):
-                flat[s] = alpha[i, s]
+                flat[s] = flat_alpha[i * n_states + s]
             for g in range(n_axes):
                 mix_one(axes, g, n_states, ahead, flat, g * n_states, flat, (g + 1) * n_states)
-            divide_by(scratch[n_axes], gamma)
+            divide_by(flat, n_axes * n_states, gamma)
             for s in range(n_states):
                 flat[n_axes * n_states + s] = gamma[s]
             # The axes' results are no longer needed once they are counted: the way back overwrites them.
@@ -160,7 +162,7 @@ def _count_general(trans, alpha, edge, first, gamma, smoothed, counts, scratch):
                 here, there = (g + 1) * n_states, g * n_states
                 _add_products(axes, g, n_states, flat, there, flat, here, products, sums)
                 mix_one(axes, g, n_states, back, flat, here, flat, there)
-            multiply(alpha[i], scratch[0], gamma)
+            multiply(flat_alpha, i * n_states, flat, START, gamma)
         normalise(gamma)
         if smoothed.shape[0] > 0:
             for s in range(n_states):

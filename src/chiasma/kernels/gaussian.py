@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chiasma._jit import inlined_njit, njit
+from chiasma.kernels.best import filter_best
 from chiasma.kernels.lanes import lanes_of, load, spread, store
 from chiasma.kernels.logspace import exp_in_place
 from chiasma.kernels.passes import filter_block
@@ -68,22 +69,28 @@ def gaussian_log_likelihood(y, level, depth, sd, out):
 def make_factors(weights, base, depth, sd, beta):
     """Factors of rows with these weights (K,) on top of the level `base`."""
     n_rows = weights.shape[0]
-    steps = depth * weights
+    # Without array expressions, min and max: each would be compiled as a function.
+    steps = np.empty(n_rows)
     means = np.empty(1 << n_rows)
+    shape = np.empty(1 << n_rows)
     means[0] = depth * base
     low = high = largest = 0.0
+    for k in range(n_rows):
+        steps[k] = depth * weights[k]
     for k in range(n_rows):
         size = 1 << k
         for s in range(size):
             means[size + s] = means[s] + steps[k]
-        low += min(steps[k], 0.0)
-        high += max(steps[k], 0.0)
-        largest = max(largest, abs(steps[k]))
+        if steps[k] < 0.0:
+            low += steps[k]
+        else:
+            high += steps[k]
+        if abs(steps[k]) > largest:
+            largest = abs(steps[k])
     centre = means[0] + 0.5 * (low + high)
-    means -= centre
     precision = beta / (sd * sd)
-    shape = np.empty_like(means)
     for s in range(means.shape[0]):
+        means[s] -= centre
         shape[s] = -0.5 * precision * means[s] * means[s]
     exp_in_place(shape)
     constant = -beta * (math.log(sd) + HALF_LOG_TWO_PI)
@@ -181,7 +188,8 @@ def gaussian_columns(y, factors, lik, tops):
             if abs(z) <= limit:
                 code_products(powers, t - first, n, flat, t * n_states, shape)
             elif math.isnan(z):
-                lik[t] = 1.0
+                for s in range(n_states):
+                    lik[t, s] = 1.0
                 tops[t] = 0.0
             else:
                 top = direct_column(factors, z, lik[t])
@@ -206,3 +214,14 @@ def filter_gaussian(y, factors, trans, edge, first, stop, message, alpha, stay, 
         for i in range(b - a):
             total += tops[i]
     return total
+
+
+@njit
+def best_gaussian(y, factors, trans, edge, first, stop, message, alpha, stay, diagonal, lik, tops):
+    """best.filter_best for columns first..stop-1, with the arguments of `filter_gaussian`."""
+    n_together = lik.shape[0]
+    for a in range(first, stop, n_together):
+        b = min(a + n_together, stop)
+        gaussian_columns(y[a:b], factors, lik[: b - a], tops[: b - a])
+        filter_best(lik[: b - a], trans, edge, a, message, alpha[a - first : b - first], diagonal)
+    return 0.0

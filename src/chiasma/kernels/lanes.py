@@ -10,6 +10,7 @@ Also arrays that begin on a line of the cache, and loads ahead of time.
 """
 
 import operator
+from ctypes import addressof, c_char
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_builtin, models, register_model, type_callable
 
-from chiasma._jit import inlined_njit, interpreted_as, njit
+from chiasma._jit import inlined_njit, interpreted_as
 
 REGISTER = ir.VectorType(ir.DoubleType(), 4)
 INDEX = ir.IntType(32)
@@ -194,16 +195,11 @@ def sum_from(n, array, first):
 PER_LINE = 8  # numbers in a line of 64 bytes
 
 
-@njit
-def _numbers_to_line(array):
-    # A kernel, because NumPy takes five times as long to tell an address.
-    return -(array.ctypes.data // 8) % PER_LINE
-
-
 def aligned_empty(n_rows: int, n: int) -> npt.NDArray[np.float64]:
     """(n_rows, n) floats, not initialised, of which the first one begins a line."""
     room = np.empty(n_rows * n + PER_LINE)
-    first = _numbers_to_line(room)
+    # NumPy takes five times as long to tell an address.
+    first = -(addressof(c_char.from_buffer(room)) // 8) % PER_LINE
     return room[first : first + n_rows * n].reshape(n_rows, n)
 
 

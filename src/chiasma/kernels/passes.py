@@ -19,6 +19,11 @@ import math
 import numpy as np
 
 from chiasma._jit import by_form, njit, vector_njit
+from chiasma.kernels.axes import dot as general_dot
+from chiasma.kernels.axes import load_step, plan_axes
+from chiasma.kernels.axes import make_step as general_make_step
+from chiasma.kernels.axes import mix as general_mix
+from chiasma.kernels.lanes import sum_from
 from chiasma.kernels.mixing import (
     EIGHT,
     LOG_RESCALE,
@@ -28,18 +33,16 @@ from chiasma.kernels.mixing import (
     divide,
     filter_eight,
     load_edge,
+    load_ratios,
     mix,
 )
+from chiasma.kernels.mixing import dot as binary_dot
 from chiasma.kernels.mixing import weigh as weigh_binary
 from chiasma.kernels.picking import pick
 from chiasma.kernels.step import (
     ahead,
-    dot,
     load,
-    load_back,
     load_odds,
-    look_back,
-    make_back,
     make_step,
     pick_far,
     pick_near,
@@ -208,12 +211,7 @@ def draw_blocks(alpha, stay, trans, edge, first, uniforms, indices, weights):
 
 
 @njit
-def draw_block(alpha, trans, edge, uniforms, indices, weights):
-    """Backward sampling of one path of all columns into indices (T,). For a single path, the probability of staying is
-    computed for its own state only, by a sum over states, and not for every state by divisions in the filter.
-
-    Reads uniforms[t] for column t. weights (2, S or more) is scratch.
-    """
+def _draw_general(trans, alpha, edge, uniforms, indices, weights):
     n_columns, n_states = alpha.shape
     flat_alpha = alpha.ravel()
     into, scratch = weights[0, :n_states], weights[1, :n_states]
@@ -228,7 +226,7 @@ def draw_block(alpha, trans, edge, uniforms, indices, weights):
         if index != known_index or e != known_edge:
             into_products(trans, e, index, into)
             known_index, known_edge = index, e
-        mass = dot(trans, n_states, into, START, flat_alpha, t * n_states)
+        mass = general_dot(n_states, into, START, flat_alpha, t * n_states)
         # Unsigned: a signed index would be checked for counting from the end.
         weight = into[np.uint64(index)] * flat_alpha[np.uint64(t * n_states + index)]
         if not uniforms[t] * mass < weight:
@@ -238,6 +236,49 @@ def draw_block(alpha, trans, edge, uniforms, indices, weights):
                 near = pick_far(trans, odds, alpha, t, e, index, chance, uniforms[t], left, scratch)
             index = near
         indices[t] = index
+
+
+@njit
+def _draw_binary(trans, alpha, edge, uniforms, indices, weights):
+    # A body of its own for each form: with `dot` chosen by the form, references to `trans` are counted in every column,
+    # and a draw takes 1.8 times as long.
+    n_columns, n_states = alpha.shape
+    flat_alpha = alpha.ravel()
+    into, scratch = weights[0, :n_states], weights[1, :n_states]
+    odds = np.empty((2, n_axes(trans)))
+    index = pick(alpha[-1], uniforms[n_columns - 1])
+    indices[n_columns - 1] = index
+    known_index = known_edge = -1
+    for t in range(n_columns - 2, -1, -1):
+        e = edge[t + 1]
+        if e != known_edge:
+            load_odds(trans, e, odds)
+        if index != known_index or e != known_edge:
+            into_products(trans, e, index, into)
+            known_index, known_edge = index, e
+        mass = binary_dot(n_states, into, START, flat_alpha, t * n_states)
+        # Unsigned: a signed index would be checked for counting from the end.
+        weight = into[np.uint64(index)] * flat_alpha[np.uint64(t * n_states + index)]
+        if not uniforms[t] * mass < weight:
+            chance = weight / mass
+            near, left = pick_near(trans, odds, flat_alpha, t * n_states, e, index, chance, uniforms[t])
+            if near < 0:
+                near = pick_far(trans, odds, alpha, t, e, index, chance, uniforms[t], left, scratch)
+            index = near
+        indices[t] = index
+
+
+_draw = by_form(_draw_binary, _draw_general, inlined=False)
+
+
+@njit
+def draw_block(alpha, trans, edge, uniforms, indices, weights):
+    """Backward sampling of one path of all columns into indices (T,). For a single path, the probability of staying is
+    computed for its own state only, by a sum over states, and not for every state by divisions in the filter.
+
+    Reads uniforms[t] for column t. weights (2, S or more) is scratch.
+    """
+    _draw(trans, alpha, edge, uniforms, indices, weights)
 
 
 @vector_njit
@@ -250,30 +291,29 @@ def normalise(weights):
         weights[s] *= factor
 
 
+# Like messages, their arguments are arrays and where in them to begin: references to a slice would be counted.
+
+
 @vector_njit
-def divide_by(divisors, weights):
+def divide_by(divisors, i, weights):
+    """weights /= divisors[i:]."""
     for s in range(weights.shape[0]):
-        weights[s] /= divisors[s]
+        weights[s] /= divisors[i + s]
 
 
 @vector_njit
-def multiply(a, b, out):
+def multiply(a, i, b, j, out):
+    """out = a[i:] * b[j:]."""
     for s in range(out.shape[0]):
-        out[s] = a[s] * b[s]
+        out[s] = a[i + s] * b[j + s]
 
 
 @njit
-def smooth_block(alpha, trans, edge, first, gamma, marginals, scratch):
-    """P(x[k, t] = x | y) of columns first..first+n-1, backwards, into marginals (T, sum_k S_k): all states of row 0,
-    then those of row 1, and so on.
-
-    gamma (S,) enters as the smoothed distribution of column first+n (ignored at the end) and leaves as that of
-    column first. Only filtered distributions are needed:
-    gamma_t(s) = alpha_t(s) * sum_s' A(s, s') gamma_{t+1}(s') / predicted_{t+1}(s'). scratch as step.make_back takes it.
-    """
+def _smooth_general(trans, alpha, edge, first, gamma, marginals, scratch):
     n_states = gamma.shape[0]
     flat_alpha = alpha.ravel()
-    back = make_back(trans, n_states, scratch)
+    plan = plan_axes(trans.layout.sizes)
+    there, back = general_make_step(plan), general_make_step(plan)
     loaded = -1
     for i in range(alpha.shape[0] - 1, -1, -1):
         t = first + i
@@ -283,8 +323,69 @@ def smooth_block(alpha, trans, edge, first, gamma, marginals, scratch):
         else:
             if edge[t + 1] != loaded:
                 loaded = edge[t + 1]
-                load_back(trans, back, loaded)
-            look_back(trans, back, flat_alpha, i * n_states, gamma)
-            multiply(alpha[i], gamma, gamma)
+                load_step(trans.table, loaded, trans.layout, plan, False, there)
+                load_step(trans.table, loaded, trans.layout, plan, True, back)
+            here = general_mix(plan, n_states, there, flat_alpha, i * n_states, scratch)
+            divide_by(scratch, here, gamma)
+            here = general_mix(plan, n_states, back, gamma, START, scratch)
+            multiply(flat_alpha, i * n_states, scratch, here, gamma)
         normalise(gamma)
         row_marginals(trans, gamma, marginals[t], scratch)
+
+
+@njit
+def _smooth_binary(trans, alpha, edge, first, gamma, marginals, scratch):
+    # A body of its own: through `step`, references to arrays are counted in every column, which takes longer than a
+    # column of eight codes.
+    n_states, n_rows = gamma.shape[0], trans.shape[1]
+    flat_alpha, flat_marginals = alpha.ravel(), marginals.ravel()
+    ratios = np.empty((2, n_rows))
+    fall, rise = ratios[0], ratios[1]
+    loaded = -1
+    for i in range(alpha.shape[0] - 1, -1, -1):
+        t = first + i
+        if t == marginals.shape[0] - 1:
+            for s in range(n_states):
+                gamma[s] = alpha[i, s]
+        else:
+            if edge[t + 1] != loaded:
+                loaded = edge[t + 1]
+                load_ratios(trans, loaded, ratios)
+            # The diagonals of the prediction and of the step backwards cancel.
+            mix(flat_alpha, i * n_states, fall, rise, scratch, START)
+            divide(n_states, gamma, START, scratch, START, gamma, START)
+            mix(gamma, START, rise, fall, gamma, START)
+            multiply(flat_alpha, i * n_states, gamma, START, gamma)
+        normalise(gamma)
+        # Fold the highest row first: O(S).
+        half = n_states // 2
+        on = sum_from(half, gamma, half)
+        for s in range(half):
+            scratch[s] = gamma[s] + gamma[half + s]
+        place = (2 * t + 2) * n_rows - 2
+        flat_marginals[place] = 1.0 - on
+        flat_marginals[place + 1] = on
+        for _ in range(n_rows - 1):
+            half //= 2
+            on = sum_from(half, scratch, half)
+            for s in range(half):
+                scratch[s] += scratch[half + s]
+            place -= 2
+            flat_marginals[place] = 1.0 - on
+            flat_marginals[place + 1] = on
+
+
+_smooth = by_form(_smooth_binary, _smooth_general, inlined=False)
+
+
+@njit
+def smooth_block(alpha, trans, edge, first, gamma, marginals, scratch):
+    """P(x[k, t] = x | y) of columns first..first+n-1, backwards, into marginals (T, sum_k S_k): all states of row 0,
+    then those of row 1, and so on.
+
+    gamma (S,) enters as the smoothed distribution of column first+n (ignored at the end) and leaves as that of
+    column first. Only filtered distributions are needed:
+    gamma_t(s) = alpha_t(s) * sum_s' A(s, s') gamma_{t+1}(s') / predicted_{t+1}(s'). scratch (S,) of rows of two states,
+    (2 S,) of others.
+    """
+    _smooth(trans, alpha, edge, first, gamma, marginals, scratch)

@@ -15,9 +15,6 @@ import numpy as np
 
 from chiasma._jit import by_form, njit, vector_njit
 from chiasma.kernels.axes import (
-    dot as general_dot,
-)
-from chiasma.kernels.axes import (
     load_step,
     plan_axes,
 )
@@ -35,13 +32,9 @@ from chiasma.kernels.axes import (
 )
 from chiasma.kernels.codes import count_bits
 from chiasma.kernels.mixing import (
-    START,
     divide,
     load_edge,
     load_ratios,
-)
-from chiasma.kernels.mixing import (
-    dot as binary_dot,
 )
 from chiasma.kernels.mixing import (
     mix as binary_mix,
@@ -284,69 +277,7 @@ def _general_pick_far(trans, ratios, alpha, i, e, index, chance, uniform, left, 
 pick_far = by_form(_binary_pick_far, _general_pick_far, inlined=False)
 
 
-def _binary_dot(trans, n, a, i, b, j):
-    return binary_dot(n, a, i, b, j)
-
-
-def _general_dot(trans, n, a, i, b, j):
-    return general_dot(n, a, i, b, j)
-
-
-# dot(trans, n, a, i, b, j): sum of the products of a[i:] and b[j:], n of each.
-dot = by_form(_binary_dot, _general_dot)
-
-
-# ---- Looking back, for smoothing -------------------------------------------------------------------------------------
-
-
-def _binary_make_back(trans, n_states, scratch):
-    ratios = np.empty((2, trans.shape[1]))
-    return BinaryStep(ratios, ratios[0], ratios[1], scratch)
-
-
-def _general_make_back(trans, n_states, scratch):
-    plan = plan_axes(trans.layout.sizes)
-    there, back = general_make_step(plan), general_make_step(plan)
-    return GeneralStep(plan, there, scratch, scratch), GeneralStep(plan, back, scratch, scratch)
-
-
-# make_back(trans, n_states, scratch): scratch (S,) of rows of two states, (2 S,) of others.
-make_back = by_form(_binary_make_back, _general_make_back)
-
-
-def _binary_load_back(trans, back, e):
-    load_ratios(trans, e, back.ratios)
-
-
-def _general_load_back(trans, back, e):
-    load_step(trans.table, e, trans.layout, back[0].axes, False, back[0].matrices)
-    load_step(trans.table, e, trans.layout, back[1].axes, True, back[1].matrices)
-
-
-load_back = by_form(_binary_load_back, _general_load_back)
-
-
-def _binary_look_back(trans, back, alpha, i, gamma):
-    n_states, predicted = gamma.shape[0], back.diagonal
-    # The diagonals of the prediction and of the step backwards cancel.
-    binary_mix(alpha, i, back.fall, back.rise, predicted, START)
-    divide(n_states, gamma, START, predicted, START, gamma, START)
-    binary_mix(gamma, START, back.rise, back.fall, gamma, START)
-
-
-def _general_look_back(trans, back, alpha, i, gamma):
-    n_states, mixed = gamma.shape[0], back[0].mixed
-    here = general_mix(back[0].axes, n_states, back[0].matrices, alpha, i, mixed)
-    for s in range(n_states):
-        gamma[s] /= mixed[here + s]
-    here = general_mix(back[1].axes, n_states, back[1].matrices, gamma, START, mixed)
-    for s in range(n_states):
-        gamma[s] = mixed[here + s]
-
-
-# look_back(trans, back, alpha, i, gamma): gamma becomes sum_s' A(s, s') gamma(s') / predicted(s'), where the prediction
-# comes from alpha[i:].
-look_back = by_form(_binary_look_back, _general_look_back)
+# ---- Marginals ------------------------------------------------------------------------------------------------------
 
 
 @njit

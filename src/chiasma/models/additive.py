@@ -355,9 +355,12 @@ class Additive(Emission):
             return float(self._channels(y, level[group]).sum())
         return float(self.log_density(y, level[group]).sum())
 
-    def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
+    def fused_filter(
+        self, y: Floats, weights: Floats, base: Floats, beta: float, best: bool = False
+    ) -> FusedFilter | None:
         """A compiled filter that computes the likelihoods of all codes of rows with these weights on the fly. None
-        where the density has no such filter; likelihoods are then evaluated before columns are filtered.
+        where the density has no such filter; likelihoods are then evaluated before columns are filtered. best: the
+        filter of the most probable path.
         """
         return None
 

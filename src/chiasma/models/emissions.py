@@ -24,7 +24,7 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.kernels.expectations import add_weighted
-from chiasma.kernels.gaussian import Factors, filter_gaussian, gaussian_log_likelihood, make_factors
+from chiasma.kernels.gaussian import Factors, best_gaussian, filter_gaussian, gaussian_log_likelihood, make_factors
 from chiasma.models.additive import Additive, Emission, FusedFilter, GaussianParts, difference_step, filled
 from chiasma.models.arguments import NARROW_LOG_NORMAL, NORMAL, WEIGHTS, Argument
 from chiasma.models.observations import Observations
@@ -180,9 +180,11 @@ class Gaussian(NormalNoise):
         summed = {name: slope.sum(axis=0) for name, slope in found.items()}
         return summed | {"level": self.depth * total / self.sd**2}
 
-    def fused_filter(self, y: Floats, weights: Floats, base: Floats, beta: float) -> FusedFilter | None:
+    def fused_filter(
+        self, y: Floats, weights: Floats, base: Floats, beta: float, best: bool = False
+    ) -> FusedFilter | None:
         factors = self.factors(weights, base, beta)
-        return None if factors is None else partial(filter_gaussian, y, factors)
+        return None if factors is None else partial(best_gaussian if best else filter_gaussian, y, factors)
 
     def factors(self, weights: Floats, base: Floats, beta: float) -> Factors | None:
         """What likelihoods of all codes are made of; None where products would underflow, or there are channels."""

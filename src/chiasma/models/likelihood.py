@@ -49,7 +49,7 @@ class Likelihood(Candidates, Protocol):
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         """Write exp(beta * all_codes) into lik (n, N); column t is divided by exp(tops[t]) to be at most 1."""
 
-    def fused_filter(self, beta: float) -> FusedFilter | None:
+    def fused_filter(self, beta: float, best: bool = False) -> FusedFilter | None:
         """A compiled filter that computes likelihoods on the fly; None where it has to use `tempered`."""
 
     def gaussian_parts(self) -> GaussianParts | None:
@@ -71,7 +71,9 @@ class Levels:
     @classmethod
     def of_switches(cls, emission: Additive, data: Observations, base: Floats, weights: Floats) -> Levels:
         """Rows of two states: what they add when they are on, (K,) or (K, D)."""
-        made = cls(emission, data, base, np.stack([np.zeros_like(weights), weights], axis=1))
+        adds = np.zeros((len(weights), 2, *weights.shape[1:]))
+        adds[:, 1] = weights
+        made = cls(emission, data, base, adds)
         made.weights = weights
         return made
 
@@ -89,8 +91,8 @@ class Levels:
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         _temper(self.emission.log_likelihood(self.y[first:stop], self.levels), first, beta, lik, tops)
 
-    def fused_filter(self, beta: float) -> FusedFilter | None:
-        return None if self.weights is None else self.emission.fused_filter(self.y, self.weights, self.base, beta)
+    def fused_filter(self, beta: float, best: bool = False) -> FusedFilter | None:
+        return None if self.weights is None else self.emission.fused_filter(self.y, self.weights, self.base, beta, best)
 
     def gaussian_parts(self) -> GaussianParts | None:
         return None if self.weights is None else self.emission.gaussian_parts(self.y, self.weights, self.base)
@@ -168,7 +170,7 @@ class Lookup:
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         _temper(self.table[first:stop], first, beta, lik, tops)
 
-    def fused_filter(self, beta: float) -> None:
+    def fused_filter(self, beta: float, best: bool = False) -> None:
         return None
 
     def gaussian_parts(self) -> None:
@@ -231,7 +233,7 @@ class Restricted:
     def tempered(self, first: int, stop: int, beta: float, lik: Floats, tops: Floats) -> None:
         _temper(self.all_codes(first, stop), first, beta, lik, tops)
 
-    def fused_filter(self, beta: float) -> None:
+    def fused_filter(self, beta: float, best: bool = False) -> None:
         return None
 
     def gaussian_parts(self) -> None:

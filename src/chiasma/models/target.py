@@ -307,6 +307,11 @@ class Target:
                 out |= own.astype(np.int64) << shifts[k]
         return out
 
+    @property
+    def records_codes(self) -> bool:
+        """Whether paths of indices are recorded as they are: all rows have two states, and none is fixed."""
+        return self.binary and self.fixed_code == 0 and self._in_place
+
     @cached_property
     def _in_place(self) -> bool:
         """Whether every axis is a row and has its bits in the code of the model."""
