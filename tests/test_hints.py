@@ -1,6 +1,8 @@
 """Natural mistakes of a first hour: each error names the fix."""
 
 import inspect
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -25,6 +27,10 @@ Y = np.zeros(4)
         (lambda: ch.FactorialHMM(n_components=2, emission=ch.Gaussian([1.0])), "rows"),
         (lambda: ch.FactorialHMM(row=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0])), "rows"),
         (lambda: ch.compare([MODEL], Y, random_seed=1), "seed"),
+        (lambda: ch.FactorialHMM(ch.Switches(0.1, 0.1), ch.Gaussian([1.0])), "rows=..., emission=..."),
+        (lambda: ch.sample(MODEL, Y, ch.RowGibbs()), "update=..."),
+        (lambda: ch.sample(MODEL, Y, update=ch.RowGibbs), "ch.RowGibbs()"),
+        (lambda: ch.Row("kettle", [0, 2800], ch.Switch(0.1, 0.1)), "name='kettle'"),
         (lambda: MODEL.row_number("row_7"), "row_1"),
         (lambda: ch.Gaussian([1.0], sigma=2.0), "sd"),
         (lambda: ch.Switches(0.1, 0.1, startprob=0.5), "initial"),
@@ -59,6 +65,17 @@ def test_repr__shows_the_numbers():
     assert repr(ch.Gaussian([1.0, 2.0], sd=0.5)).startswith("Gaussian(weights=[1.0, 2.0], ")
     assert "sd=HalfNormal(2)" in repr(ch.Gaussian([1.0], sd=ch.HalfNormal(2)))
     assert "shape (40,)" in repr(ch.Poisson(np.ones(40)))
+
+
+def test_attribute__that_is_unknown_gets_a_suggestion():
+    found = subprocess.run([sys.executable, "-c", "import chiasma; chiasma.Gausian"], capture_output=True, text=True)
+    assert "Did you mean: 'Gaussian'?" in found.stderr
+
+
+def test_rows__of_a_model_make_another_one():
+    row = ch.Row([0, 1, 2], ch.Sticky(0.1), name="washer")
+    for model in (MODEL, ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=1.0))):
+        assert repr(ch.FactorialHMM(rows=model.rows, emission=model.emission)) == repr(model)
 
 
 def test_repr__of_a_row_can_be_evaluated():

@@ -45,8 +45,15 @@ def jobs() -> Mapping[str, Callable[[], Callable[[], object]]]:
         made = limits.engine(limits.ROWS, n_columns, n_replicas)
         return partial(made.advance, made.piece(), 0)
 
-    def evidence(n_rows: int, n_columns: int) -> Callable[[], object]:
-        return partial(ch.exact.log_evidence, *core.example(n_rows, n_columns))
+    def exact(function: str, n_rows: int, n_columns: int) -> Callable[[], object]:
+        return partial(getattr(ch.exact, function), *core.example(n_rows, n_columns))
+
+    def gradient(n_rows: int, n_columns: int) -> Callable[[], object]:
+        _, data = core.example(n_rows, n_columns)
+        weights = np.linspace(1.0, 3.0, n_rows)
+        emission = ch.Gaussian(weights / weights.sum(), depth=15.0, sd=ch.HalfNormal(2.0))
+        unknown = ch.FactorialHMM(rows=ch.Switches(enter=0.01, leave=0.01), emission=emission)
+        return partial(ch.exact.value_and_gradient, unknown, data, {"sd": 1.0})
 
     def draws(n_rows: int, n_columns: int, n: int) -> Callable[[], object]:
         model, data = core.example(n_rows, n_columns)
@@ -88,14 +95,21 @@ def jobs() -> Mapping[str, Callable[[], Callable[[], object]]]:
     for n_columns in (1_000, limits.COLUMNS):
         for n_rows in (3, 6, 8, 10):
             size = f"K = {n_rows}, T = {n_columns:,}"
-            found[f"log-likelihood, {size}"] = partial(evidence, n_rows, n_columns)
+            found[f"log-likelihood, {size}"] = partial(exact, "log_evidence", n_rows, n_columns)
             found[f"draw from scratch, {size}"] = partial(draws, n_rows, n_columns, 1)
             found[f"101 draws, {size}"] = partial(draws, n_rows, n_columns, 101)
+            found[f"marginals, {size}"] = partial(exact, "marginals", n_rows, n_columns)
+            found[f"best path, {size}"] = partial(exact, "map_states", n_rows, n_columns)
+            found[f"gradient, {size}"] = partial(gradient, n_rows, n_columns)
     found["row Gibbs, K = 5"] = partial(update, ch.RowGibbs(), 5, limits.COLUMNS)
+    for size in (1, 2, 3, 5):
+        found[f"blocks of {size}, K = 5"] = partial(update, ch.BlockGibbs(size=size), 5, limits.COLUMNS)
     found["Hamming ball, radius 1, K = 3"] = partial(update, ch.HammingBall(radius=1), 3, 1_000)
     found["Hamming ball, radius 3, K = 5"] = partial(update, ch.HammingBall(radius=3), 5, limits.COLUMNS)
     for name, make in (("six rows of three states", rows), ("20 copies and two rows", lamps)):
         found[f"log-likelihood, {name}"] = partial(states, ch.exact.log_evidence, make)
+        found[f"marginals, {name}"] = partial(states, ch.exact.probabilities, make, 0)
+        found[f"best path, {name}"] = partial(states, ch.exact.map_states, make)
         found[f"draw from scratch, {name}"] = partial(states, ch.exact.draws, make, 1)
         found[f"row Gibbs, {name}"] = partial(state_update, ch.RowGibbs(), make)
         found[f"blocks of two, {name}"] = partial(state_update, ch.BlockGibbs(size=2), make)

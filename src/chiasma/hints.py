@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
+from inspect import Parameter
 from typing import ParamSpec, TypeVar
 
 from chiasma.errors import InvalidInput
@@ -78,9 +80,17 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
     chiasma.hints.UnknownArgument: sample() has no argument 'random_seed'; use seed
     """
     known = arguments_of(function)
+    kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    by_name = kinds.count(Parameter.KEYWORD_ONLY)
+    most = math.inf if Parameter.VAR_POSITIONAL in kinds or not by_name else len(kinds) - by_name
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) > most:
+            names = ", ".join(f"{name}=..." for name in known[-by_name:][:2])
+            raise UnknownArgument(
+                f"{_called(function)}() takes these arguments by name, got them by place; use {names}"
+            )
         check_names(_called(function), kwargs, known)
         return function(*args, **kwargs)
 

@@ -69,7 +69,7 @@ class FactorialHMM:
     def __init__(
         self,
         *,
-        rows: Switches | Sequence[Row],
+        rows: Switches | Sequence[Row] | Rows,
         emission: Emission,
         fixed: Fixed | None = None,
         offset: Offset | Term | Sequence[Term] | npt.ArrayLike | None = None,
@@ -82,6 +82,8 @@ class FactorialHMM:
                 f"{type(emission).__name__} cannot have an offset: adding to the signal is not the same as adding to "
                 "its mean; use Gaussian, StudentT or IntegratedDepth"
             )
+        if isinstance(rows, Rows):  # of another model
+            rows = rows.chains if isinstance(rows, SwitchRows) else rows.given
         if isinstance(rows, Switches):
             if not emission.n_rows:
                 raise InvalidInput(f"{type(emission).__name__} needs weights, one per row, if rows have no values")

@@ -70,6 +70,11 @@ class Row(Learnable):
         weight: float | Prior = 1.0,
         spread: npt.ArrayLike | Prior | None = None,
     ):
+        if is_a(values, str):
+            raise InvalidInput(
+                f"values must be numbers, got {shown(values)}; a name goes last: "
+                f"ch.Row([0, 100], ch.Switch(0.1, 0.1), name={shown(values)})"
+            )
         self.values = as_floats("values", self._number("values", values))
         self.weight = as_floats("weight", self._number("weight", weight))
         given = np.zeros(self.values.shape[:1]) if spread is None else self._number("spread", spread)

@@ -62,6 +62,9 @@ class Optimum:
     starts: int
     model: FactorialHMM
 
+    def __repr__(self) -> str:
+        return f"Optimum({self.text}, log evidence {self.log_evidence:.2f}, share {self.share:.2f})"
+
     def check(self, data: Observations | npt.ArrayLike, seed: int = 0) -> tuple[Finding, ...]:
         """Does the model with these numbers fit the data? See `chiasma.check`.
 

@@ -359,6 +359,8 @@ def _named_update(update: Any, target: Target) -> Update:
         if kind is GaussianBlocks:
             return GaussianBlocks(size=min(GaussianBlocks.size, target.n_axes))
         return BlockGibbs(size=block_rows(target)) if kind is BlockGibbs else kind()
+    if isinstance(update, type) and issubclass(update, Update):
+        raise InvalidInput(f"update must be an object, got the class {update.__name__}; use ch.{update.__name__}()")
     raise InvalidInput(
         f'update must be "auto", {", ".join(map(repr, UPDATES))} or an object such as ch.HammingBall(radius=2), '
         f"got {shown(update)}"
