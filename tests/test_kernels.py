@@ -164,12 +164,6 @@ def test_log_prior_and_path_likelihood_add_up_along_the_path(seed, shape, zeros,
     assert made == pytest.approx(reference.log_joint(problem, path), rel=TIGHT)
 
 
-@given(seed=SEEDS, shape=SHAPES, zeros=st.booleans())
-def test_the_smallest_transition_is_the_minimum(seed, shape, zeros):
-    trans = make(seed, shape, zeros=zeros)[-1]
-    assert transitions.smallest(trans) == trans.min()
-
-
 def test_passes_over_rows_are_linear_while_their_smallest_product_reaches_the_floor():
     lowest = np.array([1e-60, 1e-59, 0.0, 1.0])
     assert transitions.is_linear(lowest, np.array([0, 1]))

@@ -25,7 +25,7 @@ from chiasma.kernels.layout import Layout, codes_of_indices, index_of_codes, mak
 from chiasma.kernels.logspace import temper_table
 from chiasma.kernels.state_rows import draw_known_row, draw_prior_row
 from chiasma.kernels.sweeps import prior_sweep
-from chiasma.kernels.transitions import LINEAR_FLOOR, Matrices, is_linear, log_prior, path_log_likelihood, smallest
+from chiasma.kernels.transitions import LINEAR_FLOOR, Matrices, is_linear, log_prior, path_log_likelihood
 from chiasma.models.axes import Axis
 from chiasma.models.likelihood import Candidates, IndexTable, KnownStates, Likelihood, Restricted
 from chiasma.types import Floats, Integers, as_floats, is_a, shown
@@ -217,7 +217,7 @@ class Target:
 
     def linear(self, axes: Integers | None = None) -> bool:
         """Whether passes over these axes (default: all) can use probabilities, not logarithms, without underflow."""
-        if smallest(self.trans) ** self.n_axes >= LINEAR_FLOOR:
+        if self.trans.min() ** self.n_axes >= LINEAR_FLOOR:
             return True
         return bool(is_linear(self.lowest, np.arange(self.n_axes) if axes is None else axes))
 

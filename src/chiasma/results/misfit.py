@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
+import scipy  # submodules load on first use
 
 from chiasma.errors import InvalidInput
 from chiasma.models.additive import Additive, filled

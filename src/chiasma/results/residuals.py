@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
+import scipy  # submodules load on first use
 
 from chiasma.types import Floats
 

@@ -402,6 +402,10 @@ class GaussianEngine(PathEngine):
 class ExactEngine(PathEngine):
     """One replica with independent draws: no warm-up and no exchanges."""
 
+    def _first_states(self, n_replicas: int, start: Start) -> State:
+        """Draws do not depend on them."""
+        return np.zeros((n_replicas, self.problem.n_sites), np.int64)
+
     def prepare(self) -> float | None:
         return self.problem.passes.log_evidence
 
