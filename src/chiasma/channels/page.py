@@ -21,8 +21,11 @@ from chiasma.channels.analysis import ChannelAnswer
 from chiasma.channels.exports import PAGE
 from chiasma.channels.kinetics import BINS_PER_DECADE, log_bins
 from chiasma.channels.summary_text import number_in_words, verdict_in_words
-from chiasma.report.page import Verdict, judged, render
+from chiasma.extras import extra
 from chiasma.types import Floats
+
+with extra("channels"):
+    from chiasma.report.page import Verdict, judged, render
 
 MOST_SAMPLES = 1_000_000
 TEMPLATE = Path(__file__).parent / "templates" / "channels.html"

@@ -20,11 +20,12 @@ import chiasma
 from chiasma import atomic
 from chiasma.cohort.directory import DAMAGED, DONE, FAILED, MISSING, PICTURE, CohortDirectory, Outcome, names_in_order
 from chiasma.extras import extra
-from chiasma.report.page import TONES, Tone, number, render
 from chiasma.types import Floats, count
 
 with extra("cohort"):
     from PIL import Image
+
+    from chiasma.report.page import TONES, Tone, number, render
 
 STATUS: dict[str, Tone] = {DONE: "good", FAILED: "bad", DAMAGED: "bad", MISSING: "note"}
 # Results of a tumour that are parts of its genome, or probabilities.

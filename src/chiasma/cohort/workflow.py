@@ -17,13 +17,12 @@ import numpy as np
 import xarray as xr
 
 from chiasma.errors import InvalidInput
+from chiasma.extras import extra
 from chiasma.io.estimates import estimated, left_out
 from chiasma.io.options import all_settings, as_number, as_whole, parse_names
 from chiasma.io.settings import Settings
 from chiasma.io.sheets import listed
 from chiasma.io.signal import Signal
-from chiasma.report.fitting import Fit, fit_file
-from chiasma.report.run_directory import RunDirectory
 from chiasma.results.findings import trust_in
 from chiasma.results.row_groups import names_of_rows
 from chiasma.tumour.analysis import TumourSettings
@@ -31,6 +30,10 @@ from chiasma.tumour.exports import INTERVAL, N_PURITIES, copy_probabilities, sol
 from chiasma.tumour.signals import read_any
 from chiasma.tumour.solutions import Answer
 from chiasma.types import Floats
+
+with extra("cohort"):
+    from chiasma.report.fitting import Fit, fit_file
+    from chiasma.report.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from chiasma.extras import extra
 from chiasma.models.observations import Observations
-from chiasma.report.figures.sites import Labels, SiteRange
-from chiasma.report.figures.style import BLACK, BLUE, LOOKS, ORANGE, SKY, VERMILLION, block_means, robust_limits
 
 with extra("report"):
     from bokeh.embed import components
@@ -36,6 +34,9 @@ with extra("report"):
     from bokeh.plotting import figure
     from bokeh.resources import Resources
     from markupsafe import Markup
+
+    from chiasma.report.figures.sites import Labels, SiteRange
+    from chiasma.report.figures.style import BLACK, BLUE, LOOKS, ORANGE, SKY, VERMILLION, block_means, robust_limits
 from chiasma.results.expected import Band
 from chiasma.types import Floats
 

@@ -31,9 +31,6 @@ from chiasma.io.options import flags
 from chiasma.io.regions import region_of
 from chiasma.io.signal import Signal
 from chiasma.io.times import as_zone
-from chiasma.report.figures.parameters import MOST_PAIRS, pairs_size, parameters_size
-from chiasma.report.figures.paths import configurations_size, marginals_size
-from chiasma.report.figures.sites import Labels, chromosome
 from chiasma.report.run_tables import (
     SCHEMA,
     explanation_columns,
@@ -53,6 +50,10 @@ from chiasma.results.summary import Summary
 with extra("report"):
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+
+    from chiasma.report.figures.parameters import MOST_PAIRS, pairs_size, parameters_size
+    from chiasma.report.figures.paths import configurations_size, marginals_size
+    from chiasma.report.figures.sites import Labels, chromosome
 
 DPI = 120
 WIDE = (11.0, 3.6)

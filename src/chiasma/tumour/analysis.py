@@ -12,7 +12,7 @@ from pathlib import Path
 
 import chiasma
 from chiasma.errors import InvalidInput
-from chiasma.report.page import digest_of
+from chiasma.extras import extra
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.copy_states import MOST_COPIES
 from chiasma.tumour.exports import write_patient
@@ -23,6 +23,9 @@ from chiasma.tumour.page import write_pages
 from chiasma.tumour.samples import read_samples
 from chiasma.tumour.search import Response
 from chiasma.tumour.solutions import Patient, solve, usual_clones
+
+with extra("tumour"):
+    from chiasma.report.page import digest_of
 
 PURITIES = (0.05, 1.0)
 COPIES = (3, 12)

@@ -11,15 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from chiasma import atomic
+from chiasma.extras import extra
 from chiasma.io.columns import same_chromosome
-from chiasma.report.figures.style import BLACK, QUIET
 from chiasma.tumour.bins import Bins
 from chiasma.tumour.exports import FLAT, chance, sample_folders, that_matter
 from chiasma.tumour.genome import Assembly, GenomicRegion, find_region
@@ -27,6 +22,15 @@ from chiasma.tumour.polish import Explanation
 from chiasma.tumour.segments import CopySegment, clone_names, expected_depth, segments
 from chiasma.tumour.solutions import Answer, Patient, Solution
 from chiasma.types import Floats
+
+with extra("tumour"):
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    from chiasma.report.figures.style import BLACK, QUIET
 
 GAIN, LOSS, NEUTRAL, LOH = "#b2182b", "#2166ac", "0.55", "#5aae61"
 # Copies 0, 1, 2, ...: losses blue, two grey, gains from yellow to purple; all can be seen as small points on white.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chiasma import atomic
-from chiasma.report.page import Tone, Verdict, judged, plain_verdict, render
+from chiasma.extras import extra
 from chiasma.results.findings import Finding, headline, trust_in
 from chiasma.results.rivals import CERTAIN
 from chiasma.tumour.doubts import Decision, decided, family, first_decision
@@ -29,6 +29,9 @@ from chiasma.tumour.exports import (
 from chiasma.tumour.figures import region_file
 from chiasma.tumour.genome import GenomicRegion
 from chiasma.tumour.solutions import Answer, Patient, noise_in_words
+
+with extra("tumour"):
+    from chiasma.report.page import Tone, Verdict, judged, plain_verdict, render
 
 Entries = Sequence[dict[str, Any]]
 TEMPLATE = Path(__file__).parent / "templates" / "tumour.html"
