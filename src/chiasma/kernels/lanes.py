@@ -199,7 +199,7 @@ def aligned_empty(n_rows: int, n: int) -> npt.NDArray[np.float64]:
     """(n_rows, n) floats, not initialised, of which the first one begins a line."""
     room = np.empty(n_rows * n + PER_LINE)
     # NumPy takes five times as long to tell an address.
-    first = -(addressof(c_char.from_buffer(room)) // 8) % PER_LINE
+    first = -(addressof(c_char.from_buffer(room.data)) // 8) % PER_LINE
     return room[first : first + n_rows * n].reshape(n_rows, n)
 
 
