@@ -27,9 +27,6 @@ from chiasma.kernels.axes import (
 from chiasma.kernels.axes import (
     staying as general_staying,
 )
-from chiasma.kernels.axes import (
-    weigh as general_weigh,
-)
 from chiasma.kernels.codes import count_bits
 from chiasma.kernels.mixing import (
     divide,
@@ -38,9 +35,6 @@ from chiasma.kernels.mixing import (
 )
 from chiasma.kernels.mixing import (
     mix as binary_mix,
-)
-from chiasma.kernels.mixing import (
-    weigh as binary_weigh,
 )
 from chiasma.kernels.picking import pick
 from chiasma.kernels.transitions import into_products, stay_products
@@ -117,18 +111,6 @@ def _general_staying(trans, step, n_states, source, i, out, here, stay, t):
 
 # staying(...): stay[t:] = P(s_{t-1} = s | s_t = s, y), from the message before the step and what `ahead` has left.
 staying = by_form(_binary_staying, _general_staying)
-
-
-def _binary_weigh(trans, step, n_states, here, scale, lik, t, out, j):
-    return binary_weigh(out, here, step.diagonal, scale, lik, t)
-
-
-def _general_weigh(trans, step, n_states, here, scale, lik, t, out, j):
-    return general_weigh(n_states, step.mixed, here, scale, lik, t, out, j)
-
-
-# weigh(...): out[j:] = the message after the step * scale * lik[t:]; returns the sum.
-weigh = by_form(_binary_weigh, _general_weigh)
 
 
 def _binary_load_odds(trans, e, odds):
