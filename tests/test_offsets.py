@@ -315,3 +315,41 @@ def test_stretches_and_paths():
     )
     assert path.tolist() == [0.0, 0.1, 0.2]
     assert score < 0
+
+
+GENOME = 900
+
+
+@pytest.fixture(scope="module")
+def profile():
+    """Bins of a tumour of purity 0.7 with segments of 0 to 4 copies, GC content (T,), its wave in the depth, copies."""
+    rng = np.random.default_rng(5)
+    gc = np.convolve(rng.normal(size=GENOME + 39), np.hanning(40), "valid")
+    wave = 0.1 * (gc - gc.mean()) / gc.std()
+    segments = rng.choice([1, 2, 3, 4], GENOME // 30)
+    copies = np.repeat(segments, 30)
+    y = 0.3 + 0.35 * copies + wave + rng.normal(scale=0.06, size=GENOME)
+    return gc, wave, copies, y
+
+
+@pytest.mark.parametrize("term", ["covariates", "without"])
+def test_copy_numbers_do_not_follow_a_gc_wave(profile, term):
+    """The wave is as large as a third of a copy. Without the offset the copy numbers follow it."""
+    gc, wave, copies, y = profile
+    rows = [
+        ch.Row([0, 1, 2, 3, 4], ch.Sticky(ch.Beta(1, 50)), "copies", weight=ch.LogNormal(np.log(0.35), 0.2)),
+        ch.Row([0, 1], fixed=1, name="normal cells", weight=ch.Normal(0.3, 0.3)),
+    ]
+    offset = [ch.Covariates(gc, names=["gc"])] if term == "covariates" else None
+    model = ch.FactorialHMM(rows=rows, emission=ch.Gaussian(sd=ch.HalfNormal(0.3)), offset=offset)
+    best = ch.optimise(model, y, starts=4, seed=1, progress=False).best
+    probabilities = ch.exact.probabilities(best.model, y, "copies")
+    right = (probabilities.argmax(axis=0) == copies).mean()
+    error = np.arange(5) @ probabilities - copies
+    if offset is None:
+        assert abs(np.corrcoef(error, wave)[0, 1]) > 0.2 or right < 0.95
+        return
+    assert right > 0.98
+    assert abs(right - probabilities.max(axis=0).mean()) < 0.015
+    assert abs(error @ wave / (wave @ wave)) < 0.05
+    np.testing.assert_allclose(best.model.offset.curve, wave, atol=0.02)

@@ -110,6 +110,11 @@ CODES = {
         "The residuals hum with {frequency:g} cycles per {unit}, by {sd:.2f} noise SDs. This puts an "
         "estimated {displaced:.1%} of the sites into wrong states.",
     ),
+    "offset-unsure": Code(
+        "fit",
+        "Another drift, with other states, explains the signal about as well: the states of an estimated "
+        "{displaced:.1%} of the sites depend on which drift it is.",
+    ),
     # the parameters
     "heavy-tails": Code(
         "parameters", "The learned noise has {df:.2g} degrees of freedom and may hide a missing row among outliers."

@@ -13,10 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # submodules load on first use
 
+from chiasma.exact.walks import baseline_doubt
 from chiasma.models.additive import Additive
+from chiasma.models.arguments import shallow_copy
 from chiasma.models.density import Density
 from chiasma.models.emissions import Gaussian, IntegratedDepth, NegativeBinomial, Poisson, StudentT
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
+from chiasma.models.offsets import Smooth
 from chiasma.results.findings import Finding, Learn, Remedy, Severity, Use
 from chiasma.results.misfit import IMPROBABLE, FitStatistics
 
@@ -85,6 +89,27 @@ def fit_findings(found: FitStatistics | None, traits: Traits) -> list[Finding]:
     if abs(r) > CORRELATED and abs(r) * math.sqrt(found.n_pairs) > SURE and not any(_is_bad(one) for one in moving):
         findings.append(Finding("correlated", "none" if abs(r) > MUCH_CORRELATED else "limited", {"r": r}))
     return findings
+
+
+def offset_findings(model: FactorialHMM | Density | None, data: Observations | None) -> list[Finding]:
+    """Whether a drift that was learned could as well be another one, with other states. `model` has no priors."""
+    offset = model.offset if isinstance(model, FactorialHMM) else None
+    if offset is None or offset.bound is None or offset.coefficients is None or data is None:
+        return []
+    assert isinstance(model, FactorialHMM)
+    smooth = np.zeros(offset.bound.n_coefficients)
+    for term, own in zip(offset.bound.terms, offset.bound.slices, strict=True):
+        if isinstance(term, Smooth):
+            smooth[own] = offset.coefficients[own]
+    if not smooth.any():
+        return []
+    plain = shallow_copy(model)
+    plain.offset = None
+    rest = offset.bound.curve(offset.coefficients - smooth)
+    doubt = baseline_doubt(plain, data.with_signal(data.y - rest), offset.bound.curve(smooth))
+    if doubt is None or doubt < DISPLACED:
+        return []
+    return [Finding("offset-unsure", "none" if doubt > MUCH_DISPLACED else "limited", {"displaced": doubt})]
 
 
 def _is_bad(finding: Finding) -> bool:

@@ -10,7 +10,7 @@ from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.results.arrays import per_draw
 from chiasma.results.findings import Finding, in_order
-from chiasma.results.fit_checks import Traits, fit_findings
+from chiasma.results.fit_checks import Traits, fit_findings, offset_findings
 from chiasma.results.misfit import DRAWS, misfit
 from chiasma.results.posterior import Posterior
 from chiasma.results.provenance import RunInfo
@@ -55,4 +55,4 @@ def check(model: FactorialHMM, data: Data, seed: int = 0) -> tuple[Finding, ...]
         data=seen,
         info=RunInfo(n_rows=model.n_rows, row_sizes=list(model.layout.sizes), independent=True),
     )
-    return in_order(fit_findings(misfit(posterior), Traits.of(model)))
+    return in_order([*fit_findings(misfit(posterior), Traits.of(model)), *offset_findings(model, seen)])

@@ -19,6 +19,8 @@ from chiasma.types import Floats
 
 # A table shows at most this many optima.
 SHOWN = 12
+# A larger parameter, such as the coefficients of an offset, is not listed.
+MOST_NUMBERS = 36
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +178,8 @@ class Optima(Shown):
 
 
 def _short(value: Floats) -> str:
+    if value.size > MOST_NUMBERS:
+        return f"({value.size} values)"
     return f"{value:.3g}" if value.ndim == 0 else np.array2string(value, precision=3, separator=" ", max_line_width=200)
 
 

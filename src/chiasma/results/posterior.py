@@ -30,7 +30,7 @@ from chiasma.results.arrays import labelled
 from chiasma.results.configurations import Configuration
 from chiasma.results.convergence import convergence
 from chiasma.results.findings import Finding, Trust, in_order
-from chiasma.results.fit_checks import Traits, fit_findings
+from chiasma.results.fit_checks import Traits, fit_findings, offset_findings
 from chiasma.results.ladder_stats import Evidence
 from chiasma.results.optima import connection_findings
 from chiasma.results.parameter_checks import (
@@ -576,6 +576,7 @@ class Posterior:
         findings += ladder_findings(bool(self.info.get("follows_swaps")), stats)
         findings += evidence_findings(self.log_evidence, n_draws, self.betas, stats)
         findings += fit_findings(found, Traits.of(self.model))
+        findings += offset_findings(self.fitted_model, self.data)
         findings += spare_rows(self)
         findings += label_findings(self.model, self.parameters) or part_findings(self.parameters)
         findings += edge_findings(self.model, self.parameters)

@@ -5,7 +5,9 @@ stretches, on which an offset is constant, to the whole signal:
 
 1. Every start climbs on a few stretches. The baseline of each comes from a grid of exact evidences.
 2. The best climb on more stretches.
-3. The baseline is carried along the signal: rival baselines of every stretch, and the best path through them.
+3. The baseline is carried along the signal: rival baselines of every stretch, and the best path through them. Where it
+   is affordable, the baseline is also one more row, a random walk on a grid, so that stretches need not be long enough
+   to tell a drift from a step.
 4. Everything is polished on the whole signal. An EM step for the coefficients is one smoothing pass and one banded
    solve (`models.offsets`); L-BFGS climbs in coordinates in which the coefficients are about independent.
 """
@@ -19,12 +21,14 @@ import scipy  # submodules load on first use
 
 from chiasma.errors import ImpossibleData
 from chiasma.exact.gradients import evidence_slopes
-from chiasma.exact.passes import Passes
+from chiasma.exact.inference import map_states, probabilities
+from chiasma.exact.walks import can_walk, evidence_at, likeliest, places, span, with_walk
 from chiasma.models.additive import Additive, filled
 from chiasma.models.arguments import shallow_copy
 from chiasma.models.factorial import FactorialHMM
 from chiasma.models.observations import Observations
 from chiasma.models.offsets import BoundOffset, Periodic, Smooth, Solved
+from chiasma.models.rows import SwitchRows
 from chiasma.sampling.excerpts import Excerpt, stretches
 from chiasma.sampling.laplace import Peak, peak_at
 from chiasma.sampling.learning import Learning
@@ -36,6 +40,10 @@ LONGEST, SHORTEST, PERIODS = 3000, 100, 5
 WIDTHS = (0.25, 1.0, 4.0)
 # Baselines on the grid of a stretch, at most; and how many of them are rivals when the baseline is carried along.
 GRID, RIVALS = 48, 4
+# Times that a walk of the baseline is followed at most.
+TRACKED = 3
+# Iterations of a climb while it walks.
+WALKED = 20
 # Signals of this many columns are cut into stretches in several ways.
 SHORT = 20_000
 # After this many EM steps rival baselines of the whole signal are compared.
@@ -179,27 +187,9 @@ def pieces_of(part: Excerpt, curve: Floats) -> list[Observations]:
 
 def grid(model: FactorialHMM, piece: Observations, memory: int) -> tuple[Floats, Floats]:
     """Baselines of a stretch and their log evidences."""
-    assert isinstance(model.emission, Additive)
-    levels = model.exact_target(piece).likelihood.levels  # type: ignore[attr-defined]
-    expected = model.emission.expected(levels)
-    seen = piece.y[~np.isnan(piece.y)]
-    if not len(seen):
-        return np.zeros(1), np.zeros(1)
-    low, high = np.quantile(seen, 0.02) - expected.max(), np.quantile(seen, 0.98) - expected.min()
-    precision = np.median(model.emission.pull(seen, np.full(len(seen), float(levels.flat[0])))[1])
-    n = int(np.clip(np.ceil((high - low) * np.sqrt(precision) / 0.7), 2, GRID))
-    at = np.linspace(low, high, n)
-    return at, np.array([evidence_at(model, piece, b, memory) for b in at])
-
-
-def evidence_at(model: FactorialHMM, piece: Observations, baseline: float, memory: int) -> float:
-    try:
-        with np.errstate(all="ignore"):
-            target = model.exact_target(piece.with_signal(piece.y - baseline))
-            found = Passes(target, 1.0, memory=memory, keep=False).log_evidence
-    except ImpossibleData:
-        return -np.inf
-    return -np.inf if np.isnan(found) else found
+    low, high, n = span(model, piece)
+    at = np.linspace(low, high, min(n, GRID)) if n > 1 else np.zeros(1)
+    return at, np.array([evidence_at(model, piece, b, memory) for b in at]) if n > 1 else np.zeros(1)
 
 
 def with_baselines(part: Excerpt, free: Floats, hum: Floats) -> Floats:
@@ -264,6 +254,68 @@ def carry(part: Excerpt, free: Floats, hum: Floats) -> list[Floats]:
         if not any(np.array_equal(curve, other) for other in curves):
             curves.append(curve)
     return curves
+
+
+def tracked(learning: Learning, place: Place, smoothness: Floats) -> Place:
+    """The place, or a higher one that is found from it with the baseline as one more row that walks at random on a
+    grid. With what is learned then, once more.
+    """
+    for _ in range(TRACKED):
+        own, curves = walked(learning, place.free)
+        starts = [with_curve(learning, own, curve, smoothness) for curve in curves]
+        rivals = [polish(learning, settled(learning, free), 3, 10) for free in starts]
+        best = max(rivals, key=lambda rival: rival.log_density, default=place)
+        if best.log_density < place.log_density + 0.1:
+            break
+        place = best
+    return place
+
+
+def walked(learning: Learning, free: Floats) -> tuple[Floats, list[Floats]]:
+    """Free coordinates that climbed while the baseline walked, and (T,) each: curves of the offset with the mean and
+    with the most probable path of the walk with the highest evidence. No curves if the emission has no room for such a
+    row, or the filter costs too much.
+    """
+    offset = learning.parameters.offset
+    assert offset is not None
+    model = plain(learning, free)
+    if not has_baseline(offset) or not can_walk(model):
+        return free, []
+    coefficients = free[coefficient_places(learning)]
+    for term, own in zip(offset.terms, offset.slices, strict=True):
+        if isinstance(term, Smooth):
+            coefficients[own] = 0.0
+    rest = offset.curve(coefficients)
+    data = learning.data.with_signal(learning.data.y - rest)
+    at = places(model, data)
+    if at is None:
+        return free, []
+    free = climb_walking(learning, free, data, at, likeliest(model, data, at, learning.memory))
+    model = plain(learning, free)
+    best = with_walk(model, at, likeliest(model, data, at, learning.memory))
+    try:
+        mean = at @ probabilities(best, data, best.n_rows - 1, memory=learning.memory)
+        path = at[map_states(best, data, memory=learning.memory)[-1]]
+    except ImpossibleData:
+        return free, []
+    return free, [rest + mean, rest + path]
+
+
+def climb_walking(learning: Learning, free: Floats, data: Observations, at: Floats, rate: float) -> Floats:
+    """Free coordinates with parameters of rows and emission at which the walk has a higher evidence."""
+    if isinstance(learning.model.rows, SwitchRows) or "weights" in learning.model.emission.priors:
+        return free  # the walk is a row without a parameter
+    own = Learning(with_walk(learning.model, at, rate), data)
+    n_own = own.parameters.n_free
+    scale = own.parameters.scale / np.sqrt(data.n_columns)
+
+    def cost(away: Floats) -> tuple[float, Floats]:
+        value, slope = own.value_and_slope(free[:n_own] + scale * away, 1.0)
+        return (-value, -scale * slope) if np.isfinite(value) else (IMPOSSIBLE, np.zeros_like(away))
+
+    options = {"maxiter": WALKED, "ftol": 1e-6}
+    found = scipy.optimize.minimize(cost, np.zeros(n_own), jac=True, method="L-BFGS-B", options=options)
+    return np.concatenate([free[:n_own] + scale * found.x, free[n_own:]])
 
 
 def peaks_of(heights: Floats) -> list[int]:

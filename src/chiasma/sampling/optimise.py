@@ -34,6 +34,7 @@ from chiasma.sampling.offset_search import (
     polish,
     settled,
     tilings,
+    tracked,
     with_baselines,
     with_curve,
     without_hum,
@@ -200,16 +201,17 @@ def _find_with_offset(
         return search(more, free, MIDDLE_CLIMB)._replace(starts=one.starts)
 
     def high(one: Climb) -> Climb:
-        rivals = []
+        curves = []
         for whole in wholes:
-            for curve in carry(whole, _moved(more.learning, whole.learning, one.free), hums[id(whole)]):
-                filled = _filled_in(learning, whole, curve)
-                rivals.append(with_curve(learning, one.free, filled, learning.parameters.to_free(centre)))
+            found = carry(whole, _moved(more.learning, whole.learning, one.free), hums[id(whole)])
+            curves += [_filled_in(learning, whole, curve) for curve in found]
+        rivals = [with_curve(learning, one.free, curve, smoothness) for curve in curves]
         # Baselines that are wrong somewhere lose by far more than what climbing higher would gain.
         best = max((settled(learning, free) for free in rivals), key=lambda place: place.log_density)
-        return _climb(learning, polish(learning, best, 3, 10))._replace(starts=one.starts)
+        best = tracked(learning, polish(learning, best, 3, 10), smoothness)
+        return _climb(learning, best)._replace(starts=one.starts)
 
-    centre = _rough_centre(learning)
+    smoothness = learning.parameters.to_free(_rough_centre(learning))
     with Pool(at_once) as pool:
         display.begin("first climbs", starts, at_once=at_once)
         chosen = _possible(list(_each(pool, low, range(starts), display)), starts)
