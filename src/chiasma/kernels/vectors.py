@@ -243,3 +243,59 @@ def settle_informed(betas, states, log_lik, log_prior, scores, proposed, new_lik
             log_lik[r], log_prior[r] = new_lik[r], new_prior[r]
             for part in range(2):
                 copy_row(new_scores[r, part], scores[r, part])
+
+
+@njit
+def log_mixture(x, sites, log_weights, means, inverses, log_scales, logs):
+    """log of sum_k w_k N(x[sites]; m_k, L_k L_k'), up to a constant; logs (K,): out, the terms. inverses: L_k^-1."""
+    top = -np.inf
+    for k in range(log_weights.shape[0]):
+        square = 0.0
+        for t in range(sites.shape[0]):
+            z = 0.0
+            for s in range(t + 1):
+                z += inverses[k, t, s] * (x[sites[s]] - means[k, s])
+            square += z * z
+        logs[k] = log_weights[k] - log_scales[k] - 0.5 * square
+        top = max(top, logs[k])
+    total = 0.0
+    for k in range(log_weights.shape[0]):
+        total += math.exp(logs[k] - top)
+    return top + math.log(total)
+
+
+@njit
+def propose_jump(x, sites, log_weights, means, factors, inverses, log_scales, variances, uniforms, normals, out):
+    """A jump between the components of a mixture (`sampling/mode_jumps.py`); out (T,): the proposal.
+
+    uniforms (3,): component left, component entered, rho. Returns log q(x) - log q(out), and the squared length of the
+    jump in units of `variances`.
+    """
+    logs = np.empty(log_weights.shape[0])
+    before = log_mixture(x, sites, log_weights, means, inverses, log_scales, logs)
+    i = pick_log(logs, uniforms[0])
+    copy_row(log_weights, logs)
+    j = pick_log(logs, uniforms[1])
+    # Half of the jumps to another component carry x over as it is.
+    if i == j:
+        rho = uniforms[2]
+    else:
+        rho = 1.0 if uniforms[2] < 0.5 else 2.0 * uniforms[2] - 1.0
+    rest = math.sqrt(1.0 - rho * rho)
+    size = sites.shape[0]
+    z = np.empty(size)
+    for t in range(size):
+        total = 0.0
+        for s in range(t + 1):
+            total += inverses[i, t, s] * (x[sites[s]] - means[i, s])
+        z[t] = rho * total + rest * normals[t]
+    copy_row(x, out)
+    for t in range(size):
+        total = means[j, t]
+        for s in range(t + 1):
+            total += factors[j, t, s] * z[s]
+        out[sites[t]] = total
+    length = 0.0
+    for t in range(size):
+        length += (out[sites[t]] - x[sites[t]]) ** 2 / variances[t]
+    return before - log_mixture(out, sites, log_weights, means, inverses, log_scales, logs), length

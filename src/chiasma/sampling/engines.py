@@ -72,6 +72,14 @@ class Engine(ABC):
     def begin(self, display: Progress, workers: int) -> None:  # noqa: B027 - most engines have nothing to do
         """Called once before the first iteration of a new run, for what takes long enough to be shown."""
 
+    @property
+    def pools(self) -> bool:
+        """Whether the chains learn from each other in warm-up, by `pool`."""
+        return False
+
+    def pool(self, engines: Sequence[Engine], last: bool) -> None:  # noqa: B027 - most engines learn nothing
+        """Let all chains learn from each other, before the last round of the warm-up and at its end."""
+
     def set_betas(self, betas: Sequence[float]) -> None:
         """Set the rungs. If their number changes, each new rung copies the state of the nearest old one."""
         n_old, n_new = len(self.states), len(betas)

@@ -121,11 +121,13 @@ class Run:
         began = self.clock()
         for engine in self.engines:
             engine.begin(self.display, self.workers)
-        rounds = warmup_rounds(n) if ladder.adapt else [n]
+        rounds = warmup_rounds(n) if ladder.adapt or self.engines[0].pools else [n]
         self.display.begin("warm-up", n, len(self.engines))
         for i, length in enumerate(rounds):
             self._all(partial(self._advance, self.engines[0].iteration + length))
-            if i < len(rounds) - 1:
+            if i >= len(rounds) - 2:
+                self.engines[0].pool(self.engines, last=i == len(rounds) - 1)
+            if ladder.adapt and i < len(rounds) - 1:
                 # The number of rungs changes only in the first half, so that new replicas have time to warm up.
                 self._adapt(resize=ladder.resize and i < len(rounds) // 2)
         for engine in self.engines:

@@ -6,7 +6,7 @@ iterations are drawn ahead, in the order in which they are read, so that pieces 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from chiasma.kernels import vectors
 from chiasma.kernels.ensemble import Tally, first_pair
 from chiasma.sampling.engines import Engine
 from chiasma.sampling.exchanges import Swap
+from chiasma.sampling.mode_jumps import ModeJumper, pool
 from chiasma.sampling.problems import Start, State
 from chiasma.sampling.replicas import Replicas
 from chiasma.sampling.vector_exchanges import AugmentedStep, BalancedCrossover, bind_exchange
@@ -74,7 +75,17 @@ class VectorEngine(Engine):
 
     def _take_over(self, nearest: Integers) -> None:
         super()._take_over(nearest)
-        self.learned = {name: values[nearest] for name, values in self.learned.items()}
+        self.learned = {
+            name: values if name in ModeJumper.SHARED else values[nearest] for name, values in self.learned.items()
+        }
+
+    @property
+    def pools(self) -> bool:
+        return self.step.jumper is not None
+
+    def pool(self, engines: Sequence[Engine], last: bool) -> None:
+        jumpers = [engine.step.jumper for engine in engines if isinstance(engine, VectorEngine)]
+        pool([jumper for jumper in jumpers if jumper is not None], last)
 
     def restart(self) -> None:
         """As any engine; what the warm-up has shown of crossovers now says how often they are tried."""

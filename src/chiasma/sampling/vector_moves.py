@@ -10,6 +10,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels import vectors
 from chiasma.models.density import Density, Vector
+from chiasma.sampling.mode_jumps import N_UNIFORMS, ModeJumper
 from chiasma.sampling.replicas import Replicas
 from chiasma.sampling.vector_updates import (
     MetropolisStep,
@@ -27,6 +28,8 @@ WANTED_LANGEVIN, WANTED_HAMILTONIAN = 0.574, 0.8
 # modes three to four times as fast per evaluation (modes_32 and blocks of benchmarks/vectors.py), long ones narrow and
 # bent densities twice as fast (volatility, banana). The mixture gives about equal parts of the work to both.
 LONG, SHORT, LONG_SHARE = 8, 2, 0.2
+# Jumps between modes after a trajectory: one vector each, beside the gradients of all replicas.
+JUMPS_PER_STEP = 4
 # Shares of steps that stretch and that jump, the others being a random walk; share of jumps that go all the way.
 STRETCHES, JUMPS, FULL_JUMPS = 0.4, 0.4, 0.1
 # Kept vectors of every rung that the stretch move refers to.
@@ -45,6 +48,8 @@ class Hamiltonian(VectorUpdate):
         than a short trajectory in between; one in five has 8 there, too.
     step_size : where adaptation begins, in units of the scale of a coordinate.
     adapt : whether warm-up adapts.
+    jumps : whether the coldest replica also jumps between the modes that all chains have found in
+        warm-up; needs adapt.
 
     Examples
     --------
@@ -61,6 +66,7 @@ class Hamiltonian(VectorUpdate):
     steps: int | None = None
     step_size: float = 0.2
     adapt: bool = True
+    jumps: bool = True
 
     def __post_init__(self) -> None:
         if self.steps is not None and not is_count(self.steps):
@@ -79,12 +85,14 @@ class Hamiltonian(VectorUpdate):
 class HamiltonianStep(MetropolisStep):
     """Leapfrog trajectories of all replicas side by side."""
 
-    n_uniforms = 3
-
     def __init__(self, update: Hamiltonian, density: Density, betas: Floats, n_free: int):
         super().__init__(density, betas, n_free)
         self.update = update
-        self.n_normals = density.size
+        self.n_uniforms, self.n_normals = 3, density.size
+        if update.adapt and update.jumps:
+            self.jumper = ModeJumper(density.size, self.learned)
+            self.n_uniforms += JUMPS_PER_STEP * (1 + N_UNIFORMS)
+            self.n_normals *= 1 + JUMPS_PER_STEP
         self.longest = update.steps or LONG
         self.shortest = update.steps or (LONG if len(betas) == 1 else SHORT)
         self.evaluations = 1 + LONG_SHARE * self.longest + (1 - LONG_SHARE) * self.shortest
@@ -107,6 +115,7 @@ class HamiltonianStep(MetropolisStep):
     def do(self, part: int, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
         if not replicas.carried:
             replicas.carried.append(np.zeros((len(self.betas), 2, self.density.size)))
+        normals, others = normals[:, : self.density.size], normals[-1, self.density.size :]
         known, stale = replicas.carried[0], replicas.stale
         if stale.any():
             known[stale] = self.slopes(replicas.states[stale])
@@ -128,12 +137,31 @@ class HamiltonianStep(MetropolisStep):
         accepted = uniforms[:, 0] < self.chance
         known[accepted] = slopes[accepted]
         stale[: self.n_free] = True
+        if self.jumper is not None and self.jumper.ready:
+            for i in range(JUMPS_PER_STEP):
+                own = uniforms[-1:, 3 + i * (1 + N_UNIFORMS) :]
+                self.jump(self.jumper, replicas, own, others[i * self.density.size :])
+
+    def jump(self, jumper: ModeJumper, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
+        """A jump of the coldest replica; uniforms (1, 1 + N_UNIFORMS or more)."""
+        new, chance = np.empty((1, self.density.size)), np.empty(1)
+        states = replicas.states[-1:]
+        correction = jumper.propose(states[0], uniforms[0, 1:], normals, new[0])
+        new = new.astype(states.dtype, copy=False)
+        vectors.settle(
+            self.betas[-1:], states, replicas.log_lik[-1:], replicas.log_prior[-1:], new, *self.density.parts(new),
+            np.array([correction]), uniforms[:, 0], 0, chance,
+        )  # fmt: skip
+        jumper.made(float(chance[0]))
+        replicas.stale[-1] |= uniforms[0, 0] < chance[0]
 
     def adapt(self, replicas: Replicas, normals: Floats) -> None:
         if not self.update.adapt:
             return
         self.n_adapted += 1
         wanted = WANTED_LANGEVIN if self.longest == 1 else WANTED_HAMILTONIAN
+        if self.jumper is not None:
+            self.jumper.see(replicas)
         gain = 2.0 * (self.n_adapted + 3) ** (-0.6)
         self.learned["step_size"][self.n_free :] *= np.exp(gain * (self.chance - wanted))[self.n_free :]
         seen, moments = self.learned["seen"], self.learned["moments"]

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.kernels import vectors
 from chiasma.models.density import BlockModes, Density, Vector
+from chiasma.sampling.mode_jumps import JUMP_SHARE, N_UNIFORMS, ModeJumper
 from chiasma.sampling.replicas import Replicas
 from chiasma.types import Floats, Integers, as_array, as_floats, is_count, shown
 
@@ -45,7 +46,8 @@ class VectorStep(ABC):
     def __init__(self, density: Density, betas: Floats):
         self.density = density
         self.betas = betas
-        self.learned: dict[str, Floats] = {}  # arrays (R, ...)
+        self.learned: dict[str, Floats] = {}  # arrays (R, ...), or those of a jumper
+        self.jumper: ModeJumper | None = None
         self.n_adapted = 0
 
     def __call__(self, replicas: Replicas, uniforms: Floats, normals: Floats) -> None:
@@ -64,6 +66,8 @@ class VectorStep(ABC):
         """Continue with what was learned at rungs like these."""
         for name in self.learned:
             self.learned[name] = np.array(learned[name])
+        if self.jumper is not None:
+            self.jumper.take_over()
 
 
 class VectorUpdate(ABC):
@@ -142,6 +146,8 @@ class RandomWalk(VectorUpdate):
         in one proposal.
     adapt : whether warm-up learns the scale of every coordinate at every rung and, up to 100 of them proposed at once,
         their correlations. Draws are made with what was learned, which no longer changes.
+    jumps : whether half of the steps of the coldest replica jump between the modes that all chains have found in
+        warm-up; needs adapt, and all coordinates in one proposal.
 
     Examples
     --------
@@ -156,6 +162,7 @@ class RandomWalk(VectorUpdate):
     scale: float | Sequence[float] = 1.0
     sites: int | None = None
     adapt: bool = True
+    jumps: bool = True
 
     def __post_init__(self) -> None:
         _check_sites(self.sites)
@@ -172,7 +179,7 @@ class RandomWalk(VectorUpdate):
             )
         scale = np.broadcast_to(np.asarray(self.scale, float), (density.size,))
         if self.sites is None:
-            return RandomWalkStep(scale, self.adapt, density, np.asarray(betas, float), n_free)
+            return RandomWalkStep(self, scale, density, np.asarray(betas, float), n_free)
         return SiteWalkStep(self.sites, scale, self.adapt, density, np.asarray(betas, float))
 
 
@@ -258,13 +265,16 @@ class MetropolisStep(VectorStep):
 class RandomWalkStep(MetropolisStep):
     """RandomWalk of all coordinates at once."""
 
-    n_uniforms = 1
-
-    def __init__(self, scale: Floats, adapts: bool, density: Density, betas: Floats, n_free: int):
+    def __init__(self, update: RandomWalk, scale: Floats, density: Density, betas: Floats, n_free: int):
         super().__init__(density, betas, n_free)
         self.n_normals = density.size
-        self.adapts = adapts
-        self.full = adapts and density.size <= FULL
+        self.adapts = update.adapt
+        self.full = update.adapt and density.size <= FULL
+        self.n_uniforms = 1
+        if update.adapt and update.jumps:
+            self.jumper = ModeJumper(density.size, self.learned)
+            self.n_uniforms += 1 + N_UNIFORMS
+        self.jumped = False
         shape = (len(betas), density.size)
         begin = np.broadcast_to(scale, shape)
         self.proposed = np.empty(shape)
@@ -276,7 +286,16 @@ class RandomWalkStep(MetropolisStep):
             vectors.walk(replicas.states, scale, normals, self.proposed)
         else:
             np.add(replicas.states, scale * normals, out=self.proposed)
-        self.settle(replicas, self.proposed, self.no_correction, uniforms[:, 0])
+        correction = self.no_correction
+        self.jumped = self.jumper is not None and self.jumper.ready and uniforms[-1, 1] < JUMP_SHARE
+        if self.jumped:
+            assert self.jumper is not None
+            correction = correction.copy()
+            correction[-1] = self.jumper.propose(replicas.states[-1], uniforms[-1, 2:], normals[-1], self.proposed[-1])
+        self.settle(replicas, self.proposed, correction, uniforms[:, 0])
+        if self.jumped:
+            assert self.jumper is not None
+            self.jumper.made(float(self.chance[-1]))
 
     def adapt(self, replicas: Replicas, normals: Floats) -> None:
         if not self.adapts:
@@ -284,6 +303,10 @@ class RandomWalkStep(MetropolisStep):
         self.n_adapted += 1
         gain = min(1.0, self.density.size * self.n_adapted**-0.6)
         wanted = WANTED_ALONE if self.density.size == 1 else WANTED
+        if self.jumper is not None:
+            self.jumper.see(replicas)
+        if self.jumped:
+            self.chance[-1] = wanted  # says nothing about the walk
         if self.full:
             vectors.adapt_factors(self.learned["scale"], normals, self.chance, wanted, gain, self.n_free)
         else:
@@ -360,7 +383,7 @@ class WithPrior(VectorStep):
         self.rng = rng
         self.n_uniforms, self.n_normals, self.evaluations = step.n_uniforms, step.n_normals, step.evaluations
         self.n_parts = step.n_parts
-        self.exact, self.learned = step.exact, step.learned
+        self.exact, self.learned, self.jumper = step.exact, step.learned, step.jumper
 
     def draw(self) -> Vector:
         assert self.density.prior_draw is not None
