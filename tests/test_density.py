@@ -727,7 +727,7 @@ def test_bad_input__errors_of_a_function_are_its_own():
 
 
 def test_repr():
-    assert repr(normal()) == "Density(size=3, update=RandomWalk(scale=1.0, sites=None, adapt=True))"
+    assert repr(normal()) == "Density(size=3, update=RandomWalk(scale=1.0, sites=None, adapt=True, jumps=True))"
     assert repr(BlockModes(2, 6, 0.1)) == "BlockModes(blocks=2, size=6, update=None)"
 
 

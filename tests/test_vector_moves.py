@@ -18,6 +18,7 @@ import chiasma as ch
 from branches import prove
 from chiasma.errors import InvalidInput
 from chiasma.kernels import vectors
+from chiasma.sampling.mode_jumps import ModeJumper
 from chiasma.sampling.problems import Start
 from chiasma.sampling.replicas import Replicas
 from chiasma.sampling.streams import Streams
@@ -26,6 +27,7 @@ from chiasma.sampling.vector_problem import VectorProblem
 from chiasma.sampling.vector_updates import bind_update
 
 MAX_Z = 4.5
+SHARED = ModeJumper.SHARED
 N = 4000
 MEANS, SDS, SHARES = np.array([[-1.5, 0.0], [1.2, 1.0]]), np.array([[0.7, 1.0], [0.9, 0.5]]), np.array([0.3, 0.7])
 
@@ -56,7 +58,8 @@ def worst_z(update: Any, wrong: Any = None, slope: Any = gradient, beta: float =
     step = bind_update(mixture(update, slope), np.full(N, beta))
     replicas = Replicas(step.density, step.betas, x.copy())
     learned = warmed_up(update).step.learned
-    step.take_over({name: np.repeat(values[-1:], N, axis=0) for name, values in learned.items()})
+    rungs = {name: np.repeat(values[-1:], N, axis=0) for name, values in learned.items() if name not in SHARED}
+    step.take_over(learned | rungs)
     if wrong is not None:
         wrong(step)
     for _ in range(8):
@@ -73,6 +76,7 @@ def warmed_up(update: Any, exchange: Any = None, **options: Any) -> VectorEngine
     problem = VectorProblem(ch.Density(log_density, 2, np.zeros(2), update, gradient=gradient, **options), exchange)
     engine = VectorEngine(problem, [0.5, 1.0], 1, Streams(1, 0), Start())
     engine.advance(400, 0)
+    engine.pool([engine], last=True)
     engine.restart()
     return engine
 

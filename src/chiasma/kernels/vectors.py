@@ -246,16 +246,25 @@ def settle_informed(betas, states, log_lik, log_prior, scores, proposed, new_lik
 
 
 @njit
+def standardise(x, sites, mean, inverse, z):
+    """z (d,): L^-1 (x[sites] - mean); inverse (d, d): the transpose of L^-1, so that the inner loop runs over z."""
+    z[:] = 0.0
+    for s in range(sites.shape[0]):
+        apart = x[sites[s]] - mean[s]
+        for t in range(s, sites.shape[0]):
+            z[t] += inverse[s, t] * apart
+
+
+@njit
 def log_mixture(x, sites, log_weights, means, inverses, log_scales, logs):
-    """log of sum_k w_k N(x[sites]; m_k, L_k L_k'), up to a constant; logs (K,): out, the terms. inverses: L_k^-1."""
+    """log of sum_k w_k N(x[sites]; m_k, L_k L_k'), up to a constant; logs (K,): out, the terms."""
     top = -np.inf
+    z = np.empty(sites.shape[0])
     for k in range(log_weights.shape[0]):
+        standardise(x, sites, means[k], inverses[k], z)
         square = 0.0
         for t in range(sites.shape[0]):
-            z = 0.0
-            for s in range(t + 1):
-                z += inverses[k, t, s] * (x[sites[s]] - means[k, s])
-            square += z * z
+            square += z[t] * z[t]
         logs[k] = log_weights[k] - log_scales[k] - 0.5 * square
         top = max(top, logs[k])
     total = 0.0
@@ -284,11 +293,9 @@ def propose_jump(x, sites, log_weights, means, factors, inverses, log_scales, va
     rest = math.sqrt(1.0 - rho * rho)
     size = sites.shape[0]
     z = np.empty(size)
+    standardise(x, sites, means[i], inverses[i], z)
     for t in range(size):
-        total = 0.0
-        for s in range(t + 1):
-            total += inverses[i, t, s] * (x[sites[s]] - means[i, s])
-        z[t] = rho * total + rest * normals[t]
+        z[t] = rho * z[t] + rest * normals[t]
     copy_row(x, out)
     for t in range(size):
         total = means[j, t]

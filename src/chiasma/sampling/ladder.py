@@ -19,6 +19,8 @@ from chiasma.types import as_floats, is_count, shown
 
 # Range of ladder sizes that adaptation chooses from when no size is given.
 SMALLEST, LARGEST = 3, 24
+# Distances of neighbouring rungs, in units of rejection, that adaptation tells apart.
+SHORTEST, LONGEST = 1e-6, 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +157,9 @@ def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tu
     True
     """
     betas = np.asarray(betas, float)
-    # A pair that never rejects would make the barrier flat; a small slope keeps it invertible.
-    height = barrier(np.maximum(np.asarray(lengths, float), 1e-6))
+    # A pair that never rejects would make the barrier flat, and a huge distance would swallow the others: replicas of a
+    # density without prior may be anywhere. Bounds keep the barrier invertible.
+    height = barrier(np.clip(np.asarray(lengths, float), SHORTEST, LONGEST))
     wanted = np.linspace(0, height[-1], size)[1:-1]
     inside = scipy.interpolate.PchipInterpolator(height, betas)(wanted)
     # Rounded to twelve digits: rejections may differ in the last bit between compilations, and rungs should not.
@@ -165,4 +168,4 @@ def adapted_betas(betas: npt.ArrayLike, lengths: npt.ArrayLike, size: int) -> tu
 
 def resized(lengths: npt.ArrayLike) -> int:
     """Number of rungs that adaptation chooses."""
-    return int(np.clip(suggested_size(lengths), SMALLEST, LARGEST))
+    return int(np.clip(suggested_size(np.minimum(lengths, LONGEST)), SMALLEST, LARGEST))

@@ -39,6 +39,8 @@ GOLDEN = 0.6180339887498949
 # Coordinates of a mixture at most; principal components in which vectors are clustered; components before
 # merging, of all coordinates and of a group.
 LARGEST, PRINCIPAL, COMPONENTS, FEW = 100, 8, 64, 16
+# Coordinates beyond this are replicas that run away.
+HUGE = 1e100
 # Mean correlation of the coordinates of a group, at least.
 CORRELATED = 0.6
 # Vectors per coordinate that the common shape of components is worth, the best of these.
@@ -55,7 +57,7 @@ class Modes(NamedTuple):
     log_weights: Floats  # (K,)
     means: Floats  # (K, d)
     factors: Floats  # (K, d, d) lower triangles L_k
-    inverses: Floats  # (K, d, d) L_k^-1
+    inverses: Floats  # (K, d, d) transposes of L_k^-1
     log_scales: Floats  # (K,) log det L_k
     variances: Floats  # (d,) of the mixture
 
@@ -66,21 +68,22 @@ class ModeJumper:
     learned : where a step keeps what it learns; here arrays for the chain, not for its rungs (`SHARED`).
     """
 
-    SHARED = ("modes", "kept", "clock", "jumped")
+    SHARED = ("jump_modes", "jump_kept", "jump_clock", "jump_lengths")
 
     def __init__(self, size: int, learned: dict[str, Floats]):
         self.learned = learned
-        learned["modes"] = np.zeros(0)  # `packed`
-        learned["kept"] = np.zeros((0, size + 2))  # vectors, log density and beta
-        learned["clock"] = np.array([0.0, 1.0, 0.0])  # steps since the last kept vectors, steps between, how many
-        learned["jumped"] = np.zeros((2, 2))  # of all coordinates, of groups: jumps tried, squared lengths
+        learned["jump_modes"] = np.zeros(0)  # `packed`
+        learned["jump_kept"] = np.zeros((0, size + 2))  # vectors, log density and beta
+        learned["jump_clock"] = np.array([0.0, 1.0, 0.0])  # steps since the last kept vectors, steps between, how many
+        learned["jump_lengths"] = np.zeros((2, 2))  # of all coordinates, of groups: jumps tried, squared lengths
+        self.pending = np.zeros((2, 2))
         self.groups: list[Modes] = []
         self.ends = np.zeros(0)
         self.last = (0, 0.0)  # of the last proposal: all coordinates or a group, and its squared length
 
     def take_over(self) -> None:
         """Use the modes that were learned."""
-        self.groups = unpacked(self.learned["modes"])
+        self.groups = unpacked(self.learned["jump_modes"])
         self.ends = np.cumsum([group.share for group in self.groups])
 
     def propose(self, x: Vector, uniforms: Floats, normals: Floats, out: Vector) -> float:
@@ -99,20 +102,22 @@ class ModeJumper:
     def made(self, chance: float) -> None:
         """Count the last jump, which was taken with probability `chance`."""
         level, length = self.last
-        self.learned["jumped"][level] += 1.0, chance * length
+        self.pending[level] += 1.0, chance * length
 
     def see(self, replicas: Replicas) -> None:
-        """Keep vectors after a step in warm-up."""
+        """Keep vectors, and how well jumps do, after a step in warm-up."""
         learned = self.learned
-        clock = learned["clock"]
+        learned["jump_lengths"] += self.pending
+        self.pending[:] = 0.0
+        clock = learned["jump_clock"]
         clock[0] += 1
         if clock[0] < clock[1]:
             return
         size = replicas.states.shape[1]
         cold = np.flatnonzero(replicas.betas >= COLD)
-        if not len(learned["kept"]):
-            learned["kept"] = np.empty((max(KEPT, len(cold)), size + 2))
-        kept, n, clock[0] = learned["kept"], int(clock[2]), 0
+        if not len(learned["jump_kept"]):
+            learned["jump_kept"] = np.empty((max(KEPT, len(cold)), size + 2))
+        kept, n, clock[0] = learned["jump_kept"], int(clock[2]), 0
         if n + len(cold) > len(kept):
             half = kept[:n][np.arange(n) * GOLDEN % 1 < 0.5]
             n = len(half)
@@ -127,17 +132,17 @@ class ModeJumper:
 def pool(jumpers: Sequence[ModeJumper], last: bool) -> None:
     """Let all chains use the modes that any of them has found in a round of the warm-up."""
     # The first half of a round may be on the way to a mode.
-    n_kept = [int(jumper.learned["clock"][2]) for jumper in jumpers]
-    halves = [jumper.learned["kept"][n // 2 : n] for jumper, n in zip(jumpers, n_kept, strict=True)]
+    n_kept = [int(jumper.learned["jump_clock"][2]) for jumper in jumpers]
+    halves = [jumper.learned["jump_kept"][n // 2 : n] for jumper, n in zip(jumpers, n_kept, strict=True)]
     kept = np.concatenate([half[:: -(-len(jumpers) * len(half) // FITTED) or 1] for half in halves])
-    jumped = np.sum([jumper.learned["jumped"] for jumper in jumpers], axis=0)
+    jumped = np.sum([jumper.learned["jump_lengths"] for jumper in jumpers], axis=0)
     rates = (jumped[:, 1] + 0.01) / (jumped[:, 0] + 1)
     modes = packed(find_modes(kept[:, :-2], kept[:, -2], kept[:, -1], rates))
     for jumper in jumpers:
-        jumper.learned["modes"] = modes
-        jumper.learned["jumped"][:] = 0
+        jumper.learned["jump_modes"] = modes
+        jumper.learned["jump_lengths"][:] = 0
         if last:
-            jumper.learned["kept"] = kept[:0].copy()
+            jumper.learned["jump_kept"] = kept[:0].copy()
         jumper.take_over()
 
 
@@ -148,19 +153,21 @@ def find_modes(x: Floats, log_target: Floats, betas: Floats, rates: Floats) -> l
     rates (2,) : mean squared length so far of jumps of all coordinates, and of groups.
     """
     n, size = x.shape
-    usable = np.isfinite(x).all(axis=1) & np.isfinite(log_target)
+    usable = (np.abs(x) < HUGE).all(axis=1) & np.isfinite(log_target)
     x, first = np.unique(x[usable], axis=0, return_index=True)
     log_target, betas = log_target[usable][first], betas[usable][first]
     if len(x) < max(20, 4 * min(size, LARGEST)) or not (x.std(axis=0) > 0).all():
         return []
     groups = [np.flatnonzero(part) for part in _groups(x)]
     whole = size <= LARGEST
-    shares = np.clip(rates / rates.sum(), 0.1, 0.9) if whole and len(groups) > 1 else np.array([whole, not whole], float)
+    shares = (
+        np.clip(rates / rates.sum(), 0.1, 0.9) if whole and len(groups) > 1 else np.array([whole, not whole], float)
+    )
     found = [_mixture(x, np.arange(size), betas, log_target, float(shares[0]))] if whole else []
     if len(groups) > 1:
         parts = [part for part in groups if len(part) <= LARGEST]
         found += [_mixture(x, part, betas, None, float(shares[1]) / len(parts)) for part in parts]
-    return found
+    return [modes for modes in found if modes is not None]
 
 
 def _groups(x: Floats) -> list[npt.NDArray[np.bool_]]:
@@ -168,14 +175,16 @@ def _groups(x: Floats) -> list[npt.NDArray[np.bool_]]:
     size = x.shape[1]
     if size == 1:
         return [np.ones(1, bool)]
-    apart = 1 - np.abs(np.corrcoef(x.T))[np.triu_indices(size, 1)]
+    apart = 1 - np.abs(np.nan_to_num(np.corrcoef(x.T)))[np.triu_indices(size, 1)]
     tree = scipy.cluster.hierarchy.linkage(apart, "average")
     labels = scipy.cluster.hierarchy.fcluster(tree, 1 - CORRELATED, "distance")
     return [labels == part for part in range(1, labels.max() + 1)]
 
 
-def _mixture(x: Floats, sites: Integers, betas: Floats, log_target: Floats | None, share: float) -> Modes:
-    """The mixture of coordinates `sites` of x (n, d); log_target: of the density, if it depends on them alone."""
+def _mixture(x: Floats, sites: Integers, betas: Floats, log_target: Floats | None, share: float) -> Modes | None:
+    """The mixture of coordinates `sites` of x (n, d); log_target: of the density, if it depends on them alone. None where
+    rounding spoils it.
+    """
     x = x[:, sites]
     size = len(sites)
     labels = cluster(x, FEW if log_target is None else COMPONENTS)
@@ -189,19 +198,19 @@ def _mixture(x: Floats, sites: Integers, betas: Floats, log_target: Floats | Non
     half = [_gauss(x[even], labels[even], betas[even], len(counts), trust) for trust in TRUSTS]
     odd = [_distances(x[~even], labels[~even], betas[~even], *fit).mean() for fit in half]
     means, factors = _gauss(x, labels, betas, len(counts), TRUSTS[int(np.argmin(odd))])
-    inverses = np.linalg.inv(factors)
-    log_scales = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
     weights = counts / counts.sum()
     if log_target is not None:
         gain = log_target + _distances(x, labels, np.ones(len(x)), means, factors)
         mass = np.array([np.median(gain[labels == k]) for k in range(len(counts))])
         mass = np.exp(mass - mass.max())
         weights = COUNTED * weights + (1 - COUNTED) * mass / mass.sum()
-    return _as_modes(share, sites, np.log(weights), means, factors)
+    modes = _as_modes(share, sites, np.log(weights), means, factors)
+    return modes if all(np.isfinite(part).all() for part in modes) else None
 
 
 def _as_modes(share: float, sites: Integers, log_weights: Floats, means: Floats, factors: Floats) -> Modes:
-    inverses, log_scales = np.linalg.inv(factors), np.log(np.einsum("kii->ki", factors)).sum(axis=1)
+    inverses = np.ascontiguousarray(np.linalg.inv(factors).transpose(0, 2, 1))
+    log_scales = np.log(np.einsum("kii->ki", factors)).sum(axis=1)
     weights = np.exp(log_weights)
     variances = weights @ ((means - weights @ means) ** 2 + (factors**2).sum(axis=2))
     return Modes(share, sites, log_weights, means, factors, inverses, log_scales, variances)
@@ -226,13 +235,19 @@ def _gauss(x: Floats, labels: Integers, betas: Floats, n_components: int, trust:
     common = np.einsum("kij,k->ij", scatters, 1 / scales) / len(x) + tiny
     weight = trust * size
     covariances = (scatters + weight * scales[:, None, None] * common) / (counts + weight)[:, None, None]
-    return means, np.linalg.cholesky(covariances)
+    try:
+        return means, np.linalg.cholesky(covariances)
+    except np.linalg.LinAlgError:
+        return means, np.full(covariances.shape, np.nan)
 
 
 def _distances(x: Floats, labels: Integers, betas: Floats, means: Floats, factors: Floats) -> Floats:
     """(n,) minus the log density of vectors in their components, up to a constant."""
-    z = np.einsum("nij,nj->ni", np.linalg.inv(factors)[labels], x - means[labels])
-    return 0.5 * betas * (z**2).sum(axis=1) + np.log(np.einsum("kii->ki", factors)).sum(axis=1)[labels]
+    squares = np.empty(len(x))
+    for k, inverse in enumerate(np.linalg.inv(factors)):
+        own = labels == k
+        squares[own] = (((x[own] - means[k]) @ inverse.T) ** 2).sum(axis=1)
+    return 0.5 * betas * squares + np.log(np.einsum("kii->ki", factors)).sum(axis=1)[labels]
 
 
 def _typical(labels: Integers, log_target: Floats, betas: Floats, size: int) -> npt.NDArray[np.bool_]:
@@ -278,9 +293,7 @@ def cluster(x: Floats, most: int) -> Integers:
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _merged(
-    counts: Floats, means: Floats, scatters: Floats, a: Integers, b: Integers
-) -> tuple[Floats, Floats]:
+def _merged(counts: Floats, means: Floats, scatters: Floats, a: Integers, b: Integers) -> tuple[Floats, Floats]:
     both = counts[a] + counts[b]
     apart = means[a] - means[b]
     between = (counts[a] * counts[b] / both)[:, None, None] * apart[:, :, None] * apart[:, None, :]

@@ -85,7 +85,8 @@ class VectorEngine(Engine):
 
     def pool(self, engines: Sequence[Engine], last: bool) -> None:
         jumpers = [engine.step.jumper for engine in engines if isinstance(engine, VectorEngine)]
-        pool([jumper for jumper in jumpers if jumper is not None], last)
+        if self.pools:
+            pool([jumper for jumper in jumpers if jumper is not None], last)
 
     def restart(self) -> None:
         """As any engine; what the warm-up has shown of crossovers now says how often they are tried."""

@@ -11,10 +11,15 @@ import numpy.typing as npt
 from chiasma.errors import InvalidInput
 from chiasma.models.density import Density, Vector
 from chiasma.sampling.exchanges import Exchange
+from chiasma.sampling.ladder import Ladder
 from chiasma.sampling.plan import Plan, plan_replicas
 from chiasma.sampling.problems import Problem, Start
 from chiasma.sampling.vector_exchanges import BalancedCrossover, bind_exchange
 from chiasma.sampling.vector_updates import VectorUpdate, bind_update, resolve_update
+
+# A flat prior over real numbers is no distribution to draw from: without log_prior the ladder ends at this temperature,
+# where modes 50 standard deviations apart are joined, and normal tails still hold a replica.
+FLAT_SIZE, FLAT_HOTTEST = 10, 100.0
 
 
 class VectorProblem(Problem):
@@ -55,7 +60,13 @@ def pose_vectors(
         raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
     plan = plan_replicas(None, exchange, ladder, BalancedCrossover(), "update of the density")
     if not density.has_proper_prior and plan.ladder.betas[0] == 0:
-        plan = replace(plan, reason=f"{plan.reason}; no evidence, for there is no log_prior")
+        if isinstance(ladder, str):
+            finite = Ladder.geometric(FLAT_SIZE, FLAT_HOTTEST)
+            why = f"ladder to temperature {FLAT_HOTTEST:g}, adapted in warm-up; no evidence, for there is no log_prior"
+            reason = f"update of the density; {why}; {type(plan.exchange).__name__} exchanges"
+            plan = replace(plan, ladder=replace(finite, adapt=True, resize=True), reason=reason)
+        else:
+            plan = replace(plan, reason=f"{plan.reason}; no evidence, for there is no log_prior")
     problem = VectorProblem(density, plan.exchange)
     given = problem.initial(np.random.default_rng(0)) if init is None else problem.check_state(init)
     density.check_functions(given)
