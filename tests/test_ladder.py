@@ -154,6 +154,15 @@ def test_adapted_betas__divides_an_analytic_barrier_evenly(power, size):
     np.testing.assert_allclose(placed, np.linspace(0, 1, size) ** (1 / power), atol=1e-4)
 
 
+def test_adapted_betas__a_replica_that_has_run_away():
+    """Its distance is beyond what doubles add up; the rungs still ascend, and their number stays bounded."""
+    lengths = [1e150, 0.3, 0.2]
+    betas = adapted_betas([0.01, 0.1, 0.5, 1.0], lengths, 6)
+    assert np.all(np.diff(betas) > 0)
+    assert (betas[0], betas[-1]) == (0.01, 1.0)
+    assert resized(lengths) == LARGEST
+
+
 def test_adapted_betas__even_rungs_stay():
     betas = (0.0, 0.1, 0.4, 1.0)
     np.testing.assert_allclose(adapted_betas(betas, [0.3, 0.3, 0.3], 4), betas)

@@ -169,6 +169,6 @@ def test_find_modes__odd_vectors_do_no_harm(spoil):
         x[:5] *= 1e200
     if spoil == "constant":
         x[:, 2] = 1.0
-    groups = find_modes(x, -0.5 * (x[:, 0] ** 2), np.ones(200), np.ones(2))
+    groups = find_modes(x, -0.5 * x[:, 0].clip(-9, 9) ** 2, np.ones(200), np.ones(2))
     assert (groups == []) == (spoil == "constant")
     assert all(np.isfinite(part).all() for group in groups for part in group)

@@ -48,7 +48,7 @@ class Density:
         ch.SiteGibbs(...), ch.LocallyInformed(...), or a function (x, beta, rng) -> new x that leaves
         log_prior + beta * log_density invariant. Default: Hamiltonian() with a gradient, else RandomWalk().
     log_prior : the part that is not tempered, (n, size) -> (n,). Default: 0, a flat prior. Over real numbers that is no
-        distribution: log_evidence is then None, and the hottest replicas wander far off.
+        distribution: log_evidence is then None, and ladder="auto" ends at a finite temperature.
     prior_draw : a function rng -> (size,) that draws from log_prior exactly. With it a replica at beta = 0 makes
         independent draws; without it the update is used at beta = 0 too.
     gradient, prior_gradient : the gradients of log_density and of log_prior, (n, size) -> (n, size).

@@ -1,7 +1,7 @@
 """Jumps of the coldest replica between the modes that the warm-up of all chains has found.
 
-The modes are a mixture of normal distributions, q(x) = sum_k w_k N(x; m_k, L_k L_k'), of all coordinates or of a group of
-them. With r_k(x) = w_k N(x; m_k, L_k L_k') / q(x), a jump from x
+The modes are a mixture of normal distributions, q(x) = sum_k w_k N(x; m_k, L_k L_k'), of all coordinates or of a group
+of them. With r_k(x) = w_k N(x; m_k, L_k L_k') / q(x), a jump from x
 
     draws a component i with probability r_i(x), a component j with probability w_j, and z = L_i^-1 (x - m_i),
     proposes x' = m_j + L_j (rho z + sqrt(1 - rho^2) e), e standard normal, for any rho in [0, 1],
@@ -9,7 +9,7 @@ them. With r_k(x) = w_k N(x; m_k, L_k L_k') / q(x), a jump from x
 
 rho = 0 is an independent draw from the mixture; rho = 1 carries x to the same place of another mode, and is accepted
 in any number of dimensions if the modes have the same shape. The step from z to z' keeps the standard normal
-distribution reversibly, so that the factors N(z), N(z') and det L cancel for every rho. A bad mixture costs acceptance only.
+distribution reversibly, so that N(z), N(z') and det L cancel for every rho. A bad mixture only costs acceptance.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def find_modes(x: Floats, log_target: Floats, betas: Floats, rates: Floats) -> l
     log_target, betas (n,) : log density of each, at beta = 1, and the beta of its rung.
     rates (2,) : mean squared length so far of jumps of all coordinates, and of groups.
     """
-    n, size = x.shape
+    size = x.shape[1]
     usable = (np.abs(x) < HUGE).all(axis=1) & np.isfinite(log_target)
     x, first = np.unique(x[usable], axis=0, return_index=True)
     log_target, betas = log_target[usable][first], betas[usable][first]
@@ -182,8 +182,9 @@ def _groups(x: Floats) -> list[npt.NDArray[np.bool_]]:
 
 
 def _mixture(x: Floats, sites: Integers, betas: Floats, log_target: Floats | None, share: float) -> Modes | None:
-    """The mixture of coordinates `sites` of x (n, d); log_target: of the density, if it depends on them alone. None where
-    rounding spoils it.
+    """The mixture of coordinates `sites` of x (n, d), or None where rounding spoils it.
+
+    log_target : None for a group, on which it does not depend alone.
     """
     x = x[:, sites]
     size = len(sites)
@@ -263,7 +264,7 @@ def cluster(x: Floats, most: int) -> Integers:
     y = (x - x.mean(axis=0)) / x.std(axis=0)
     _, _, axes = np.linalg.svd(y, full_matrices=False)
     y = y @ axes[:PRINCIPAL].T
-    n, size = y.shape
+    n = len(y)
     tree = scipy.cluster.hierarchy.linkage(y, "ward")
     labels = scipy.cluster.hierarchy.fcluster(tree, max(1, min(most, n // 4)), "maxclust") - 1
     counts = np.bincount(labels).astype(float)

@@ -60,13 +60,13 @@ def pose_vectors(
         raise InvalidInput("a Density carries its update; give it there: ch.Density(..., update=...)")
     plan = plan_replicas(None, exchange, ladder, BalancedCrossover(), "update of the density")
     if not density.has_proper_prior and plan.ladder.betas[0] == 0:
+        reason = plan.reason
         if isinstance(ladder, str):
             finite = Ladder.geometric(FLAT_SIZE, FLAT_HOTTEST)
-            why = f"ladder to temperature {FLAT_HOTTEST:g}, adapted in warm-up; no evidence, for there is no log_prior"
-            reason = f"update of the density; {why}; {type(plan.exchange).__name__} exchanges"
-            plan = replace(plan, ladder=replace(finite, adapt=True, resize=True), reason=reason)
-        else:
-            plan = replace(plan, reason=f"{plan.reason}; no evidence, for there is no log_prior")
+            plan = replace(plan, ladder=replace(finite, adapt=True, resize=True))
+            reason = f"update of the density; ladder up to temperature {FLAT_HOTTEST:g}, adapted in warm-up"
+            reason += f"; {type(plan.exchange).__name__} exchanges"
+        plan = replace(plan, reason=f"{reason}; no evidence, for there is no log_prior")
     problem = VectorProblem(density, plan.exchange)
     given = problem.initial(np.random.default_rng(0)) if init is None else problem.check_state(init)
     density.check_functions(given)
