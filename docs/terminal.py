@@ -11,7 +11,8 @@ from IPython import get_ipython
 def bash(line: str, cell: str) -> None:
     """%%bash that prints everything at once: what comes bit by bit is broken into lines."""
     done = subprocess.run(["bash", "-c", cell], capture_output=True, text=True)
-    print(done.stderr + done.stdout)
+    if printed := (done.stderr + done.stdout).strip("\n"):
+        print(printed)
     if "fails" not in line:
         done.check_returncode()
 
