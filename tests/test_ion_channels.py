@@ -343,6 +343,20 @@ def test_search__finds_weak_hum_in_what_the_channels_leave(answer):
     assert quiet.mains_beside(answer.best) is none
 
 
+def test_search__does_not_support_a_baseline_one_channel_too_low(answer):
+    """All three are surely open at once, but they are never all closed, and dwell times contradict the scheme."""
+    recording, scheme = answer.recording, answer.scheme
+    search = ChannelSearch(recording, scheme, answer.mains, False, 1.0, None, 0, 1, Progress(False, "", 0))
+    assert search.is_supported(answer.best)
+    placed = answer.best.optimum.model
+    curve = placed.offset.curve - answer.estimates[0].value
+    row = ch.Row([0, 1.0], Kinetics(scheme, np.array([0.2, 0.01])), name="channel", copies=3)
+    lower = ch.FactorialHMM(rows=[row], emission=ch.Gaussian(sd=0.25), offset=curve)
+    values = answer.best.optimum.values | {"rates": np.array([0.2, 0.01])}
+    optimum = replace(answer.best.optimum, model=lower, values=values)
+    assert not search.is_supported(replace(answer.best, n_channels=3, optimum=optimum))
+
+
 def test_answer__names_numbers_that_do_not_count(answer):
     more = replace(answer.fits[-1], n_channels=9, counts=False)
     found = replace(answer, fits=(*answer.fits, more))
