@@ -20,6 +20,7 @@ from chiasma.io.signal import Signal
 from chiasma.limits import is_whole
 from chiasma.report.page import UNKNOWN, digest_of
 from chiasma.tumour.formats import read_bins
+from chiasma.tumour.noise import reference
 
 MODEL = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0]))
 LEARNED = ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian([1.0, 2.0], sd=ch.HalfNormal(1.0)))
@@ -133,6 +134,19 @@ def test_command__refuses_what_no_machine_can_do(words, tmp_path):
     result = CliRunner().invoke(app, [str(places.get(word, word)) for word in words])
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("depth", [0.0, 1.0, 1e300, 1e-300])
+def test_tumour__of_depths_without_any_difference_is_refused(depth, tmp_path):
+    """Before, ZeroDivisionError."""
+    path = tmp_path / "tumour.tsv"
+    lines = [f"chr1\t{i}000\t{i + 1}000\t{depth}" for i in range(60)]
+    path.write_text("\n".join(["chromosome\tstart\tend\tdepth", *lines, ""]))
+    with pytest.raises(ch.InvalidInput, match="do not show copies"):
+        reference(read_bins(path)[0])
+    path.write_text("\n".join(["chromosome\tstart\tend\tdepth", f"chr1\t{10**40}\t{10**41}\t1", ""]))
+    with pytest.raises(ch.InvalidInput, match="line 2"):
+        read_bins(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")

@@ -30,6 +30,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
+from chiasma.errors import InvalidInput
 from chiasma.exact.inference import map_states
 from chiasma.kernels.copy_number import TAILS, add_counts, add_fractions
 from chiasma.models.chains import Sticky
@@ -40,6 +41,8 @@ from chiasma.models.rows import Row
 from chiasma.tumour.bins import Alleles, Bins
 from chiasma.types import Floats, Integers
 
+# Of depths: beyond it their squares are no numbers.
+LARGEST = 1e100
 N_LEVELS = 90
 RENEW = 0.01
 DEGREES = (3.0, 4.0, 6.0, 10.0, 20.0, 50.0)
@@ -99,6 +102,11 @@ def reference(bins: Bins) -> Reference:
     unit = float(
         np.average(np.clip(depth, *np.quantile(depth, [0.0, 0.98])), weights=bins.end[seen] - bins.start[seen])
     )
+    if not (1 / LARGEST < unit < LARGEST and (bins.segments or np.ptp(depth) > 0)):
+        raise InvalidInput(
+            f"{bins.source}: depths of {depth.min():g} to {depth.max():g} do not show copies; give them as they were "
+            "measured, of another column or file"
+        )
     relative = bins.depth / unit
     starts = bins.starts
     covered = float(

@@ -16,6 +16,8 @@ from chiasma.io.sheets import MISSING, Sheet, listed
 from chiasma.limits import is_whole
 from chiasma.types import Floats, Integers
 
+# Below which a float has whole numbers without gaps.
+LAST = 2.0**53
 SAMPLE_NAMES = ("sample", "id", "samplename", "sampleid", "barcode")
 
 Labels = npt.NDArray[np.str_]
@@ -61,7 +63,7 @@ def places_of(sheet: Sheet, roles: Roles, one_based: bool, notes: list[str]) -> 
 
 def positions(sheet: Sheet, column: int) -> Integers:
     given = sheet.numbers(column)
-    bad = ~(given >= 0) | (given != np.floor(given))
+    bad = ~((given >= 0) & (given < LAST)) | (given != np.floor(given))
     if bad.any():
         first = int(np.argmax(bad))
         raise sheet.error(
