@@ -533,6 +533,27 @@ def test_charts__time_stamps_are_dates_on_the_axis():
         assert exact == (zone is not None)
 
 
+def test_report__subtracts_an_offset_and_shows_it(tmp_path):
+    """The data of the chart are those that the levels explain; the data with their offset are a click away."""
+    offset = np.linspace(-2.0, 5.0, 30)
+    model = ch.FactorialHMM(rows=ch.Switches(0.3, 0.3), emission=ch.Gaussian([1.0], sd=0.2), offset=offset)
+    y = model.simulate(30, seed=1)[1]
+    posterior = ch.sample(model, y, draws=20, chains=2, seed=1, progress=False)
+    models = {}
+    report_page._signal(find(posterior, Signal(data=Observations(y))), models)
+    top = models["signal"]
+    shown = {item.label.value: item.renderers[0] for item in top.legend[0].items}
+    np.testing.assert_allclose(shown["data less offset"].data_source.data["y"], y - offset, atol=1e-4)
+    np.testing.assert_allclose(shown["offset"].data_source.data["y"], offset, atol=1e-4)
+    np.testing.assert_allclose(shown["data with the offset"].data_source.data["high"], y, atol=1e-4)
+    assert shown["data less offset"].visible
+    assert not shown["data with the offset"].visible
+    assert top.legend[0].click_policy == "hide"
+    assert top.y_range.start <= offset.min()
+    (points, *_) = ch.plots.plot_level(posterior).lines
+    np.testing.assert_allclose(points.get_ydata(), y - offset)
+
+
 def test_report__says_what_the_states_of_rows_add(written, written_states, tmp_path):
     folder, _ = written
     assert "When it is on, a row adds: row_0 4, row_1 6, row_2 10." in (folder / "report.html").read_text()

@@ -151,7 +151,10 @@ def _renamed(script: str, places: dict[str, str]) -> tuple[str, dict[str, str]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Along:
-    """What the charts along the sites show. rows: names, and (S - 1, T) probabilities of the states 1, 2, ..."""
+    """What the charts along the sites show. rows: names, and (S - 1, T) probabilities of the states 1, 2, ...
+
+    data: without the offset; offset: (T,) its mean, None if the model has none.
+    """
 
     stretch: SiteRange
     data: Observations
@@ -161,6 +164,7 @@ class Along:
     states: Sequence[str]
     shares: Floats
     value: str
+    offset: Floats | None = None
 
     @property
     def y(self) -> Floats:
@@ -178,6 +182,8 @@ def signal_chart(along: Along) -> tuple[Model, Model]:
     if along.band is not None:
         _band(top, stretch, along.band)
     _data(top, along)
+    if along.offset is not None:
+        _offset(top, along, along.offset)
     top.add_layout(BoxAnnotation(name="selected", visible=False, fill_color=ORANGE, fill_alpha=0.18, line_color=None))
     top.yaxis.axis_label = along.value
     top.xaxis.visible = False
@@ -289,6 +295,8 @@ def _quiet_legend(fig: Any) -> None:
 
 def _limits(along: Along) -> tuple[float, float]:
     shown = [] if along.band is None else [along.band.low[~np.isnan(along.y)], along.band.high[~np.isnan(along.y)]]
+    if along.offset is not None:
+        shown.append(np.array(robust_limits(along.y + along.offset, [along.offset])))
     return robust_limits(along.y, [*shown, np.zeros(0)])
 
 
@@ -316,6 +324,7 @@ def _band(fig: Any, stretch: SiteRange, band: Band) -> None:
 
 def _data(fig: Any, along: Along) -> None:
     stretch, y = along.stretch, along.y
+    name = "data" if along.offset is None else "data less offset"
     limits = fig.y_range.start, fig.y_range.end
     columns: dict[str, Any] = {"x": stretch.centre}
     if stretch.is_thinned:
@@ -334,12 +343,12 @@ def _data(fig: Any, along: Along) -> None:
     if stretch.is_thinned:
         drawn = fig.quad(
             left="left", right="right", bottom="low", top="y", source=source, color=POINTS, alpha=0.8, level="underlay",
-            legend_label="data, lowest to highest",
+            legend_label=f"{name}, lowest to highest",
         )  # fmt: skip
     else:
         size = float(np.interp(len(y), [200, 5_000], [6, 2.5]))
         drawn = fig.scatter(
-            "x", "y", source=source, size=size, color=POINTS, alpha=0.6, level="underlay", legend_label="data"
+            "x", "y", source=source, size=size, color=POINTS, alpha=0.6, level="underlay", legend_label=name
         )
     _beyond(fig, stretch, y, limits)
     value = "@low{0.[0000]} to @y{0.[0000]}" if stretch.is_thinned else "@y{0.[0000]}"
@@ -352,6 +361,21 @@ def _data(fig: Any, along: Along) -> None:
     fig.legend.orientation = "horizontal"
     fig.legend.location = "left"
     fig.add_layout(fig.legend[0], "above")
+
+
+def _offset(fig: Any, along: Along, offset: Floats) -> None:
+    """The offset, and the data before it was subtracted, which a click on the legend shows."""
+    stretch, y = along.stretch, along.y + offset
+    line = ColumnDataSource({"x": stretch.centre, "y": _small(stretch.mean(offset))}, name="offset")
+    fig.line("x", "y", source=line, color=VERMILLION, legend_label="offset")
+    name = "data with the offset"
+    raw = {"x": stretch.centre, "low": _small(stretch.lowest(y)), "high": _small(stretch.highest(y))}
+    style: dict[str, Any] = {"color": VERMILLION, "level": "underlay", "legend_label": name, "visible": False}
+    source = ColumnDataSource(raw, name="with-offset")
+    if stretch.is_thinned:
+        fig.segment("x", "low", "x", "high", source=source, alpha=0.5, **style)
+    else:
+        fig.scatter("x", "high", source=source, size=3, alpha=0.5, **style)
 
 
 def _beyond(fig: Any, stretch: SiteRange, y: Floats, limits: tuple[float, float]) -> None:

@@ -35,7 +35,7 @@ from chiasma.report.figures.sites import SiteRange
 from chiasma.report.page import Verdict, link, render, words
 from chiasma.report.run_tables import SCHEMA
 from chiasma.results.convergence import rhat_text
-from chiasma.results.expected import signal_of_rows
+from chiasma.results.expected import less_offset, mean_offset, signal_of_rows
 from chiasma.results.findings import options, site_text
 from chiasma.results.parameters import entries
 from chiasma.results.rivals import CERTAIN, SERIOUS, Region, Rival
@@ -122,15 +122,17 @@ def _signal(found: Found, models: dict[str, Any]) -> dict[str, Any]:
     edges = np.append(stretch.first, n)
     first, last = edges[:-1].tolist(), edges[1:].tolist()
     segments = [found.regions[i].segment for i in owner[stretch.first]]
+    offset = mean_offset(posterior)
     along = Along(
         stretch=stretch,
-        data=data,
+        data=less_offset(posterior, data),
         band=found.band,
         rows=rows,
         places=[f"{site_text(a, b - 1)}: {found.where(a, b)}" for a, b in zip(first, last, strict=True)],
         states=[one.name for one in segments],
         shares=np.array([one.probability for one in segments]),
         value=found.labels.value,
+        offset=None if offset is None else offset.reshape(n, -1)[:, 0],
     )
     models["signal"], models["rows"] = signal_chart(along)
     middle = len(first) // 2
@@ -237,7 +239,7 @@ def _regions(found: Found) -> list[dict[str, Any]]:
     """The regions for report.js: where they are in both charts, their data, and the signals of their explanations."""
     data = found.signal.data
     whole = SiteRange(data, 0, data.n_columns, found.labels)
-    y = data.y.reshape(data.n_columns, -1)[:, 0]
+    y = less_offset(found.posterior, data).y.reshape(data.n_columns, -1)[:, 0]
     known = []
     for one in found.doubtful[:SHOWN_REGIONS]:
         start, stop = one.segment.start, one.segment.stop

@@ -16,6 +16,7 @@ from chiasma.errors import InvalidInput
 from chiasma.kernels.layout import unpack_codes
 from chiasma.models.additive import Additive
 from chiasma.models.factorial import FactorialHMM
+from chiasma.models.observations import Observations
 from chiasma.results import configurations
 from chiasma.results.parameters import adds_of_draws
 from chiasma.types import Floats, Integers
@@ -89,6 +90,19 @@ def _emission(posterior: Posterior, chain: int, draw: int) -> Additive:
     emission = posterior.model_at(chain, draw).emission
     assert isinstance(emission, Additive)
     return emission
+
+
+def mean_offset(posterior: Posterior) -> Floats | None:
+    """(T,) or (T, D) the posterior mean of what is added to the signal beside the rows; None without an offset."""
+    if not isinstance(posterior.model, FactorialHMM) or posterior.model.offset is None:
+        return None
+    return np.asarray(posterior.offset()["mean"].values)
+
+
+def less_offset(posterior: Posterior, data: Observations) -> Observations:
+    """The data without the posterior mean of the offset: what levels are compared with."""
+    offset = mean_offset(posterior)
+    return data if offset is None or offset.shape != data.y.shape else data.with_signal(data.y - offset)
 
 
 def has_levels(posterior: Posterior) -> bool:

@@ -274,12 +274,12 @@ def tracked(learning: Learning, place: Place, smoothness: Floats) -> Place:
 def walked(learning: Learning, free: Floats) -> tuple[Floats, list[Floats]]:
     """Free coordinates that climbed while the baseline walked, and (T,) each: curves of the offset with the mean and
     with the most probable path of the walk with the highest evidence. No curves if the emission has no room for such a
-    row, or the filter costs too much.
+    row, or the filter costs too much. In a long signal stretches are long enough.
     """
     offset = learning.parameters.offset
     assert offset is not None
     model = plain(learning, free)
-    if not has_baseline(offset) or not can_walk(model):
+    if not has_baseline(offset) or not can_walk(model) or learning.data.n_columns > SHORT:
         return free, []
     coefficients = free[coefficient_places(learning)]
     for term, own in zip(offset.terms, offset.slices, strict=True):

@@ -39,7 +39,7 @@ from chiasma.report.figures.style import (
     whole_ticks,
 )
 from chiasma.results.configurations import Configuration, equal_runs, share_text
-from chiasma.results.expected import Band, expected_signal, has_levels
+from chiasma.results.expected import Band, expected_signal, has_levels, less_offset
 from chiasma.results.posterior import Posterior
 from chiasma.results.row_groups import RowProbabilities, fixed_text, row_probabilities, shown_rows
 from chiasma.types import Floats
@@ -94,7 +94,7 @@ def plot_level(
     """
     data = _data_with_levels(posterior)
     start, stop = region(start, stop, n_sites(posterior))
-    y = _channel(data, channel)[start:stop]
+    y = _channel(less_offset(posterior, data), channel)[start:stop]
     band = expected_signal(posterior, start, stop, channel) if band is None else band
     ax = axes_for(ax, (9, 3.2))
     stretch = _stretch(posterior, start, stop, labels)
