@@ -150,7 +150,7 @@ def test_merge__whole_directories_swapped(out):
     (out / "samples/x").rename(out / "samples/b")
     found = merge_cohort(CohortDirectory(out))
     assert [one.status for one in found.outcomes] == ["damaged", "damaged", "done"]
-    assert "it is that of the sample 'b'" in found.outcomes[0].error
+    assert "it belongs to the sample 'b'" in found.outcomes[0].error
 
 
 @pytest.mark.parametrize("key", ["name", "mark"])
@@ -192,7 +192,7 @@ def test_plan__of_an_earlier_time_leaves_no_sample_out_in_silence(inputs, out):
     assert run(out).in_words == "4 of 4 samples done"
     (out / "cohort.json").write_bytes(kept)
     assert merge_cohort(CohortDirectory(out)).strangers == ("a2",)
-    assert any("samples/a2 is no sample of the cohort" in text for text in check_cohort(out).problems)
+    assert any("samples/a2 is not in the sheet" in text for text in check_cohort(out).problems)
 
 
 def test_results__of_an_earlier_time_or_of_other_settings_are_noticed(inputs, out):

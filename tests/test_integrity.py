@@ -254,7 +254,7 @@ def test_checkpoint__with_a_code_that_the_model_does_not_have_is_refused(copy):
         ("tally_labels", lambda x: x[:-1], r"tally_labels must be int64 of shape \(4,\), got \(3,\)"),
         ("iteration", lambda x: x - 10**6, "iteration must not be negative"),
         ("counts", lambda x: x[:, :-1], "counts must be numbers of shape"),
-        ("n_draws", lambda x: x - 1, "it is that of draw 20, not 21"),
+        ("n_draws", lambda x: x - 1, "it belongs to draw 20, not 21"),
     ],
 )
 def test_checkpoint__that_contradicts_itself_is_refused(name, change, message, copy):

@@ -360,7 +360,7 @@ REFUSED = {
     "fixed at a state it lacks": (lambda: hmm(ch.Row([0, 1], SWITCH), fixed={0: 2}), "fixed maps rows"),
     "one of several learned copies": (
         lambda: hmm(ch.Row(ch.Normal([0, 1], 1), SWITCH, copies=2), fixed={0: 1}),
-        "write it as a row of its own",
+        "write it as a separate row",
     ),
     "no weights": (
         lambda: ch.FactorialHMM(rows=ch.Switches(0.1, 0.1), emission=ch.Gaussian(sd=1.0)),
