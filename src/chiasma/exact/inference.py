@@ -252,7 +252,8 @@ def draws(
     """
     n = as_count("n", n)
     target = target_of(model, data)
-    width = target.n_columns * np.dtype(target.record_dtype if target.binary else np.int64).itemsize
+    dtype = target.record_dtype
+    width = target.n_columns * (dtype.itemsize if target.binary else 8)
     check_memory(f"{n:,} draws of {target.n_columns:,} columns", n * width, "take fewer draws at a time")
     passes = Passes(target, beta, memory=memory, stay=True)
     stream = seed if isinstance(seed, np.random.PCG64) else as_random(seed).bit_generator
@@ -260,7 +261,7 @@ def draws(
         raise InvalidInput(f"seed must be a Generator of PCG64, got {shown(seed)}; pass np.random.default_rng(...)")
     # Which rows of a group are in which state is drawn from a separate stream.
     arrangements = np.random.Generator(stream.jumped()) if target.has_groups else None
-    out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), target.record_dtype)
+    out: npt.NDArray[np.unsignedinteger] = np.empty((n, target.n_columns), dtype)
     paths = out if target.binary else np.empty(out.shape, np.int64)
     draw_paths(passes, stream, paths)
     if not target.records_codes:
