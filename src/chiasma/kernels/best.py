@@ -68,6 +68,7 @@ def _mix(message, i, fall, rise, out, j):
         _mix_low_axes(message, i, fall, rise, out, j)
     for k in range(3, fall.shape[0]):
         _mix_axis(out, j, k, fall, rise)
+    _ = message.shape[0]  # see mixing
 
 
 @njit
@@ -151,6 +152,7 @@ def _largest(n_states, into, alpha, i):
             most = larger(most, load(into, s) * load(alpha, i + s))
         most = larger(most, swap_pairs(most))
         most = larger(most, swap_neighbours(most))
+    _ = into.shape[0] + alpha.shape[0]  # see mixing
     # All four lanes have the largest.
     return 0.25 * total(most) + few
 
