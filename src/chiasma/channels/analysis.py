@@ -128,7 +128,7 @@ class ChannelAnswer:
     recording : the recording.
     fits : the best fit for every number of channels that was tried, from 0.
     probabilities : of these numbers n, whose prior is proportional to 1/n (0 has that of 1). Those that do not count
-        are left out: their channels were never open together, and dwell times contradict the scheme.
+        are left out: their channels were never all open, or never all closed, and dwell times contradict the scheme.
     n_channels : the most probable number.
     n_open, n_sub, probability : (T,) how many channels conduct at every sample, how many of these only partly (in a
         subconductance state), and the posterior probability of both.

@@ -15,8 +15,8 @@ def number_in_words(answer: ChannelAnswer) -> str:
     if answer.not_counted:
         more = " or ".join(map(str, answer.not_counted))
         text = (
-            f"{text} The evidence of {more} does not count: they were never open together, and dwell times contradict "
-            "the scheme."
+            f"{text} The evidence of {more} does not count: they were never all open, or never all closed, and dwell "
+            "times contradict the scheme."
         )
     if answer.never_all_open:
         return f"{text} At most {int(answer.n_open.max())} were open at once, so there may be another number."
