@@ -215,7 +215,7 @@ def test_again__does_a_damaged_sample_anew_and_nothing_else(inputs, whole, out):
     assert not check_cohort(out).problems
     with pytest.raises(InvalidInput, match="got 'd'"):
         begun(inputs, out, resume=True, again=["d"])
-    with pytest.raises(InvalidInput, match="there is none in"):
+    with pytest.raises(InvalidInput, match="needs an existing cohort"):
         begun(inputs, out.parent / "new", resume=True, again=["a"])
 
 
