@@ -18,7 +18,7 @@ another candidate is better by more than the standard error of the comparison:
 - where chains with the default are stuck, larger blocks and jumps along the differences between chains; and where they
   are stuck with these, too, ladders with mosaic crossovers that make the score smaller by the factor GAIN.
 
-The slowness of chains that have not forgotten where they began is a rough guess. If the best two candidates are close
+The slowness of chains that have not mixed is a rough guess. If the best two candidates are close
 then, both go on for longer.
 
 Equal rows are one axis of counts here, so their labels play no part.
