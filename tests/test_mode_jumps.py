@@ -172,3 +172,30 @@ def test_find_modes__odd_vectors_do_no_harm(spoil):
     groups = find_modes(x, -0.5 * x[:, 0].clip(-9, 9) ** 2, np.ones(200), np.ones(2))
     assert (groups == []) == (spoil == "constant")
     assert all(np.isfinite(part).all() for group in groups for part in group)
+
+
+@pytest.mark.slow
+def test_jumps__calibrated_by_simulation():
+    """Parameters drawn from the prior, data of their sizes only: ranks among posterior draws are uniform. chi^2 of nine
+    degrees of freedom exceeds 33.7 with probability 1e-4.
+    """
+    rng, noise, ranks = np.random.default_rng(8), np.array([0.3, 0.4, 0.5]), []
+
+    def fit(x: np.ndarray) -> np.ndarray:
+        sizes = np.abs(x)
+        sizes[:, 2] += 0.5 * x[:, 0]
+        return sizes
+
+    for seed in range(100):
+        truth = rng.normal(0, 2, (1, 3))
+        y = fit(truth) + noise * rng.normal(size=3)
+        density = ch.Density(
+            lambda x, y=y: -0.5 * (((y - fit(x)) / noise) ** 2).sum(axis=1), 3, lambda rng: rng.normal(0, 2, 3),
+            log_prior=lambda x: -0.125 * (x**2).sum(axis=1), prior_draw=lambda rng: rng.normal(0, 2, 3),
+        )  # fmt: skip
+        ladder = ch.Ladder.geometric(4, hottest=20, prior=True)
+        run = ch.sample(density, ladder=ladder, draws=19 * 25, warmup=200, chains=1, seed=seed, progress=False)
+        ranks.append((run.draws.values[0, 24::25] < truth).sum(axis=0))
+    for own in np.transpose(ranks):
+        counts = np.bincount(own // 2, minlength=10)
+        assert ((counts - 10) ** 2 / 10).sum() < 33.7
