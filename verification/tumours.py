@@ -1,7 +1,7 @@
 """Tumours, simulated and public: is the first solution right as often as its probability says?
 
     python verification/tumours.py            # all 200, then the table
-    python verification/tumours.py --n 20     # the first 20
+    python verification/tumours.py --n 20     # the first 20; --first 45: seeds 45-64
     python verification/tumours.py --table    # the table of what is known so far
 
 The tumours are those of `sequenced.py`, which shares nothing with the package, and are read from files. Each is solved
@@ -253,7 +253,7 @@ def simulated(report: Report, outcomes: Sequence[Outcome]) -> None:
         report.text("No tumour has been solved yet.")
         return
     report.text(
-        f"{len(outcomes)} of {N_TUMOURS} tumours of `sequenced.py` (seeds from 0; package {digest()}): purity "
+        f"{len(outcomes)} tumours of `sequenced.py` (seeds {_in_words([one.seed for one in outcomes])}): purity "
         "0.15-0.95, a third doubled, one to three clones; a pileup of SNPs, bins with allele counts, or bins alone. "
         f"First: the first solution is within {NEAR_PURITY} of the true purity and {NEAR_PLOIDY} of the true "
         "ploidy. Interval: the 90% interval of purity over all solutions holds the truth. Promised and correct: mean "
@@ -286,6 +286,14 @@ def simulated(report: Report, outcomes: Sequence[Outcome]) -> None:
     )
     inside = np.mean([one.inside for one in answered])
     report.goal(f"90% intervals of purity hold the truth in 85-95%, here {inside:.0%}", 0.85 <= inside <= 0.95)
+
+
+def _in_words(seeds: Sequence[int]) -> str:
+    """[0, 1, 2, 5] as "0-2, 5"."""
+    ordered = sorted(seeds)
+    firsts = [seed for seed in ordered if seed - 1 not in ordered]
+    lasts = [seed for seed in ordered if seed + 1 not in ordered]
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
 
 
 def _groups(report: Report, outcomes: Sequence[Outcome], clear: Sequence[Outcome]) -> None:
@@ -419,13 +427,14 @@ def main() -> None:
     from run import Report
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=N_TUMOURS, help="tumours, from seed 0")
+    parser.add_argument("--n", type=int, default=N_TUMOURS, help="tumours")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="CPU seconds that one may take")
     parser.add_argument("--table", action="store_true", help="solve nothing; write the table of what is known")
     chosen = parser.parse_args()
     report = Report("tumours")
     known = solved_all(public(), chosen.seconds, chosen.table)
-    simulated(report, solved_all(range(chosen.n), chosen.seconds, chosen.table))
+    simulated(report, solved_all(range(chosen.first, chosen.first + chosen.n), chosen.seconds, chosen.table))
     published(report, known)
     report.write()
 
