@@ -64,6 +64,18 @@ def test_whole_numbers__of_thousands_of_digits_are_none():
         find_region(Signal(data=ch.Observations([1.0, 2.0])), "1" * 5000)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"workers": -3}, {"workers": 0}, {"retries": -1}, {"seed": "a"}, {"draws": -4}, {"sheet": None}], ids=str
+)
+def test_cohort__refuses_numbers_before_anything_is_written(wrong, tmp_path):
+    """Before, it waited for ever for -3 workers."""
+    (tmp_path / "a.csv").write_text("value\n1\n2\n")
+    sheet = [{"sample": "a", "path": str(tmp_path / "a.csv")}]
+    with pytest.raises(ch.InvalidInput, match=next(iter(wrong))):
+        ch.cohort(**{"sheet": sheet, "out": tmp_path / "out", "model": MODEL} | wrong)
+    assert not (tmp_path / "out").exists()
+
+
 def test_rows__are_counted_before_they_are_made(monkeypatch):
     """Twenty thousand rows took half a minute to be refused; a bound on the time would be a timed test."""
     names = []

@@ -45,7 +45,7 @@ from chiasma.io.settings import Settings, fresh_seed, settings_of
 from chiasma.models.factorial import FactorialHMM
 from chiasma.report.page import UNKNOWN, digest_of
 from chiasma.storage.locks import only_writer
-from chiasma.types import count
+from chiasma.types import as_count, count
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,11 @@ def cohort(
     >>> cohort = ch.cohort("sheet.tsv", "results", model="genome.toml", workers=4)  # doctest: +SKIP
     >>> cohort.summaries()["probability"].sel(sample="tumour-7")  # doctest: +SKIP
     """
+    if workers is not None:
+        as_count("workers", workers)
+    as_count("retries", retries, 0)
+    if seed is not None:
+        as_count("seed", seed, 0)
     told = note or (_to_stderr if progress else _nowhere)
     if client is None and not CohortDirectory(out).plan.exists():
         distributed()  # must be there before anything is written; a cohort that is resumed may have nothing left to run

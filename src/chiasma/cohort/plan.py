@@ -31,6 +31,7 @@ from chiasma.errors import InvalidInput, StoreError
 from chiasma.io.sheets import MISSING, listed, read_sheet
 from chiasma.results.provenance import differences
 from chiasma.storage.digests import fingerprint, read_sealed, reason, write_sealed
+from chiasma.types import shown
 
 # ---- The sheet ------------------------------------------------------------------------------------------------------
 
@@ -68,7 +69,10 @@ def read_samples(sheet: str | Path | Records, workflow: Workflow) -> list[Sample
         _check_columns(table.names, str(table.path), workflow)
         folder = table.path.resolve().parent
     else:
-        lines = [(f"record {i} of the sheet", dict(record)) for i, record in enumerate(sheet)]
+        try:
+            lines = [(f"record {i} of the sheet", dict(record)) for i, record in enumerate(sheet)]
+        except (TypeError, ValueError):
+            raise InvalidInput(f"a sheet is a file or a list of records, got {shown(sheet)}") from None
         if not lines:
             raise InvalidInput("the sheet has no records; give one mapping per sample, with 'sample' and 'path'")
         for where, record in lines:

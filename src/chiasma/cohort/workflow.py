@@ -29,7 +29,7 @@ from chiasma.tumour.analysis import TumourSettings
 from chiasma.tumour.exports import INTERVAL, N_PURITIES, copy_probabilities, solution_entries
 from chiasma.tumour.signals import read_any
 from chiasma.tumour.solutions import Answer
-from chiasma.types import Floats
+from chiasma.types import Floats, as_count
 
 with extra("cohort"):
     from chiasma.report.fitting import Fit, fit_file
@@ -147,7 +147,10 @@ class FitWorkflow(Workflow):
         unknown = dict.fromkeys(left_out(given, learn), ANY_NUMBER)
         given.merged(model=unknown).learning(learn).model()
         given.columns()
-        given.sampler()
+        arguments = given.sampler()
+        for key in ("draws", "warmup", "chains", "thin", "exchange_every", "workers"):
+            if arguments.get(key) is not None:
+                as_count(key, arguments[key], least=0 if key == "warmup" else 1)
 
     def run(
         self, source: Path, settings: Mapping[str, Any], directory: Path, *, workers: int, tables_only: bool
