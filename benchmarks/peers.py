@@ -37,9 +37,10 @@ jax.config.update("jax_enable_x64", True)
 
 ROWS = (3, 6, 8, 10)
 COLUMNS = (1_000, 10_877)
-PATIENCE = 0.1  # CPU seconds of repeats per cell
-SLOW = 2.0  # seconds of a call that is timed in one turn only
-LONGEST = 4.0  # seconds that a single call may take
+PATIENCE = 0.1  # CPU seconds of repeats per cell, about
+LAG = 0.05
+SLOW = 0.5  # seconds of a call that is timed in one turn only
+LONGEST = 2.0  # seconds that a single call may take
 TURNS = 2
 FURTHER = 100
 DYNAMAX_FURTHER = 20
@@ -359,15 +360,23 @@ PEERS: dict[str, Callable[[Problem], Peer]] = {
 
 
 def least(function: Callable[[], object], predicted: float = 0.0) -> float:
-    """CPU seconds of the fastest call, the first one (which may compile) left out unless calls are slow."""
+    """CPU seconds of a call: the least over batches. The first call, which may compile, is left out unless calls are
+    slow. Batches last LAG or more, because the CPU time of a thread that is still running lags behind, and JAX computes
+    in threads.
+    """
     if predicted < 5.0:
         function()
-    best, spent, calls = math.inf, 0.0, 0
-    while calls < 1 or (calls < 200 and spent < PATIENCE) or (calls < 5 and spent < 10 * PATIENCE):
+    best, spent, calls, batches = math.inf, 0.0, 1, 0
+    while batches < 3 and spent < 10 * PATIENCE:
         began = process_time()
-        function()
+        for _ in range(calls):
+            function()
         took = process_time() - began
-        best, spent, calls = min(best, took), spent + took, calls + 1
+        spent += took
+        if took < LAG:
+            calls = max(2 * calls, math.ceil(1.2 * calls * LAG / max(took, 1e-4)))
+        else:
+            best, batches = min(best, took / calls), batches + 1
     return best
 
 
