@@ -363,7 +363,7 @@ def test_computing_alone__is_taken_back_by_the_last():
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("sample\tfile\na\ta.tsv\n", "needs the columns 'sample' and 'path', and 'path' is missing"),
+        ("sample\tfile\na\ta.tsv\n", "needs the columns 'sample' and 'path', and it has no 'path'"),
         ("sample\tpath\tsd\tsd\na\ta.tsv\t1\t2\n", "the column 'sd' is there 2 times"),
         ("sample\tpath\tpurity\na\ta.tsv\t1\n", "there is no setting 'purity'"),
         ("sample\tpath\na\t\n", r"line 2: the column 'path' is empty"),
