@@ -48,10 +48,10 @@ def unnamed(section: str) -> list[str]:
 
 
 def taken(thing: object) -> set[str]:
-    """Arguments of a function or class."""
+    """Public arguments of a function or class."""
     if isinstance(thing, type) and issubclass(thing, Exception):
         return set()
-    return set(inspect.signature(thing).parameters) - {"self", "cls"}
+    return {name for name in inspect.signature(thing).parameters if not name.startswith("_")} - {"self", "cls"}
 
 
 def methods(kind: type) -> dict[str, object]:

@@ -576,7 +576,8 @@ class Posterior:
         findings += ladder_findings(bool(self.info.get("follows_swaps")), stats)
         findings += evidence_findings(self.log_evidence, n_draws, self.betas, stats)
         findings += fit_findings(found, Traits.of(self.model))
-        findings += offset_findings(self.fitted_model, self.data)
+        if isinstance(self.model, FactorialHMM) and self.model.offset is not None:
+            findings += offset_findings(self.fitted_model, self.data)
         findings += spare_rows(self)
         findings += label_findings(self.model, self.parameters) or part_findings(self.parameters)
         findings += edge_findings(self.model, self.parameters)
@@ -624,6 +625,10 @@ class Posterior:
 
         `ch.open_posterior(path)` reads it, and sampling can continue with `store=path, resume=True`. A posterior that
         was opened from a store is copied with all its draws.
+
+        Parameters
+        ----------
+        path : a directory that does not exist yet.
 
         Examples
         --------
