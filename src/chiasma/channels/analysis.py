@@ -263,7 +263,7 @@ def analyse(
     scheme : the states of one channel and the moves between them: C closed, O open, S a subconductance, joined by
         dashes. "C-C-O" has two closed states; "C1-C2-O,C1-O" a loop.
     open_noise : whether open channels add noise, which is then learned.
-    polarity : whether openings go "up" or "down". With a baseline that drifts the data cannot tell.
+    polarity : whether openings go "up" or "down". A drifting baseline hides the direction.
     knots : coefficients of the drift. Default: six per second.
     seed : of the starts of the search.
     workers : threads; default: one per core.

@@ -297,7 +297,7 @@ class Dwells:
     """Stretches of an idealised trace: how many channels conduct, how many of these partly, when each begins and how
     long it lasts, in seconds.
 
-    whole : whether it begins and ends within its sweep; others are longer than they look.
+    whole : whether it begins and ends within its sweep; the others are cut off, so their durations are lower bounds.
     """
 
     n_open: Integers

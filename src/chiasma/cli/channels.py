@@ -25,9 +25,9 @@ def channels(
     recording: Annotated[
         Path, typer.Argument(help="An ABF file, a table (CSV or TSV, may be .gz) or an NPY file.", show_default=False)
     ],
-    numbers: Annotated[str, typer.Option("--channels", help="Numbers of channels to try.")] = "0-8",
+    numbers: Annotated[str, typer.Option("--channels", help="Numbers of channels to try. Default: 0-8.")] = "0-8",
     rate: Annotated[
-        float | None, typer.Option(help="Samples per second, if the file does not say.", show_default=False)
+        float | None, typer.Option(help="Samples per second. Needed if the file has no times.", show_default=False)
     ] = None,
     column: Annotated[
         str | None, typer.Option(help="Column of the current in a table, by name or number.", show_default=False)
@@ -35,16 +35,18 @@ def channels(
     channel: Annotated[int, typer.Option(min=0, help="Channel of the amplifier in an ABF file.")] = 0,
     scheme: Annotated[
         str,
-        typer.Option(help="States of a channel: C closed, O open, S partly open; such as C-C-O or C1-C2-O,C1-O."),
+        typer.Option(
+            help="States of a channel: C closed, O open, S partly open; such as C-C-O or C1-C2-O,C1-O. Default: C-O."
+        ),
     ] = "C-O",
     open_noise: Annotated[bool, typer.Option("--open-noise", help="Learn the noise that open channels add.")] = False,
-    polarity: Annotated[str, typer.Option(help="Whether openings go up or down.")] = "up",
+    polarity: Annotated[str, typer.Option(help="Direction of openings: up or down. Default: up.")] = "up",
     knots: Annotated[
         int | None, typer.Option(min=1, help="Coefficients of the drift. Default: six per second.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option(help="Directory for the answer.")] = OUT,
+    out: Annotated[Path, typer.Option(help="Directory for the answer. Default: chiasma-channels.")] = OUT,
     tables_only: Annotated[bool, typer.Option(TABLES_ONLY, help=TABLES_ONLY_TUMOUR)] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Threads.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Threads. Default: 2.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
