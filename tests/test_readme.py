@@ -318,9 +318,9 @@ def test_decimals__in_prose_are_settings_or_held_by_a_test():
 
 def test_tumour_page__has_the_limits_of_the_code():
     page = " ".join(read("docs/examples/tumour.md").split())
-    assert f"about like their power {min(RESPONSES):g}" in page
-    assert f"difference of less than about {CLEAR:g} is" in page
-    assert f"by {Bounds().clones[1]} unless `--clones` says" in page
+    assert f"power of about {min(RESPONSES):g}" in page
+    assert f"less than about {CLEAR:g} " in page
+    assert f"at most {Bounds().clones[1]} unless" in page
 
 
 def test_thresholds__of_the_pilot():

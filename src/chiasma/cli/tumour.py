@@ -87,7 +87,8 @@ def tumour(
         typer.Option(help="Known purity, 0.6, or bounds, 0.5-0.8; with --one-patient one per sample: 0.9,0.4-0.6."),
     ] = None,
     ploidy: Annotated[
-        str | None, typer.Option(help="Bounds of the ploidy, 1.8-2.4; with --one-patient one per sample.")
+        str | None,
+        typer.Option(help="Ploidy, 2.1 (within 0.1), or bounds, 1.8-2.4; with --one-patient one per sample."),
     ] = None,
     clones: Annotated[
         str | None, typer.Option(help="Number of clones, 1, or bounds, 1-3. Default: 1-2; with --one-patient 1-3.")
@@ -104,7 +105,7 @@ def tumour(
     ] = None,
     assembly: Annotated[str | None, typer.Option(help="hg38 or hg19. Default: from chromosome lengths.")] = None,
     region: Annotated[
-        list[str] | None, typer.Option(help="Show the rivals of a region: 8:100-120Mb, 8q, 8q24. Can be repeated.")
+        list[str] | None, typer.Option(help="Show a region in every solution: 8:100-120Mb, 8q, 8q24. Can be repeated.")
     ] = None,
     response: Annotated[
         str | None,
@@ -113,11 +114,11 @@ def tumour(
     out: Annotated[Path, typer.Option(help="Directory for tables and figures.")] = OUT,
     tables_only: Annotated[bool, typer.Option(TABLES_ONLY, help=TABLES_ONLY_TUMOUR)] = False,
     workers: Annotated[int, typer.Option(min=1, help="Threads.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the posterior draws.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")] = False,
 ) -> None:
-    """Purity, ploidy, clones and copy numbers of a tumour: every plausible answer, with its probability.
+    """Purity, ploidy, clones and copy numbers of a tumour: every plausible solution, with its probability.
 
     Search for the purities and ploidies that explain the depth (and the alleles, if there are any), and rank them by
     their exact evidence. Depth alone often cannot tell a genome from its double: both are then listed. The directory

@@ -31,13 +31,13 @@ SCHEMA = "datapackage.json"
 
 # Phrases of the descriptions.
 SIGNAL = "the expected signal, in the units of the data; of channel 0 if there are several."
-GIVES = "Signal that the state is expected to give"
+GIVES = "Signal expected in this state"
 MEAN = "mean over the sites with data"
 ROWS_ON = "Names of the rows that are on, with ; between (ROW=STATE if a row has more than two states), or none."
 ARRANGEMENTS = "Number of states that this one represents: more than 1 if identical rows can be exchanged."
 END = (
-    "End of the last site, as in the data file. Without ends in the file: its position plus the usual distance, or the "
-    "position of the next site."
+    "End of the last site, as in the data file. If the file has no ends: the position plus the typical distance "
+    "between sites, or the position of the next site."
 )
 # Added to both ends if positions were time stamps.
 SECONDS = " In seconds since 1970, UTC."
@@ -165,7 +165,8 @@ def segment_columns(posterior: Posterior, signal: Signal, regions: Sequence[Regi
         label("state", "Most probable state: s and one digit per row.", [one.name for one in segments]),
         label("rows_on", ROWS_ON, [_on(posterior, one) for one in segments]),
         real("probability", f"Posterior probability of the state, {MEAN}.", [one.probability for one in segments]),
-        real("least_probability", "The smallest of these probabilities.", [one.minimum for one in segments]),
+        real("least_probability", "Smallest probability of the state at a site with data.",
+             [one.minimum for one in segments]),
         real("expected_wrong_sites", "Sites with data that are expected to be in another state.",
              [one.doubt for one in segments]),
     ]  # fmt: skip
@@ -182,7 +183,7 @@ def segment_columns(posterior: Posterior, signal: Signal, regions: Sequence[Regi
         ),
     ]
     if with_levels:
-        text = f"{GIVES}. Equal to level: the data cannot tell the two apart."
+        text = "Signal expected in the rival state. If it equals level, the data cannot tell the two states apart."
         columns.append(real("rival_level", text, [None if one is None else one.level for one in rivals]))
     return columns
 

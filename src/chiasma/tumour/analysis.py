@@ -40,8 +40,8 @@ class TumourSettings:
         purity and ploidy may have an entry for each: "0.9,0.4-0.6".
     alleles, gc, mappability, normal : further files.
     sample : the only one to read of a file with several.
-    region : regions whose rivals are shown.
-    response : of depth to copies: linear, or array; None: as the data say.
+    region : regions to show in every solution.
+    response : of depth to copies: linear, or array; None: decided by the data.
     """
 
     alleles: Path | None = None
@@ -60,11 +60,11 @@ class TumourSettings:
 
     @property
     def bounds(self) -> Bounds:
-        """Of one sample. Raises InvalidInput where a text is no number and no bounds."""
+        """Bounds of one sample. Raises InvalidInput for text that is neither a number nor bounds."""
         return self.bounds_of(1)[0]
 
     def bounds_of(self, n_samples: int) -> list[Bounds]:
-        """Those of every sample of a patient."""
+        """Bounds of every sample of a patient."""
         clones = usual_clones(n_samples) if self.clones is None else read_clones(self.clones)
         purities = _for_each("purity", self.purity, n_samples)
         ploidies = _for_each("ploidy", self.ploidy, n_samples)
@@ -78,7 +78,7 @@ class TumourSettings:
         ]
 
     def check(self) -> None:
-        """Raise InvalidInput where the settings make no sense, whatever the data are."""
+        """Raise InvalidInput for settings that are invalid for any data."""
         for name, text, limits in (("purity", self.purity, PURITIES), ("ploidy", self.ploidy, PLOIDIES)):
             for part in [None] if text is None else text.split(","):
                 read_bounds(name, part, *limits)
@@ -115,7 +115,7 @@ class TumourSettings:
     ) -> Patient:
         """Solve the samples of one patient, and write everything about them to a directory."""
         known = assembly(self.assembly) if self.assembly else assembly_of(samples[0])
-        # Refuse what is not there before the search.
+        # Reject unknown regions before the search.
         regions = [find_region(samples[0], text, known) for text in self.region]
         patient = solve(samples, self.bounds_of(len(samples)), self.max_copies, workers, note, self.response)
         if not patient.n_solutions:
@@ -155,7 +155,7 @@ def _what_is_written(out: Path, tables_only: bool) -> str:
 
 
 def _for_each(name: str, text: str | None, n_samples: int) -> list[str | None]:
-    """Entries for so many samples: as many, or one that serves all.
+    """One entry per sample; a single entry applies to all.
 
     >>> _for_each("purity", "0.9,0.4-0.6", 2), _for_each("purity", "0.6", 2)
     (['0.9', '0.4-0.6'], ['0.6', '0.6'])
@@ -180,7 +180,7 @@ def read_bounds(name: str, text: str | None, low: float, high: float) -> tuple[f
         numbers = [float(part) for part in text.split("-")]
     except ValueError:
         numbers = []
-    if len(numbers) == 1 and name == "ploidy":  # which nobody knows to the last digit
+    if len(numbers) == 1 and name == "ploidy":  # never known exactly
         numbers = [numbers[0] - 0.1, numbers[0] + 0.1]
     if len(numbers) not in (1, 2) or not low <= numbers[0] <= numbers[-1] <= high:
         raise InvalidInput(f"--{name} takes a number or LOW-HIGH within {low:g}-{high:g}, got {text!r}")

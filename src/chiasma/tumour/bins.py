@@ -1,6 +1,6 @@
 """Bins: intervals of the genome in order, with the depth and the allele counts of one sample in them.
 
-start, end (T,): 0-based, half-open, whatever the file counts from. Depth is linear: relative to anything, NaN where
+start, end (T,): 0-based, half-open, for every file format. Depth is linear, in arbitrary units, NaN if
 missing. Alleles are units of evidence, each with its bin: a heterozygous site, or all sites of a bin together.
 """
 
@@ -20,7 +20,7 @@ from chiasma.io.columns import same_chromosome
 from chiasma.io.sheets import listed
 from chiasma.types import Floats, Integers
 
-# Of one man and one woman alike these are the chromosomes with two copies in normal cells, in any mammal.
+# All other chromosomes have two copies in the normal cells of either sex, in any mammal.
 SEX = ("x", "y")
 OTHERS = ("m", "mt")
 # Some programs number X, Y and the mitochondrion of man.
@@ -38,7 +38,7 @@ class Alleles:
     baf : in place of counts, a B-allele fraction.
     sites : heterozygous sites of a unit.
     mirrored : the smaller one was put first in every unit, or every BAF is below 1/2.
-    usual : share of b among the reads where both alleles have as many copies; its excess over 1/2 has been undone.
+    usual : share of b among the reads if both alleles have equal copy numbers; its deviation from 1/2 was corrected.
     columns, sites_column : of the file, for reads or fractions and for the number of sites.
     """
 
@@ -68,7 +68,7 @@ class Alleles:
         return np.minimum(share, 1 - share)
 
     def in_words(self) -> str:
-        """What the columns of the file were taken for."""
+        """How the columns of the file were interpreted."""
         if self.baf is None:
             told = f"columns {' and '.join(map(repr, self.columns))} are taken as reads of the two alleles"
         else:
@@ -94,12 +94,12 @@ class Alleles:
 
 @dataclass(frozen=True, kw_only=True)
 class Bins:
-    """One sample, as a file holds it.
+    """One sample as read from a file.
 
-    sample : its name. kind : what the file was taken for. notes : what was guessed or converted, one sentence each.
+    sample : its name. kind : the recognised format. notes : guesses and conversions, one sentence each.
     depth (T,) : linear, NaN where missing. weight (T,) : precision of a bin relative to the others.
     segments : whether a bin is a segment that another program made.
-    lengths : of the chromosomes, where the file says so.
+    lengths : of the chromosomes, if the file states them.
     lacking : why the depth cannot be trusted as it is, and the remedy; "" if nothing is missing.
     """
 
@@ -355,7 +355,7 @@ def _cut_alike(samples: Sequence[Bins]) -> list[Bins]:
 
 
 def _cut(bins: Bins, segment: Integers, start: Integers, end: Integers) -> Bins:
-    """Parts of segments: each counts as much as its length says."""
+    """Parts of segments, weighted by length."""
     share = (end - start) / (bins.end - bins.start)[segment]
     note = f"segments are cut where another sample has an end: {bins.n_bins:,} become {len(segment):,}"
     return replace(

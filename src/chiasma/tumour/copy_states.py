@@ -32,8 +32,8 @@ AMPLIFIED = 0.02
 LATE = (0.65, 0.25, 0.1)
 LATE_STEPS = (0, -1, 1)
 MOST_COPIES = 6
-# A doubled genome has room for so many copies more: what was 3+3 before is 6+6 afterwards, and no explanation is to
-# win because its rival has no state for it.
+# Extra copies for doubled genomes: 3+3 becomes 6+6, and an explanation must not win only because the doubled one has no
+# state for it.
 DOUBLED_MORE = 6
 UNCHANGED = 0.97
 RARE_CHANGE = 0.3
@@ -67,7 +67,7 @@ class Origins:
 class CopyStates:
     """The states of one clone.
 
-    most : the largest total with a state of its own.
+    most : the largest total with a separate state.
     alleles : whether states tell alleles apart.
     doubled : whether the genome was doubled.
     """
@@ -95,7 +95,7 @@ class CopyStates:
     @cached_property
     def values(self) -> Floats:
         """(S, 3): copies of the major and the minor allele, and 1 if amplified. An amplified state counts as the
-        least number of copies that it stands for, balanced as (n - 1, 1).
+        smallest number of copies that it represents, balanced as (n - 1, 1).
         """
         least = self._largest + 1
         amplified = (least - 1, 1, 1) if self.alleles else (least, 0, 1)

@@ -1,10 +1,8 @@
-"""Doubts about an answer: what decides between solutions, what a solution does not explain, how many clones it has.
+"""Checks of an answer: data or prior between solutions, misfit of a solution, too few or identical clones.
 
-What decides between two solutions: the data, or what is usual of tumours.
-
-The log mass of a solution is its fit, the log-likelihood of the data at its most probable copy numbers, and its
-plausibility, the rest: which copy numbers are usual, how many changes, clones and doublings it takes, how well its
-numbers are known. A solution can have nearly all of the probability by its plausibility alone.
+The log mass of a solution is the sum of two parts. Its fit is the log-likelihood of the data at the most probable copy
+numbers. Its plausibility is the rest: the prior of copy numbers, changes, clones and doublings, and the width of the
+posterior. If two solutions fit about equally well, the prior can give nearly all of the probability to one of them.
 
 Families are solutions that differ only by doubling. Every copy number of a genome can be doubled without a change of
 any level, of depth or of alleles, if the purity changes, too. Only segments with an odd copy number tell the two apart.
@@ -31,21 +29,21 @@ from chiasma.tumour.segments import clone_names, clone_states, expected_depth
 from chiasma.tumour.solutions import MOST_TEMPERED, Answer
 from chiasma.tumour.tracks import RAW_COUNTS
 
-# What one solution must lead by, in fit or in plausibility, to be told apart from the other by it.
+# Lead in fit or plausibility, in nats, above which it decides between two solutions.
 CLEAR = 3.0
-# A piece of the genome is unexplained if its mean is off by more than both.
+# A piece of the genome is unexplained if the error of its mean exceeds both limits.
 FAR_SE, FAR_SHARE = 4.0, 0.04
 MUCH_UNEXPLAINED = 0.05
 MUCH_ABOVE = 0.005
 MUCH_CORRELATED = 0.1
 MUCH_WAVES = 0.05
 OUTLIER = 4.0
-# Division of log odds that changes no printed probability much.
+# Up to this divisor of the log odds, printed probabilities hardly change.
 HARDLY_TEMPERED = 1.05
 # If k unexplained segments are Poisson, (k + 1) / (mean + 1) exceeds 2 by chance in less than 10% of samples, whatever
 # their mean.
 MUCH_TEMPERED = 2.0
-# Relative to the mean depth: by how much the depth of the normal cells, and that of two copies more, may differ.
+# Tolerances for equal levels, relative to the mean depth: depth of the normal cells, depth of two more copies.
 SAME_NORMAL, SAME_STEP = 0.04, 0.1
 MOST_SEGMENTS = 4
 # What to try.
@@ -75,9 +73,7 @@ class Decision:
 
 
 def better_fits(entries: Sequence[Mapping[str, Any]], tempered: float = 1.0) -> list[Finding]:
-    """The solution that the data do not think worse than the first, though the prior does; of several that which they
-    fit best.
-    """
+    """Warn if the prior, not the data, prefers solution 1; of several such rivals, name the one that fits best."""
     behind = [(Decision.between(entries[0], other, tempered), other["rank"]) for other in entries[1:]]
     by_prior = [(lead, rank) for lead, rank in behind if lead.by == "prior" and (rank == 2 or lead.fit < -CLEAR)]
     if not by_prior:
@@ -95,9 +91,9 @@ def first_decision(entries: Sequence[Mapping[str, Any]], tempered: float = 1.0) 
 @dataclass(frozen=True, kw_only=True)
 class Misfit:
     """above : share of bins above the highest level with a state. outliers : share of bins far from their level, less
-    what the noise lets expect. unexplained : share of the genome in pieces whose mean is off, by more than noise and
-    waves explain. autocorrelation : of neighbouring residuals. waves : by how much levels err along the genome,
-    relative to themselves: the slack that was learned.
+    the share expected from noise. unexplained : share of the genome in pieces whose mean differs from its level by more
+    than noise and waves explain. autocorrelation : of neighbouring residuals. waves : learned relative error of levels
+    along the genome (the slack).
     """
 
     above: float
@@ -165,7 +161,7 @@ def _autocorrelation(data: TumourData, z: np.ndarray, seen: np.ndarray) -> float
 
 
 def tempered(answer: Answer) -> list[Finding]:
-    """Log evidence was divided, as the model leaves more segments unexplained than it expects."""
+    """Log evidence was divided, because more segments are unexplained than the model expects."""
     if answer.tempered <= HARDLY_TEMPERED:
         return []
     if answer.tempered >= MOST_TEMPERED:
@@ -193,7 +189,7 @@ def too_few_clones(answer: Answer) -> list[Finding]:
 
 
 def equal_clones(explanation: Explanation) -> list[Finding]:
-    """Clones with the same copy numbers everywhere, which the search keeps where it may not have fewer."""
+    """Identical clones, which the search keeps if the user does not allow fewer."""
     n = explanation.parameters.n_clones
     names = clone_names(n)
     return [
@@ -207,7 +203,7 @@ def _up_to(clones: int) -> Use:
 
 
 def _alike(explanation: Explanation) -> list[tuple[int, int]]:
-    """Every clone that has the most probable copy numbers of an earlier one throughout, after the first such one."""
+    """Clones whose most probable copy numbers equal those of an earlier clone everywhere."""
     paths = [explanation.main.argmax(axis=1), *(change.argmax(axis=1) for change in explanation.changes)]
     every = [clone_states(explanation, main, changes) for main, *changes in np.unique(paths, axis=1).T.tolist()]
     by_clone = list(zip(*every, strict=True))
@@ -285,7 +281,7 @@ def family(answers: Sequence[Answer]) -> tuple[Relative, ...]:
     for rank, *joint in zip(count(1), *(answer.solutions for answer in answers), strict=False):
         factors = {doubling(answer.solutions[0].best, own.best) for answer, own in zip(answers, joint, strict=True)}
         if rank > 1 and len(factors) == 1 and (factor := factors.pop()) is not None:
-            # Likelihoods and log masses of an explanation are those of all samples.
+            # Likelihoods and log masses of an explanation are totals over all samples.
             first, other = answers[0].solutions[0].best, joint[0].best
             lead = Decision.between(vars(first), vars(other), tempered)
             found.append(Relative(rank, factor, lead, deciding(answers[0], first, other, tempered)))

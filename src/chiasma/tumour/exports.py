@@ -57,7 +57,7 @@ from chiasma.tumour.segments import CloneState, CopySegment, clone_names, segmen
 from chiasma.tumour.solutions import Answer, Patient, Solution
 from chiasma.types import Floats, Integers
 
-# Solutions with files of their own: those with this probability, and the first MOST_LIKELY whatever theirs is.
+# Solutions with a directory: those with at least this probability, and always the first MOST_LIKELY.
 MATTERS = 1e-3
 MOST_LIKELY = 3
 N_DRAWS = 200
@@ -226,7 +226,7 @@ def solution_entries(answer: Answer, seed: int = 0) -> list[dict[str, Any]]:
         found[0]["findings"] += [*tempered(answer), *too_few_clones(answer), *better_fits(found, answer.tempered)]
         if answer.bins.lacking:
             found[0]["findings"].insert(0, uncorrected(answer.bins))
-    if answer.flat:  # two copies everywhere fit as well, so the solutions share what is not the answer
+    if answer.flat:  # two copies everywhere fit as well, so the probabilities of solutions are meaningless
         for entry in found:
             del entry["probability"]
         if found:
@@ -352,7 +352,7 @@ def draws(answers: Sequence[Answer], n: int, seed: int = 0) -> CopyDraws:
 
 
 def summary(answer: Answer, seed: int = 0) -> dict[str, Any]:
-    """What summary.json says about the answer."""
+    """Content of summary.json for one sample."""
     purities = answer.purity_draws(N_PURITIES, seed)
     low, high = np.quantile(purities, INTERVAL)
     entries = solution_entries(answer, seed)
@@ -403,7 +403,7 @@ def verdict(answer: Answer) -> str:
 
 
 def _by_prior(answer: Answer) -> str:
-    """Said with the answer if the odds of the first two solutions come from the prior."""
+    """Addition to the verdict if the prior decides between the first two solutions."""
     if len(answer.solutions) < 2:
         return ""
     first, other = (vars(one.best) for one in answer.solutions[:2])
@@ -474,7 +474,7 @@ def clone_table(patient: Patient, number: int) -> Lines:
 
 
 def patient_summary(patient: Patient, seed: int = 0) -> dict[str, Any]:
-    """What summary.json says about the patient; of one sample its own summary."""
+    """Content of summary.json for the patient; with one sample, the summary of that sample."""
     if len(patient.answers) == 1:
         return summary(patient.answers[0], seed)
     entries = [solution_entries(answer, seed) for answer in patient.answers]

@@ -35,7 +35,7 @@ with extra("tumour"):
 GAIN, LOSS, NEUTRAL, LOH = "#b2182b", "#2166ac", "0.55", "#5aae61"
 # Copies 0, 1, 2, ...: losses blue, two grey, gains from yellow to purple; all can be seen as small points on white.
 COPY_COLOURS = ("#2148c0", "#6baed6", "#a6a6a6", "#fec44f", "#fb8a3c", "#e34a33", "#b30000", "#7a0177", "#2d004b")
-# The part of a clone's bar that says that one allele is lost.
+# The part of a clone's bar that marks the loss of one allele.
 LOH_BAND = 0.25
 LOST = "no minor allele (loss of heterozygosity)"
 # Mean copies this near two are two.
@@ -51,7 +51,7 @@ MOST_SHOWN = 6
 MOST_FRACTIONS = 4
 # Lines at whole copies are drawn up to here.
 MOST_LINES = 16
-# Where so many bases have no data nothing is drawn.
+# Longer gaps without data are left blank.
 LONG_GAP = 4e6
 Span = tuple[float, float]  # left and right ends, in megabases
 
@@ -190,7 +190,7 @@ def _mark_copies(ax: Axes, own: Explanation, top: float) -> Any:
 
 
 def draw_alleles(ax: Axes, answer: Answer, own: Explanation, where: Places) -> None:
-    """The smaller allele fraction of every unit, mirrored about 1/2, and what the solution lets expect."""
+    """The smaller allele fraction of every unit, mirrored about 1/2, and its expectation under the solution."""
     alleles = answer.bins.alleles
     assert alleles is not None
     x = where.middle[alleles.bin] / MEGABASE
@@ -289,7 +289,7 @@ def mark_chromosomes(ax: Axes, where: Places) -> None:
     centromeres = [(a / MEGABASE, (b - a) / MEGABASE) for a, b in where.centromeres]
     limits = ax.get_ylim()
     ax.broken_barh(centromeres, (0, 1), facecolors="0.85", lw=0, zorder=0, transform=place)
-    ax.set_ylim(limits)  # bars along the whole height are no data
+    ax.set_ylim(limits)  # bars along the whole height must not change the limits
     ax.spines[["top", "right"]].set_visible(False)
 
 

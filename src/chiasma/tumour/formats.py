@@ -1,4 +1,4 @@
-"""Read what other programs write about depth and alleles along a genome; a file is recognised by what it holds.
+"""Read what other programs write about depth and alleles along a genome; a file is recognised by its content.
 
     CNVkit    .cnr, .cns, .call.cns, .cnn   chromosome start end gene log2 ...
     GATK      denoised or standardized copy ratios, allelic counts (.hets.tsv), .cr.seg, .modelFinal.seg, .igv.seg
@@ -14,7 +14,8 @@
     any table with columns that name a chromosome, a start and values
 
 Columns are found by their names, so that their order does not matter. A column is a sample only if its name or the user
-says so. Values on a log2 scale are recognised by their name or by negative numbers and made linear; a note says so.
+identifies it as one. Values on a log2 scale are recognised by their name or by negative numbers and made linear, with a
+note.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ WEIGHT_NAMES = ("weight",)
 SITES_NAMES = ("snps", "nsnps", "numsnps", "numpointsallelefraction")
 BAF_NAMES = ("baf", "mbaf", "maf", "minorallelefraction", "minorallelefractionposterior50")
 ALLELE_NAMES = (("alpha", "beta"), ("refcount", "altcount"), ("refreads", "altreads"))
-# What a file is taken for that is of no known format.
+# Kind of a file without a known format.
 TABLE = "table"
 # A larger share of segments that end before they begin is a mistake in the file.
 MOST_EMPTY = 0.5
-# Estimates of a fraction may end a little above 1, which is then meant.
+# Estimated fractions slightly above 1 are read as 1.
 MOST_BAF = 1.02
 # Names and first bytes of files that R saved.
 R_SUFFIXES, R_MAGIC = (".rda", ".rdata", ".rds"), (b"RDX", b"RDA", b"X\n\0\0")
@@ -95,11 +96,11 @@ R_SUFFIXES, R_MAGIC = (".rda", ".rdata", ".rds"), (b"RDX", b"RDA", b"X\n\0\0")
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A kind of file: plain names of columns that it has, and of columns that it has not.
+    """A kind of file: plain names of columns that it must have, and must not have.
 
     depth, marks, baf, sites : plain names of columns that are not among the usual ones.
     every : whether every column of numbers that has no other meaning is a sample.
-    read : a reader of its own. refine : what is done with the bins of the lines of a sample.
+    read : a special reader. refine : postprocessing of a sample's bins.
     """
 
     name: str
@@ -121,7 +122,7 @@ class Format:
 
 
 def _measured(sheet: Sheet, bins: Bins) -> Bins:
-    """PURPLE's segments: those without windows of depth have none, and the germline's own changes are no tumour's."""
+    """PURPLE's segments. Depth is missing without depth windows, and germline copy-number changes are excluded."""
     status = sheet.texts([plain_name(name) for name in sheet.names].index("germlinestatus"))
     usable = np.array([text in ("DIPLOID", "UNKNOWN") for text in status]) & (column_of(sheet, "depthwindowcount") > 0)
     alleles = bins.alleles
@@ -135,7 +136,7 @@ def _measured(sheet: Sheet, bins: Bins) -> Bins:
 
 
 def _mixed_again(sheet: Sheet, bins: Bins) -> Bins:
-    """PURPLE's copy numbers are those of tumour cells alone; its purity tells the depth of the sample."""
+    """Depth of the sample from PURPLE's copy numbers, which describe tumour cells only, and its purity."""
     name = sheet.path.name.removesuffix(".gz")
     beside = sheet.path.with_name(name.replace(".cnv.somatic.tsv", ".purity.tsv"))
     if beside == sheet.path or not beside.exists():
@@ -199,7 +200,7 @@ def _purecn_coverage(sheet: Sheet) -> list[Bins]:
     ]
 
 
-# The first that fits is taken.
+# The first match is used.
 FORMATS = (
     Format(name="FACETS snp-pileup", needs=("chromosome", "position", "file1r", "file1a"), read=facets_bins),
     Format(
@@ -321,7 +322,7 @@ def read_bins(path: Path | str, sample: str | None = None) -> list[Bins]:
 def refuse_r_data(path: Path) -> None:
     """Raise InvalidInput for a file that R saved, with the line of R that exports it."""
     starts = []
-    if path.is_file():  # what is read of a pipe has gone
+    if path.is_file():  # a pipe cannot be read twice
         for opened in (gzip.open, open):
             with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:
                 starts.append(file.read(4))
@@ -433,7 +434,7 @@ def _guessed_places(sheet: Sheet, known: Format, roles: Roles) -> list[str]:
 
 
 def _without_empty(sheet: Sheet, roles: Roles, notes: list[str]) -> Sheet:
-    """Without segments that end before they begin, which some programs write where they found nothing."""
+    """Without segments that end before they begin; some programs write these for empty regions."""
     assert roles.end is not None
     start, end = sheet.numbers(roles.start), sheet.numbers(roles.end)
     empty = end < start
@@ -479,7 +480,7 @@ def _depth_columns(sheet: Sheet, roles: Roles, known: Format, wanted: str | None
 
 
 def _named_depths(sheet: Sheet) -> dict[str, int]:
-    """Columns whose names say that they hold depth: one with a usual name, or samples such as ratio_A and ratio_B."""
+    """Depth columns by name: one with a known name, or samples such as ratio_A and ratio_B."""
     for names in (LOG2_NAMES, LINEAR_NAMES):
         column = column_called(sheet, names)
         if column is not None:

@@ -1,7 +1,7 @@
 """The landscape: log evidence over purity and depth scale, where explanations are found before they are polished.
 
 Its maxima are narrow, so the grid is fine: some ten thousand points, each the evidence of some hundred pieces of the
-genome. For the search states are more alike in probability than in the model, so that nothing is overlooked.
+genome. The search flattens the prior of states so that no explanation is overlooked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chiasma.types import Floats
 LEAST_PURITY, PURITY_STEP = 0.075, 0.025
 PLOIDIES = (1.1, 8.0)
 SCALE_STEP = 0.0075
-# What the search can do.
+# Limits of the search.
 MOST_CLONES = 3
 SLACK = 0.015
 N_MAXIMA = 30
@@ -43,7 +43,7 @@ SAME_PURITY, SAME_SCALE, SAME_SHARE = 0.02, 0.01, 0.04
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the user knows: least and largest purity, ploidy of the tumour, numbers of clones."""
+    """Bounds from the user: least and largest purity, ploidy of the tumour, numbers of clones."""
 
     purity: tuple[float, float] = (0.05, 1.0)
     ploidy: tuple[float, float] = PLOIDIES
@@ -113,7 +113,7 @@ def survey(
 
 
 def _alike(states: CopyStates, power: float = ALIKE) -> Floats:
-    """(S,) probabilities of states that differ less than those of the model."""
+    """(S,) flattened prior probabilities of states."""
     alike = states.probabilities**power
     return np.asarray(alike / alike.sum())
 
@@ -135,7 +135,7 @@ def surveys(
 def candidates(
     pieces: CopyColumns, maps: Mapping[bool, Landscape], most: int, bounds: Bounds, n_clones: int, workers: int = 2
 ) -> list[TumourParameters]:
-    """Explanations with so many clones that the pieces support, the best first."""
+    """Explanations with this number of clones that the pieces support, the best first."""
     seeds = [
         (
             height,
@@ -189,7 +189,7 @@ def _with_subclone(
 def _refined(
     pieces: CopyColumns, most: int, bounds: Bounds, n_steps: int, start: TumourParameters
 ) -> tuple[float, TumourParameters]:
-    """The maximum near a start, or what so many steps reach (more if there are subclones)."""
+    """The maximum near a start, or the last point after a fixed number of steps (more if there are subclones)."""
     states = pieces.states(start.doubled, most)
     alike = _alike(states)
     low, high = bounds.purity

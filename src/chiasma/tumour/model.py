@@ -12,8 +12,8 @@ gaps.
 Columns are bins, or pieces of the genome (`chiasma.tumour.pieces`): purity, scale and fractions are learned on pieces
 and copy numbers on bins.
 
-Samples of one patient share the rows, that is the copy numbers of the clones, and differ in the numbers: each has its
-own purity, scale, slack and fractions, and its own data on the same columns. Given the copy numbers they are
+Samples of one patient share the rows, that is the copy numbers of the clones, and differ in their parameters: each has
+its own purity, scale, slack and fractions, and its own data on the same columns. Given the copy numbers they are
 independent, so the likelihood of a column is a product over samples. Most functions here take a sequence of columns and
 one of parameters, with an entry for every sample; a single sample is a sequence of one.
 """
@@ -51,11 +51,11 @@ from chiasma.types import Floats, Integers
 # A gap is rounded to this share of itself: few kinds of gaps make few matrices.
 GAP_ROUNDING = 0.1
 LEAST_SPREAD = 0.05
-# Depth of a column that nothing explains is uniform over 0 to this many times the mean depth.
+# Depth of an unexplained column is uniform over 0 to this many times the mean depth.
 WIDEST = 3.0
 # Means of many bins have lighter tails than bins. The kernel of the evidence counts on seven degrees of freedom.
 PIECE_DF = 7.0
-# Likelihoods of so many parameters are kept for every sample: enough for the differences of Newton's method.
+# Cached likelihoods per sample: enough parameter sets for the finite differences of Newton's method.
 KEPT_LIKELIHOODS = 10
 # Levels of one allele in the grid of free levels: steps of a twentieth of the mean ploidy, up to twice the ploidy.
 CELLS = 41
@@ -63,7 +63,7 @@ CELLS = 41
 # computed; in between they are interpolated.
 N_NORMAL, N_SLACKS = 25, 6
 NORMAL_GRID = (float(np.log(0.025)), float(-np.log(0.025) / (N_NORMAL - 1)))
-# Runs with a free level less probable than this do not matter for what is expected.
+# Less probable runs with a free level are ignored in expectations.
 LEAST_RUN = 1e-3
 SLACK_NODES = 0.0025 * 2.0 ** np.arange(N_SLACKS)
 
@@ -115,8 +115,8 @@ class CopyColumns:
     depth, its standard error sd at mean depth, NaN: missing; power : weight of its log-likelihood.
     table (T, G) : log-likelihoods of minor allele fractions, (T, 0) if alleles are unknown. middle : in bases.
     change_rate : changes of state per base. short (T,) : columns whose share of outliers is learned; default: none.
-    broad (T, G) : the table for free levels, which err by half a cell; None: no free levels. nodes : what is known of
-    free levels, which columns with the same broad table share.
+    broad (T, G) : the table for free levels, which err by half a cell; None: no free levels. nodes : cache of
+    free levels, shared by columns with the same broad table.
     """
 
     depth: Floats
@@ -140,7 +140,7 @@ class CopyColumns:
 
     @cached_property
     def flat(self) -> Floats:
-        """(T,) log of the mean likelihood over all fractions; NaN where there are no alleles."""
+        """(T,) log of the mean likelihood over all fractions; NaN if there are no alleles."""
         if not self.has_alleles:
             return np.full(len(self.depth), np.nan)
         top = self.table.max(axis=1)
@@ -461,9 +461,9 @@ class CopyEvidence:
     """log p(depth, alleles | parameters) of the pieces of samples, all copy-number paths summed.
 
     The same as the exact passes give for `model_of`, but much faster. Likelihoods of the last few parameters are kept:
-    where only one sample's parameters change, those of the others need not be computed again.
+    if only one sample's parameters change, the others are not recomputed.
 
-    A segment with a free level has one of its own in every sample.
+    A segment with a free level has a different one in every sample.
 
     probabilities (S,) : of the states of a new segment; default: those of `CopyStates`.
     """
@@ -492,7 +492,7 @@ class CopyEvidence:
         return self._known_runs[key]
 
     def _make_room(self, known: dict[tuple[int, TumourParameters], Any]) -> None:
-        """Forget what has been known longest. A cache of bound methods would keep this object, and megabytes, alive."""
+        """Drop the oldest entries. A cache of bound methods would keep this object, and megabytes, alive."""
         if len(known) >= KEPT_LIKELIHOODS * len(self.samples):
             del known[next(iter(known))]
 
@@ -537,7 +537,7 @@ class CopyEvidence:
         return np.nan_to_num((found.joint * runs).sum(axis=1))
 
     def posterior(self, parameters: Sequence[TumourParameters]) -> PiecePosterior:
-        """What the pieces are."""
+        """Posterior probabilities of the pieces."""
         every, others, joint, runs, _ = self._parts(parameters)
         every = every * others if len(others) else every
         n_pieces = len(every)

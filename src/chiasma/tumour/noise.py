@@ -2,9 +2,9 @@
 
 The depth of a sample without any model of copy numbers: piecewise constant, at any level.
 
-One row with a fine comb of levels, solved exactly. It tells what does not depend on an explanation: the noise of a bin,
-its tails and its growth with the level, how much neighbouring bins err together, and how often the level changes. Of
-segments that another program made every one has its own level.
+One row with a fine comb of levels, solved exactly. It estimates what does not depend on an explanation: the noise of a
+bin, its tails and its growth with the level, the correlation of neighbouring bins, and how often the level changes.
+Segments that another program made have one level each.
 
 What the alleles of a bin say about the minor allele fraction p: log-likelihoods (T, G) on a grid of p in 0..1/2.
 
@@ -13,12 +13,12 @@ Student's t. Some programs put the smaller count first at every site before they
 bin then has less than 1/2. Which of the two it was, and the precision, is what makes the data most probable when p may
 be anything in every window; the precision is measured again when there is an explanation.
 
-Arrays, and counts without a normal sample, come with homozygous sites, which say nothing about the tumour: a site is
-one of them with a probability that is chosen in the same way.
+Arrays, and counts without a normal sample, include homozygous sites, which are uninformative about the tumour. The
+probability that a site is homozygous is chosen in the same way.
 
 A site may be an artefact, and a bin may hold alleles of another state: at the edge of a segment, or by mistake. One of
-them among a hundred that lost an allele would make the tumour look less pure, so every site and every bin says nothing
-about p with a small probability.
+them among a hundred that lost an allele would make the tumour look less pure, so with a small probability a site or
+bin is uninformative about p.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from chiasma.models.rows import Row
 from chiasma.tumour.bins import Alleles, Bins
 from chiasma.types import Floats, Integers
 
-# Of depths: beyond it their squares are no numbers.
+# Largest depth: larger squares overflow.
 LARGEST = 1e100
 N_LEVELS = 90
 RENEW = 0.01
 DEGREES = (3.0, 4.0, 6.0, 10.0, 20.0, 50.0)
-# Autocorrelation is summed over so many neighbours, or until it is lost in the noise.
+# Autocorrelation is summed over at most this many neighbours, or until it is below the noise.
 MOST_LAGS = 50
 # Between a noise that does not grow with depth and one in proportion to it.
 GROWTH = (0.0, 1.0)
 USUAL_GROWTH = 0.5
-# Segments of another program do not show the noise of their bins: what is usual of a bin or marker.
+# Typical noise of a bin or marker, for segments of another program, whose bins are unknown.
 SEGMENT_NOISE = 0.2
 # Outliers among bins count as far as this many times the scale of the noise.
 PLAUSIBLE = 4.0
@@ -60,18 +60,18 @@ N_NODES = 201
 # percent are common, and a sample with more is discarded.
 FOREIGN, FOREIGN_SPREAD = 0.01, 0.01
 PRECISIONS = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 1000.0, 4000.0)
-# What the fractions of bins differ by beyond their sites, as a standard deviation.
+# Extra standard deviation of the fractions of bins, beyond the noise of their sites.
 EXTRA = (0.0, 0.01, 0.02, 0.04)
 SDS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16)
 # P(the reads of a site, or the alleles of a bin, are not those of its state).
 ASTRAY = 0.01
 WINDOW = 16
-# Every so many nodes are enough to choose.
+# Step between the nodes that are used to choose the noise.
 ROUGH = 10
-# If so many sites have so small a fraction, some may be homozygous: these shares are tried.
+# If more than this share of sites has a fraction below this, some may be homozygous: shares to try.
 NO_MINOR, MUCH_HOMOZYGOUS = 0.1, 0.1
 HOMOZYGOUS = (0.2, 0.35, 0.5, 0.65, 0.8)
-# For changes of the fraction: every so many nodes, and P(it is drawn anew) from bin to bin.
+# For changes of the fraction: step between nodes, and P(it is drawn anew) from bin to bin.
 COMB, ALLELE_RENEW = 8, 0.005
 
 
@@ -202,7 +202,7 @@ def _clipped_sd(error: Floats, scale: float, n_levels: int) -> float:
 
 
 def _inflation(error: Floats, bins: Bins, seen: np.ndarray) -> float:
-    """1 + 2 * the sum of autocorrelations, until they are lost in the noise: how many bins count as one."""
+    """1 + 2 * the sum of autocorrelations, until they are below the noise: the number of bins per independent one."""
     clipped = np.clip(error, *np.quantile(error, [0.01, 0.99]))
     whole = np.full(bins.n_bins, np.nan)
     whole[seen] = clipped - clipped.mean()
@@ -279,7 +279,7 @@ def allele_table(bins: Bins) -> AlleleTable | None:
 
 
 def _kinds(alleles: Alleles) -> list[Kind]:
-    """What the noise of alleles may be."""
+    """Candidate noise models of alleles."""
     kinds = [Kind()]
     if alleles.mirrored and np.any(alleles.sites > 1):
         kinds += [Kind(folded=True, extra=extra) for extra in EXTRA]

@@ -1,12 +1,13 @@
 """A sample for the model: its bins, and pieces of the genome in which depth does not change.
 
-Depth errs along the genome in ways that bins do not tell: waves, GC content, capture. A long segment is therefore not
-known as well as its thousand bins suggest. Purity and ploidy are judged on pieces of at most LONGEST bases, cut where
-the depth changes; the mean depth of a piece errs by its bins' noise and by a relative slack, which is learned, and its
-minor allele fraction by a slack of its own. Without that, the finest comb of levels would win.
+Depth has errors along the genome that are correlated between bins: waves, GC content, capture. The mean of a long
+segment is therefore less precise than its thousand bins suggest. Purity and ploidy are fitted to pieces of at most
+LONGEST bases, cut where the depth changes. The mean depth of a piece has the noise of its bins and a relative error,
+the slack, which is learned. The minor allele fraction has a separate slack. Without slack, the finest comb of levels
+would win.
 
 Many bins or single sites are pooled first: neighbours of one chromosome, their depths averaged. Pieces lose nothing by
-that; copy numbers lose resolution below a pool. The alleles of a site stay a unit of their own. Many segments of
+that; copy numbers lose resolution below a pool. The alleles of each site remain a separate unit. Many segments of
 another program are merged to fewer pieces.
 """
 
@@ -44,7 +45,7 @@ UNEXPLAINED = 0.02
 FINER = 4
 # The share of outliers is learned for pieces shorter than this: repeats, pericentromeres, HLA.
 SHORT = 3_000_000
-# P(the heterozygous sites of a piece are none: a germline run of homozygosity), if the file has homozygous sites.
+# P(a piece is a germline run of homozygosity), if the file has homozygous sites.
 HOMOZYGOUS_RUN = 0.03
 # Free levels err by half a cell of their grid.
 FREE_FRACTION_SLACK = 0.016
@@ -115,7 +116,7 @@ class TumourData:
         return np.empty((self.bins.n_bins, 0)) if self.alleles is None else self.alleles.log_lik
 
     def columns(self, slack: float, weight: Floats | None = None, known: Floats | None = None) -> CopyColumns:
-        """The bins. A bin counts so much that a segment is not known better than the slack of its level allows.
+        """The bins. Bins are downweighted so that a segment is no more precise than the slack of its level allows.
 
         weight (T,) : of a bin in the likelihood, on top of that; known (T,) : of its alleles. Default: one.
         """
@@ -213,7 +214,7 @@ class TumourData:
         return self.alleles is not None and self.alleles.kind.homozygous > 0
 
     def _with_runs(self, table: Floats) -> Floats:
-        """In a germline run of homozygosity every site looks like a lost allele, whatever the tumour is."""
+        """Allow for germline runs of homozygosity, where every site looks like a lost allele."""
         if not self.has_homozygous:
             return table
         share = HOMOZYGOUS_RUN
@@ -281,7 +282,7 @@ def _folded_normal(n_nodes: int, slack: float) -> Floats:
 
 
 def pooled(bins: Bins, most: int = MOST_BINS) -> Bins:
-    """At most about so many bins. Segments of another program are left as they are.
+    """Pool to at most about this many bins. Segments of another program are unchanged.
 
     Examples
     --------
@@ -324,7 +325,7 @@ def pooled(bins: Bins, most: int = MOST_BINS) -> Bins:
 
 
 def merged_segments(bins: Bins, most: int = MOST_SEGMENTS) -> Integers:
-    """The first segment of every stretch of neighbouring segments that are taken for one, at most about so many.
+    """The first segment of every stretch of merged neighbours, at most about this many.
 
     Ward's method: the two neighbours whose mean differs least are merged first, weighted by length: squared difference
     of log depth, and of twice the minor allele fraction, times the harmonic length.

@@ -29,11 +29,11 @@ from chiasma.tumour.places import Labels, NumberedLines, column_of, in_order, po
 from chiasma.tumour.tracks import without_trend
 from chiasma.types import Floats, Integers
 
-# A site with fewer reads in the normal says nothing about its genotype.
+# With fewer reads in the normal, the genotype of a site is unknown.
 FEWEST_READS = 10
 # Shares of the alternative allele in the normal at which a site counts as heterozygous.
 HETEROZYGOUS = (0.25, 0.75)
-# The bias towards the reference is estimated from this many sites, and undone if it is so many standard errors.
+# The reference bias is estimated from at least this many sites, and corrected above this many standard errors.
 FEWEST_SITES, SIGNIFICANT, CENTRED = 100, 3.0, 20
 # Weights of a site relative to the median: a ratio to few reads is uncertain, but coverage is uneven beyond that.
 WEIGHTS = (0.1, 4.0)
@@ -166,7 +166,8 @@ def without_reference_bias(alleles: Alleles) -> Alleles:
     """Reads of heterozygous sites as if the reference, a, were seen no more often than b.
 
     Which haplotype has the reference differs from site to site, so log odds of the two are symmetric around zero,
-    whatever the tumour has lost or gained. Their centre is that of a window of width 2: lost alleles do not count.
+    regardless of gains and losses in the tumour. The centre is estimated in a window of width 2, which excludes lost
+    alleles.
     """
     a, b = alleles.a, alleles.b
     assert a is not None
@@ -293,7 +294,7 @@ def vcf_bins(path: Path, lines: Sequence[str], wanted: str | None = None) -> lis
 
 
 def _normal_of(path: Path, header: Sequence[str], names: Sequence[str], wanted: str | None) -> int | None:
-    """The number of the normal sample: as the header says, as the names say, or the one that is not wanted."""
+    """Index of the normal sample: from the header, from the names, or the one that is not requested."""
     if len(names) == 1:
         return None
     for line in header:

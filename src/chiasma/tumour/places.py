@@ -25,7 +25,7 @@ Labels = npt.NDArray[np.str_]
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Numbers of the columns of a sheet; None: there is none."""
+    """Column indices of a sheet; None if absent."""
 
     chromosome: int
     start: int
@@ -90,7 +90,7 @@ class LocatedLines(Protocol):
 
 
 class NumberedLines(NamedTuple):
-    """Lines of a file that is no table."""
+    """Lines of a file that is not a table."""
 
     path: Path
     lines: Integers

@@ -4,8 +4,8 @@ The posterior of an explanation is its exact evidence times a prior, integrated 
 normal about the maximum. How common copy-number states are differs from tumour to tumour, so their probabilities are
 learned, too (`chiasma.tumour.copy_states`).
 
-A joint explanation is a tuple with an entry for every sample of a patient: the copy numbers are shared, the numbers are
-not. A patient with one sample has tuples of one.
+A joint explanation is a tuple with an entry for every sample of a patient: the copy numbers are shared, the parameters
+are not. A patient with one sample has tuples of one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Explanation:
     log_usual : the part of log_mass that is the prior of its ploidy and of a doubling.
     log_evidence : of the pieces, all copy numbers summed. log_likelihood : of the pieces, given the copy numbers, as
     expected over these. fits (C,) : the same of every piece.
-    Of samples that are explained together these and log_mass belong to all samples; the rest is that of one of them.
+    For samples that are explained together, these and log_mass are totals; the rest belongs to one sample.
     probabilities (S,) : learned, of the states of a new segment. fraction_slack : of the minor allele fractions.
     main (T, S), changes (T, C) each : posterior probabilities of the states of the rows, for the bins. Where the level
     is free, main has the states about it.
@@ -144,7 +144,7 @@ Explained = tuple[Explanation, ...]
 def rough_climb(
     samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], start: Joint
 ) -> tuple[float, Joint]:
-    """The height that a few steps reach, and where."""
+    """Height and position after a few steps."""
     line = Coordinates(start, bounds)  # foreign reads are as usual
     evidence = CopyEvidence([data.pieces for data in samples], most, start[0].doubled)
 
@@ -179,7 +179,7 @@ def polish(samples: Sequence[TumourData], most: int, bounds: Sequence[Bounds], s
         def height(x: Floats, at: Callable[[Joint], float] = evidence.at) -> float:
             return at(line.parameters(x)) + line.log_prior(x)
 
-        # Blocks are nearly independent, given the copy numbers: only the last curvature is that of all together.
+        # Blocks are nearly independent, given the copy numbers, so only the last curvature is computed jointly.
         last = turn == TURNS - 1
         n_steps = STEPS if last else ROUGH_STEPS
         free, top, covariance = climb(height, free, steps, n_steps, blocks=line.blocks, whole=last)
@@ -253,8 +253,8 @@ def _on_bins(
 
 
 def _overdispersion(pieces: CopyColumns, found: PiecePosterior, outside: Floats) -> float:
-    """How many times as many segments as the typical shares expect are unexplained: free levels and outliers, of these
-    and all changes. One of either is added: few segments do not make a ratio.
+    """Ratio of unexplained segments (free levels and outliers) to the number expected from their typical shares of all
+    segments. One is added to both counts, because a ratio of few segments is unreliable.
     """
     path = np.where(found.free > 0.5, -1, found.main.argmax(axis=1))
     new = np.ones(len(path), bool)
@@ -309,7 +309,7 @@ class Coordinates:
     """The parameters of all samples as one vector on the real line.
 
     spreads : of the shares of foreign reads; 0: not learned. blocks : the numbers of coordinates that depend on each
-    other: those of a sample, but every share of outliers or free levels by itself.
+    other: one block per sample, and one for each share of outliers or free levels.
     """
 
     def __init__(self, start: Joint, bounds: Sequence[Bounds], spreads: Sequence[float] | None = None):

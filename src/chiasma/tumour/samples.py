@@ -25,8 +25,8 @@ def read_samples(
 ) -> list[Bins]:
     """The samples of a file: with allele counts of another one, corrected, without chromosomes of unknown copies.
 
-    Raw counts for which no track of GC content is named are corrected with one that is at hand. What is still lacking
-    is the first note.
+    Raw counts without a named GC track are corrected with one that is found. A correction that is still missing is the
+    first note.
     """
     found = read_bins(path, sample)
     if alleles is not None:
@@ -56,7 +56,7 @@ def read_samples(
 
 
 def _allele_notes(bins: Bins) -> list[str]:
-    """Not told where the file is read, as `chiasma fit` does not use its alleles."""
+    """Not reported by the reader, because `chiasma fit` does not use alleles."""
     alleles = bins.alleles
     if alleles is None:
         return []

@@ -4,7 +4,7 @@ A sample alone is searched on its landscape (`chiasma.tumour.landscape`); explan
 doubled or halved, are added. The landscape of all purities and scales of several samples is out of reach. But a good
 explanation of all samples is a good explanation of one of them, which fixes the copy numbers; given these, the purity
 and the scale of another sample are a search in two dimensions. So every explanation of every sample begins a joint one,
-and the exact evidence of all samples tells them apart.
+and the exact joint evidence ranks them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from chiasma.tumour.pieces import TumourData, pooled
 from chiasma.tumour.polish import Explained, Joint, rough_climb
 from chiasma.types import Floats
 
-# What the user knows of the response of depth to copies.
+# Values of --response.
 Response = Literal["linear", "array"] | None
 
 # Explanations to polish: the best, if they are not much less probable than the best of all, and at least a few.
@@ -45,18 +45,18 @@ RESPONSES = {1.0: 0.9, 0.55: 0.1}
 PEAK_STEP, MOST_MOVES = 1.3, 6
 # Explanations under which the noise of alleles is measured.
 N_MEASURED = 3
-# Another sample's purity and scale, given the copy numbers: a coarse grid is enough, as there are no narrow maxima.
+# Another sample's purity and scale, given the copy numbers: a coarse grid is enough, because the maxima are broad.
 PURITY_STEP, SCALE_STEP = 0.05, 0.02
 ZOOMS = 3
 # Shares of a subclone that are tried in a sample; turns over all samples.
 SHARES = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.98)
 SHARE_TURNS = 2
-# Of more clones than this only the best joint explanations with a clone less are the beginning, and few are polished.
+# With more clones than this, search only from the best explanations with one clone fewer, and polish few.
 MANY_CLONES, N_POLISHED_TOGETHER, N_POLISHED_OF_MANY = 2, 5, 3
-# Starts that are followed, and at least so many of each kind, doubled or not.
+# Number of starts to climb from, and the minimum of each kind, doubled or not.
 N_STARTS, N_OF_A_KIND = 16, 4
-# Joint explanations that a subclone is added to; they differ by so much in the purity or the shares of a sample, or in
-# doubling.
+# Joint explanations that a subclone is added to; minimum difference in the purity or the shares of a sample, unless
+# doubling differs.
 N_SEEDS, OTHER_PURITY, OTHER_SHARE = 8, 0.05, 0.25
 # Ways to add it that are kept; explanations of a sample alone that are combined with the best ones of the others.
 N_WAYS, N_OTHERS = 2, 3
@@ -85,7 +85,7 @@ class Search:
         self.samples, self.pieces = samples, [data.pieces for data in samples]
 
     def rough(self, n_clones: int) -> list[tuple[float, Joint]]:
-        """Joint explanations with so many clones after a few steps, with their heights."""
+        """Joint explanations with this number of clones after a few steps, with their heights."""
         if len(self.samples) == 1:
             return self._alone(0, n_clones)
         seeds = self._seeds
@@ -209,8 +209,8 @@ def surveyed(
 ) -> tuple[TumourData, dict[float, float]]:
     """The sample with its depth linear in the copies, and the log posterior of the responses that were tried.
 
-    Reads count copies: without a given response only allele fractions without counts, as arrays have them, are taken
-    for those of an array if that explains the sample better.
+    Reads count copies: without a given response only allele fractions without counts, as from arrays, are
+    treated as array data, if that explains the sample better.
     """
     may_be_array = data.alleles is not None and not data.alleles.counts
     if response == "linear" or (response is None and not may_be_array):
@@ -221,8 +221,8 @@ def surveyed(
     for power in powers:
         others[power] = data.with_response(power)
         maps = surveys(others[power].pieces, most, bounds, workers)
-        # The density of a power of the depth is not that of the depth. Alleles count by the fractions of pieces, not by
-        # the noise of their sites.
+        # Change of variables: a power of the depth has a different density. Alleles count by the fractions of
+        # pieces, not by the noise of their sites.
         log_slope = float(np.sum((1 / power - 1) * np.log(depth) - np.log(power))) - others[power].fit_of_alleles
         heights[power] = max(one.log_evidence.max() for one in maps.values()) + log_slope + np.log(RESPONSES[power])
     best = max(heights, key=lambda power: heights[power])
@@ -250,8 +250,8 @@ def rough_explanations(
 def with_measured_alleles(data: TumourData, most: int, rough: Sequence[tuple[float, Joint]]) -> TumourData:
     """The data with the noise of alleles that is most probable together with one of the best explanations.
 
-    Without one it cannot be known well: where fractions are near one half, noise is hard to tell from a small loss. The
-    noise that suits one explanation speaks against the others.
+    Without an explanation the noise is poorly determined, because near one half it is hard to distinguish from a small
+    loss. Noise estimated under one explanation would penalise the others.
     """
     if data.alleles is None or not rough:
         return data

@@ -16,7 +16,7 @@ LEAST_RIVAL = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class CloneState:
-    """Copies of a clone on a segment; amplified: at least so many. lost: one allele is lost and the other is not."""
+    """Copies of a clone on a segment; amplified: at least this many. lost: one allele is lost and the other is not."""
 
     text: str
     major: int
@@ -141,7 +141,7 @@ def clone_states(explanation: Explanation, state: int, changes: list[int]) -> tu
 
 
 def _minor_fraction(data: TumourData, first: int, stop: int) -> float:
-    """Mean fraction of the smaller allele; NaN without alleles."""
+    """Median fraction of the smaller allele; NaN without alleles."""
     alleles = data.bins.alleles
     if alleles is None:
         return float("nan")
@@ -150,6 +150,6 @@ def _minor_fraction(data: TumourData, first: int, stop: int) -> float:
 
 
 def expected_depth(explanation: Explanation) -> Floats:
-    """(T,) the depth that the explanation lets expect."""
+    """(T,) expected depth under the explanation."""
     purity = explanation.parameters.purity
     return np.asarray(explanation.parameters.scale * (2 * (1 - purity) + purity * explanation.copies) / 2)

@@ -1,6 +1,6 @@
-"""Any data file as a signal for `chiasma fit`: formats of genomics as `read_bins` takes them, other tables by guessing.
+"""Any data file as a signal for `chiasma fit`: genomic formats through `read_bins`, other tables by guessing.
 
-A column that the user names is taken as it is. Otherwise a genomic file gives its depth, on a linear scale.
+A column named by the user is used unchanged. Otherwise a genomic file yields its depth, on a linear scale.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from chiasma.tumour.tracks import is_wig, read_wig
 
 
 def read_any(path: Path, columns: Columns | None = None) -> Signal:
-    """Read a file of any format; `notes` say what it was taken for and what was guessed."""
+    """Read a file of any format; `notes` report the recognised format and guesses."""
     columns = columns or Columns()
     columns.check()
     if path.suffix.lower() == ".npy":
@@ -56,7 +56,7 @@ def _chosen(path: Path, found: list[Bins], sample: str | None) -> Bins:
 
 
 def _sample(path: Path, names: list[str], wanted: str | None) -> tuple[str, tuple[str, ...]]:
-    """The sample that is wanted, or the first one; a note where there are others."""
+    """The requested sample, or the first one with a note if there are others."""
     if wanted is not None:
         if wanted not in names:
             raise InvalidInput(f"{path} has no sample {wanted!r}; choose one of {listed(names)}")

@@ -1,6 +1,6 @@
 """A patient: samples that were solved together, and their ranked solutions.
 
-Explanations that agree in purity and ploidy are one solution, whatever they say about clones and doubling; their
+Explanations that agree in purity and ploidy are one solution, even if clones and doubling differ; their
 probabilities add up. Samples of one patient share the copy numbers of their clones, so their solutions have the same
 ranks and probabilities; purities, ploidies and fractions of clones differ. A patient often has one sample only.
 """
@@ -35,7 +35,7 @@ from chiasma.types import Floats
 
 # Solutions this near are one.
 NEAR_PURITY, NEAR_PLOIDY = 0.05, 0.15
-# What is less probable is not listed, unless there are fewer than LISTED solutions.
+# Less probable solutions are listed only if there are fewer than LISTED in total.
 LEAST_PROBABILITY = 1e-6
 LISTED = 6
 # Log mass, after tempering, by which an explanation with a clone more must be better.
@@ -44,7 +44,7 @@ CLEARLY = 3.0
 MOST_TEMPERED = 10.0
 # Log evidence by which the best explanation must beat a genome without any change.
 SIGNAL = 6.0
-# Numbers of clones of several samples, which tell more of them apart.
+# Numbers of clones for several samples, which can resolve more clones than one.
 CLONES = (1, MOST_CLONES)
 
 
@@ -80,7 +80,7 @@ class Solution:
 class Answer:
     """Everything about one sample. flat: no copy-number signal, so that the purity cannot be known.
 
-    tempered : log evidence was divided by this, as more segments are unexplained than the model expects.
+    tempered : divisor of the log evidence, above 1 if more segments are unexplained than the model expects.
     together : names of the samples of the patient that were explained together; none if the sample was solved alone.
     """
 
@@ -159,10 +159,10 @@ def solve(
         need the same bins; bins that not all of them have are left out.
     bounds : for all samples, or for each. The numbers of clones are those of the first. Default: one or two clones, of
         several samples up to three.
-    most : the largest number of copies with a state of its own.
+    most : the largest number of copies with a separate state.
     workers : threads.
     note : called with each step of the search, in words.
-    response : of depth to copies: "linear", as that of sequencing, or "array". Default: as the data say.
+    response : of depth to copies: "linear", as that of sequencing, or "array". Default: decided by the data.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def solve(
                 polished += pool.map(polish_one, halved_and_doubled(polished, each))
             more = kept_explanations(polished, each, n_clones)
             explanations += more
-            # If one more clone explains nothing more of genomes of either kind, neither do two. One sample alone is
+            # Stop if one more clone improves neither doubled nor undoubled explanations. One sample alone is
             # quick: try all.
             best = {
                 kind: max((one.log_mass for one, *_ in more if one.parameters.doubled is kind), default=-np.inf)
@@ -232,12 +232,12 @@ def solve(
 
 
 def usual_clones(n_samples: int) -> tuple[int, int]:
-    """The numbers of clones to search unless the user says otherwise."""
+    """Default numbers of clones to search."""
     return CLONES if n_samples > 1 else Bounds().clones
 
 
 def kept_explanations(found: Iterable[Explained], bounds: Sequence[Bounds], n_clones: int) -> list[Explained]:
-    """Those with ploidies within their bounds. A subclone that differs nowhere is none: fewer clones say the same."""
+    """Explanations with ploidies within bounds. Identical clones are not counted twice unless bounds require it."""
     return [
         joint
         for joint in found
@@ -290,10 +290,10 @@ def noise_in_words(data: TumourData) -> str:
 
 
 def temper_of(explanations: Sequence[Explained]) -> float:
-    """How many times as many segments as the model expects the best explanation leaves unexplained, at least one.
+    """Unexplained segments of the best explanation, relative to the number that the model expects; at least 1.
 
-    The evidence is a sum over segments. Where the model is wrong about many of them, their contributions to it vary
-    more than the model expects, so it is divided by their overdispersion.
+    The log evidence is a sum over segments. If the model is wrong about many of them, their contributions vary more
+    than it expects, so the log evidence is divided by this overdispersion.
     """
     best = max(explanations, key=lambda joint: joint[0].log_mass, default=())
     return float(np.clip(max((one.overdispersion for one in best), default=1.0), 1.0, MOST_TEMPERED))
@@ -340,7 +340,7 @@ def _simplest_first(group: list[Explained]) -> list[Explained]:
 
 
 def _unique(ordered: list[Explained]) -> list[Explained]:
-    """Without those that climbed to the same maximum as a better one: it would count twice."""
+    """Without those that climbed to the same maximum as a better one: it would be counted twice."""
     kept: list[Explained] = []
     for joint in ordered:
         if not any(all(map(_same, joint, other)) for other in kept):

@@ -1,9 +1,9 @@
-"""Values along bins, and what counts are corrected with: WIG files, GC content, mappability, a normal sample.
+"""Values along bins, and corrections of counts: WIG files, GC content, mappability, a normal sample.
 
 A step line of a WIG says "fixedStep chrom=1 start=1 step=1000000 span=1000000" or "variableStep chrom=1 span=50";
 values follow, one per line. Positions count from 1.
 
-A track that is not named is looked for beside the data and in the folder that CHIASMA_GENOME names. It must have the
+If no track is named, one is searched for next to the data and in the folder CHIASMA_GENOME. It must have the
 bins of the data: their width, and the ends of their chromosomes, which tell assemblies apart.
 """
 
@@ -36,9 +36,9 @@ PER_KNOT = 50
 FEWEST_KNOWN = 20
 # A track must have this share of the bins.
 COVERED = 0.9
-# A track that nobody named is used if this share of chromosomes ends with the same bin: assemblies differ in most ends.
+# A track found by search must end with the same bin on this share of chromosomes: assemblies differ in most ends.
 SAME_ENDS = 0.8
-# Words in the name of a file that say what its values are.
+# Words in a file name that identify its values.
 GC_WORDS, MAPPABILITY_WORDS = {"gc"}, {"map", "mappability"}
 FOLDER = "CHIASMA_GENOME"
 RAW_COUNTS = (
@@ -127,7 +127,7 @@ def _wig_error(path: Path, line: int, message: str) -> InvalidInput:
 
 
 def corrected(bins: Bins, gc: Bins | None = None, mappability: Bins | None = None) -> Bins:
-    """Counts divided by what GC content and mappability let expect; bins of low mappability are set missing.
+    """Counts divided by their expectation given GC content and mappability; bins of low mappability are set missing.
 
     The expected count is a curve through medians of bins with about the same GC content, then of those with about the
     same mappability.
@@ -186,7 +186,7 @@ def _on(bins: Bins, other: Bins) -> Floats:
 
 
 def _matches(bins: Bins, other: Bins) -> npt.NDArray[np.int64]:
-    """(T,) the number of the same bin in another file, -1 where there is none."""
+    """(T,) index of the same bin in another file, -1 if absent."""
     keys = {name: i for i, name in enumerate(dict.fromkeys(map(same_chromosome, other.chromosomes)))}
     code, other_code = (
         np.repeat(
@@ -200,11 +200,11 @@ def _matches(bins: Bins, other: Bins) -> npt.NDArray[np.int64]:
     return np.where(other.end[lines] == bins.end, lines, -1)
 
 
-# ---- Tracks that nobody named ----------------------------------------------------------------------------------------
+# ---- Tracks that are found -------------------------------------------------------------------------------------------
 
 
 def with_found_tracks(bins: Bins) -> Bins:
-    """Raw counts corrected with the tracks that are at hand; otherwise the bins as they are."""
+    """Raw counts corrected with the tracks that are found; otherwise the bins as they are."""
     if bins.lacking != RAW_COUNTS:
         return bins
     gc = find_track(bins, GC_WORDS)
