@@ -107,7 +107,7 @@ CODES = {
     ),
     "hum": Code(
         "fit",
-        "The residuals hum with {frequency:g} cycles per {unit}, by {sd:.2f} noise SDs. This puts an "
+        "The residuals contain hum of {frequency:g} cycles per {unit}, as wide as {sd:.2f} noise SDs. It puts an "
         "estimated {displaced:.1%} of the sites into wrong states.",
     ),
     "offset-unsure": Code(
@@ -143,7 +143,7 @@ CODES = {
     "number-unsure": Code("channels", "The number of channels is not settled: {n} has a probability of {share:.2f}."),
     "never-all-open": Code(
         "channels",
-        "At most {most} of {n} channels were open at once, so their number rests on the kinetics alone.",
+        "At most {most} of {n} channels were open at once; only the dwell times tell how many there are.",
     ),
     "dwell-times": Code(
         "channels",
