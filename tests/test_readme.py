@@ -210,6 +210,18 @@ def test_speed_table__is_that_of_the_results():
         )
 
 
+def test_simulated_channels__are_those_of_the_results():
+    page = " ".join(read("docs/examples/ion-channels.md").split())
+    results = read("verification/results/channels.md")
+    known, right = re.search(r"Of (\d+) numbers of channels that can be known, (\d+) are right", results).groups()
+    assert f"Of the {known} numbers of channels that can be known, {right} are right" in page
+    for line in (
+        r"Of the \d+ numbers with a .*?of the \d+ others, \d+",
+        r"The 90% intervals of \d+ rates hold the .*?%",
+    ):
+        assert re.search(line, results)[0] in page
+
+
 def test_cost_of_cohorts__is_that_of_the_results():
     cost = json.loads(read("benchmarks/results/cohort-cost.json"))
     assert f"`{cost['command']}`" in read("docs/cohort-slurm.md")
@@ -298,6 +310,7 @@ def test_decimals__in_prose_are_settings_or_held_by_a_test():
         "README.md": 8,  # test_speed_table; 3.11 is Python, the others are in the example
         "docs/cohort-slurm.md": 2,  # test_cost_of_cohorts
         "docs/examples/demonstration.md": 6,  # test_quick_start
+        "docs/examples/ion-channels.md": 1,  # test_simulated_channels
         "docs/examples/tumour.md": 2,  # test_tumour_page, and the published ploidy
         "docs/how-to/command-line.md": 1,
         "docs/how-to/convergence.md": 6,  # three of them: test_page__has_the_limits_of_the_ladder
