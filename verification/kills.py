@@ -158,8 +158,11 @@ def cohort_kills(make: Callable[[Path, Path], None], folder: Path, rng: np.rando
         try:
             carried_out(out)
             different = [name for name in differences(whole, out) if name != "cohort.json"]
+            left = [*different, *check_cohort(out).problems, *(str(path) for path in out.rglob("*.partial"))]
             tally.silent += bool(different)
-            tally.whole += not different and not check_cohort(out).problems and not list(out.rglob("*.partial"))
+            tally.whole += not left
+            if left:
+                print(f"kill {n} of {make.__name__} left {left}", flush=True)
         except ChiasmaError:
             tally.refused += 1
         except Exception:
