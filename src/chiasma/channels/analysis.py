@@ -66,7 +66,7 @@ STARTS, NEARBY = 12, 10
 POLISH = 12, 20
 # Below this probability the number of channels is not settled.
 SETTLED = 0.9
-# All channels are surely open (or closed) at once if that is so probable, at so many samples.
+# All channels count as open (or closed) at once if at least FEW samples give that a probability above SURELY.
 SURELY, FEW = 0.99, 3
 # Dwell times differ from those of the scheme by this much in distribution, with a probability below RARE.
 APART, RARE = 0.05, 1e-4

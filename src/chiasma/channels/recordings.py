@@ -23,7 +23,7 @@ from chiasma.types import Floats, Integers
 
 # Steps of a column of time differ by no more than this share of a step, and rounding of the times themselves.
 UNEVEN = 0.01
-# A recording has at most one break in its times (a pause, or the next sweep) per so many samples.
+# Samples per break (a pause, or the next sweep), at least; with more breaks, the times are not those of a recording.
 PIECE = 10
 # Times without a unit are not in seconds if these would be fewer samples per second than anyone records.
 FEWEST_PER_SECOND = 200.0

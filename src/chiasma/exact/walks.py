@@ -27,9 +27,9 @@ from chiasma.types import Floats
 FINE = 0.7
 # A walk moves at one of these rates per column, that with the highest evidence.
 RATES = (0.001, 0.01, 0.1, 0.5, 2.0)
-# A grid has at most so many places, a filter so many operations, and distinct gaps have a matrix each.
+# Upper bounds for the places of a grid, the operations of a filter, and distinct gaps, each of which needs a matrix.
 MOST_PLACES, MOST_OPERATIONS, MOST_GAPS = 128, 1e9, 20
-# The baseline of a long signal is doubted by so many stretches of it, whose filter has so many operations.
+# A long signal is checked on STRETCHES stretches, which together cost about OPERATIONS in one filter.
 STRETCHES, OPERATIONS = 4, 1e8
 
 
